@@ -1,7 +1,7 @@
 """A training loop for any module, with exact weighting by count, checks and reports.
 
-The accumulation window, which is all batches of one optimizer step, is the unit of work. The loop is an iterator of
-reports; the caller logs, stops early and selects the best weights.
+The unit of work is the accumulation window: all batches of one optimizer step. The loop is an iterator of reports; the
+caller logs, stops early and selects the best weights.
 """
 
 from trainers.loop.checkpoint.caller_state import Stateful

@@ -35,10 +35,10 @@ Batch = TypeVar("Batch")
 
 @final
 class Assembly(Generic[Batch]):
-    """Makes the parts of one run.
+    """Builds the parts of one run.
 
     Args:
-        settings: The training.
+        settings: The settings of the loop.
         group: The processes that train together.
         names: Every trained parameter with its name.
     """
@@ -53,10 +53,10 @@ class Assembly(Generic[Batch]):
         self._cutters = {name: self._cutter(evaluated=settings.frozen.values()) for name in self._shared}
 
     def run(self, signals: StopSignals, checkpoints: Checkpoints | None, rates: LearningRates) -> TrainingRun[Batch]:
-        """The run, resumed if there is a checkpoint.
+        """Build the run, and resume it if there is a checkpoint.
 
         Raises:
-            ParallelismError: The phases are not the same in all processes.
+            ParallelismError: The phases differ between the processes.
             CheckpointError: All checkpoints are damaged, or the state holds more than tensors and plain values.
             ResumeMismatchError: The checkpoint belongs to another training.
         """
@@ -132,11 +132,11 @@ class Assembly(Generic[Batch]):
         )
 
     def _foreign(self, phase: Phase[Batch]) -> list[Parameter]:
-        """The parameters of the other phases."""
+        """Return the parameters of all other phases."""
         return [parameter for other in self._settings.phases if other is not phase for parameter in other.parameters]
 
     def _averages(self, phase: Phase[Batch]) -> list[AveragedWeights]:
-        """The averages of a phase's parameters: one of all of them, or one per module that has a decay."""
+        """Return the averages of a phase's parameters: one for all of them, or one per module with a decay."""
         averages: list[AveragedWeights] = []
         for module, decay in self._settings.decays.items():
             held = None if module is None else set(self._settings.trained[module].parameters())
@@ -146,11 +146,10 @@ class Assembly(Generic[Batch]):
         return averages
 
     def _cutter(self, *, evaluated: Iterable[nn.Module]) -> BatchCutter[Batch]:
-        """What cuts batches, while some modules are in evaluation mode."""
         return BatchCutter(self._settings.cutting, refusal=self._why_whole(evaluated), spare=self._feeder.give_up)
 
     def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
-        """Why batches are not cut when memory runs out; None if they are."""
+        """Return the reason why batches must not be cut when memory runs out; None if they may be."""
         coupled = coupled_layers(self._settings.modules, evaluated)
         if self._settings.oom == "fail":
             return 'oom="fail" was asked for; "split" would continue with smaller pieces and the same gradient'
@@ -163,12 +162,12 @@ class Assembly(Generic[Batch]):
 
 
 def parts_of(module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]) -> Iterator[nn.Module]:
-    """The parts of a module that are one phase's: those under the outermost parts that hold its parameters alone.
+    """Yield the parts of a module that belong to one phase, which hold its parameters and none of other phases.
 
     Args:
-        module: Where to look.
+        module: The module to search.
         own: The phase's parameters, of any shapes [...].
-        foreign: Those of the others.
+        foreign: The parameters of the other phases.
     """
     held = set(module.parameters())
     if held.isdisjoint(foreign):

@@ -1,4 +1,4 @@
-"""The training loop and its settings, which are checked before anything runs."""
+"""The training loop and its settings."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -46,7 +46,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "resume_rates": ("refuse", "saved", "new"),
 }
 ECHO_SECONDS = 2.0
-"""Within this time, the same signal comes once from the terminal and once from torchrun."""
+"""The same signal may arrive twice within this time: from the terminal and from torchrun."""
 
 
 @final
@@ -54,37 +54,38 @@ class Loop(Generic[Batch]):
     """Trains modules by phases, on one device per process.
 
     Args:
-        phases: Run in this order in every window.
-        modules: Everything that the loss functions use, by name; `FrozenModule(module)` for what is not trained.
+        phases: The phases, in the order in which they run in every window.
+        modules: All modules that the loss functions use, by name. Wrap those that are not trained in `FrozenModule`.
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
         precision: `auto`, `fp32`, `bf16` or `fp16`; or a custom `Precision`.
-        accumulate: Batches of a process in an accumulation window, that is in one optimizer step.
-        oom: What to do when memory runs out: process the batch in smaller pieces, with the same gradient, or fail.
+        accumulate: Batches per process in an accumulation window, which is one optimizer step.
+        oom: What to do when memory runs out: `split` processes the batch in smaller pieces, with the same gradient;
+            `fail` raises.
         cutting: How a batch is cut into pieces; `IndivisibleBatch()` for batches that must not be cut.
-        batch_coupled: What to do where layers such as BatchNorm mix the samples of a batch and the batch would be cut,
-            so that the result would depend on how: refuse, or accept that.
-        nonfinite: What to do with a loss or gradient that is not finite: skip the step, or raise. A gradient that
-            overflows in float16 is skipped either way, and the scale lowered. A validation that is not finite is
+        batch_coupled: What to do if layers such as BatchNorm mix the samples of a batch, so that cutting the batch
+            changes the result: `refuse` raises, `accept` cuts anyway.
+        nonfinite: What to do with a loss or gradient that is not finite: `skip` skips the step, `raise` raises. A
+            gradient that overflows in float16 always skips the step and lowers the scale. A non-finite validation is
             reported and does not count as an improvement, or raises.
-        skip_limit: This many skipped steps in a row raise, and this many such validations.
-        audit_windows: A parameter that gets no gradient in this many windows counts as unused; None for 16, or the
+        skip_limit: Raise after this many skipped steps in a row, or this many non-finite validations in a row.
+        audit_windows: A parameter without a gradient in this many windows counts as unused; None for 16, or the
             first epoch if that is shorter.
-        ema: The decay of a moving average of the weights, such as 0.999, which is then what is validated and kept as
-            best; or a decay for each of some modules, by name; None for no average.
+        ema: The decay of a moving average of the weights, such as 0.999; or a decay per module, by name; None for no
+            average. Validation and the best weights use the average.
         compile: Compile the parts of the modules that contain no recurrent layer.
-        deterministic: Allow only operations that give the same bits every time.
+        deterministic: Allow only operations whose results are reproducible bit by bit.
         state: Further state of the caller, by name, such as a `ReduceLROnPlateau` or a replay buffer. Checkpoints
-            save it and resume restores it. In a group of processes each has its own.
-        resume_rates: What to do on resume where learning rates, weight decay or other settings of the optimizers are
-            not set up as when the training was started: refuse, continue with the `saved` ones, or with the `new`
-            ones, of which a learning rate keeps the factor that schedules have brought it to.
+            save it and resume restores it. In a group, every process has separate state.
+        resume_rates: What to do on resume if learning rates, weight decay or other optimizer settings differ from
+            those at the start of the training: refuse, continue with the `saved` ones, or continue with the `new`
+            ones. A new learning rate keeps the factor that the schedule has reached.
 
     Attributes:
         device: The device, and the reason for the choice.
         precision: The precision, and the reason for the choice.
 
     Raises:
-        SettingsError: A setting is out of its range.
+        SettingsError: A setting is out of range.
         DeviceUnavailableError: The device is not available.
         PrecisionError: The device does not support the precision.
         UncoveredParameterError: Phases, optimizers and modules do not have the same parameters.
@@ -143,22 +144,22 @@ class Loop(Generic[Batch]):
 
     @contextmanager
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[TrainingRun[Batch]]:
-        """Move the modules to the device and train inside; gradients are dropped at the end.
+        """Move the modules to the device and yield the training run; drop the gradients at the end.
 
-        A GPU is torch's current device meanwhile.
+        Inside the context, a GPU is torch's current device.
 
-        Started by `torchrun`, the processes train together: the first one's weights are everybody's, and each process
-        draws its own random numbers. Buffers that a forward changes, such as BatchNorm's statistics, are each process's
-        own until a validation or a checkpoint, before which everybody gets the first one's.
+        Processes that `torchrun` starts train together. All of them start from the weights of rank 0, and each draws
+        separate random numbers. Buffers that a forward changes, such as BatchNorm's statistics, differ between
+        processes until the next validation or checkpoint, when rank 0's are copied to all.
 
         Args:
-            checkpoints: Where the training is saved. If there is a checkpoint already, the training resumes
-                from it. With them, SIGTERM and SIGINT end the training after the window with a checkpoint.
+            checkpoints: Where the training is saved. If a checkpoint exists, the training resumes from it. With
+                checkpoints, SIGTERM and SIGINT write one and end the training after the current window.
 
         Raises:
-            SelfTestError: The device computes wrongly.
+            SelfTestError: The device computes incorrectly.
             BatchCoupledError: Layers mix the samples of a batch, and batches would be cut.
-            ParallelismError: The processes of the group do not fit together.
+            ParallelismError: The processes of the group do not match.
             CheckpointError: The folder is in use, all its checkpoints are damaged, or the state holds more than tensors
                 and plain values.
             ResumeMismatchError: The checkpoint belongs to another training.
@@ -188,18 +189,18 @@ class Loop(Generic[Batch]):
             yield Assembly(self._settings, group, names).run(signals, checkpoints, self._rates())
 
     def _chosen(self, wanted: str | Precision | None, hardware: Hardware) -> Precision:
-        """A phase that wants none has the loop's."""
+        """Resolve a precision; None means the loop's."""
         if wanted is None:
             return self.precision
         return wanted if isinstance(wanted, Precision) else choose_precision(wanted, self.device.device, hardware)
 
     def _rates(self) -> LearningRates:
-        """The optimizers' initial settings, noted before the first run, because training changes them."""
+        # Training changes the settings, so they are read before the first run only.
         self._started = self._started or started_with(self._settings.phases)
         return LearningRates(self._settings.phases, self._started, self._resume_rates)
 
     def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
-        """Copy the first process's weights to all, and seed each process's generators."""
+        """Check that the processes match, copy rank 0's weights to all and seed each process differently."""
         if group.size == 1:
             return
         settings, modules = self._settings, self._settings.modules
@@ -258,14 +259,14 @@ def _check_counts(counts: Mapping[str, int | None]) -> None:
 
 
 def _check_choices(values: Sequence[str]) -> None:
-    """Check the values of `CHOICES`, in its order."""
+    """Check the values, which are in the order of `CHOICES`."""
     for value, (name, choices) in zip(values, CHOICES.items(), strict=True):
         if value not in choices:
             raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
 
 
 def _decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, nn.Module]) -> dict[str | None, float]:
-    """The decay of every module that is averaged; that of all modules under None."""
+    """Return the decay of every averaged module; the key None stands for all modules."""
     if ema is None:
         return {}
     if not isinstance(ema, Mapping):

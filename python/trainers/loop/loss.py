@@ -1,4 +1,4 @@
-"""Results of a loss function, their checks, and means weighted by count."""
+"""The result of a loss function, its checks, and means weighted by count."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,9 @@ class Term:
 
     Attributes:
         mean: Mean over the batch's targets of this term, a float32 or float64 scalar (shape []).
-        count: How many targets that mean is over, such as frames or tokens; 0 if the batch has none, and then `mean` is
-            not looked at.
-        weight: What the mean over a whole window is multiplied by, the same for all of the window; a term of weight 0
-            is reported and never trained on.
+        count: Number of targets in that mean, such as frames or tokens. If it is 0, `mean` is ignored.
+        weight: Factor of the mean over a window, the same for all batches of the window. A term of weight 0 is
+            reported but not trained on.
     """
 
     mean: Tensor
@@ -35,9 +34,9 @@ class Loss:
 
     Attributes:
         mean: Mean loss over the batch's targets, a float32 or float64 scalar (shape []).
-        count: How many targets that mean is over; 0 if the batch has none, and then `mean` is not looked at.
-        parts: Further means over the same targets for the reports, such as one per horizon; scalars, never trained on.
-        terms: Of a loss that `Loss.of` made, its terms by name; else none.
+        count: Number of targets in that mean. If it is 0, `mean` is ignored.
+        parts: Further means over the same targets for the reports, such as one per horizon; scalars, not trained on.
+        terms: The terms by name if `Loss.of` made the loss; otherwise empty.
     """
 
     mean: Tensor
@@ -49,15 +48,15 @@ class Loss:
     def of(cls, /, **terms: Term) -> Self:
         """The weighted sum of several means over different targets, such as frames and tokens.
 
-        The gradient of a window is that of the sum of all terms' means, each over all the targets that the term has in
-        the window, times their weights. Several terms need `Phase(counts=…)`. The `mean` is the sum for this batch
-        alone, and `count` the targets of all terms that are trained on.
+        The gradient of a window is that of the weighted sum of the terms' means, each over all targets of the term in
+        the window. Several terms need `Phase(counts=…)`. `mean` is the sum for this batch only, and `count` the
+        number of targets of all terms that are trained on.
 
         Args:
-            terms: By name, one or more.
+            terms: One or more terms, by name.
 
         Raises:
-            ContractError: There is none, or one is no proper `Term`.
+            ContractError: No term was given, or one is not a valid `Term`.
         """
         if not terms:
             raise ContractError("Loss.of() has no term; expected one or more, such as mel=Term(mean, count, weight=45)")
@@ -71,23 +70,23 @@ class Loss:
 
     @property
     def counted(self) -> bool:
-        """Whether any of its means, those of terms of weight 0 included, has a target."""
+        """Whether any mean has a target, including those of terms of weight 0."""
         return bool(self.count) or any(term.count for term in self.terms.values())
 
     def roots(self) -> list[Tensor]:
-        """The means, scalars, that a gradient may come from."""
+        """Return the means, scalars, that backward starts from."""
         if not self.terms:
             return [self.mean]
         return [term.mean for term in self.terms.values() if term.count and term.weight]
 
     def name_of(self, mean: Tensor) -> str:
-        """What one of its means, a scalar, is, for a message."""
+        """Return a description of one of the means, a scalar, for messages."""
         return next(
             (f"the term {name!r} of the loss" for name, term in self.terms.items() if term.mean is mean), "the loss"
         )
 
     def without_graph(self) -> "Loss":
-        """The same numbers after the backward of the mean, which has freed its graph; that of the rest is dropped."""
+        """Return the same numbers without their graphs; call it after backward has freed the graph of the mean."""
         if not self.parts and not self.terms:
             return self
         return Loss(
@@ -100,7 +99,7 @@ class Loss:
 
 @final
 class WeightedMean:
-    """A mean over batches of different sizes, each weighted by its count; of several terms, each by its own."""
+    """A mean over batches, each weighted by its count. If a loss has several terms, every term has separate counts."""
 
     __slots__ = ("_parts", "_sum", "_terms", "count")
 
@@ -111,7 +110,7 @@ class WeightedMean:
         self._terms: dict[str, tuple[float, int]] = {}
 
     def add(self, mean: float, count: int, parts: Mapping[str, float]) -> None:
-        """Count a batch in; a part that it lacks is not diluted by it."""
+        """Add a batch; parts that it lacks keep their mean."""
         self.count += count
         self._sum += mean * count
         for name, part in parts.items():
@@ -122,7 +121,7 @@ class WeightedMean:
         _add(self._parts, name, mean * count, count)
 
     def add_term(self, name: str, mean: float, count: int, weight: float) -> None:
-        """Count a term in; one of weight 0 adds nothing to the mean, whatever its own is."""
+        """Add a term; one of weight 0 does not affect the total, even if its mean is not finite."""
         _add(self._parts, name, mean * count, count)
         _add(self._terms, name, weight * mean * count if weight else 0.0, count)
         self.count += count if weight else 0
@@ -133,7 +132,7 @@ class WeightedMean:
         return bool(self._terms)
 
     def merge(self, other: "WeightedMean") -> None:
-        """Count in what another mean has counted."""
+        """Add the contents of another mean."""
         self.count += other.count
         self._sum += other._sum  # noqa: SLF001  of the same class
         for name, (total, seen) in other._parts.items():  # noqa: SLF001
@@ -142,7 +141,7 @@ class WeightedMean:
             _add(self._terms, name, total, seen)
 
     def mean(self) -> float:
-        """The weighted mean, of several terms the sum of theirs; not a number while nothing was counted."""
+        """Return the weighted mean, or the sum of the terms' weighted means; NaN if the count is 0."""
         if not self.count:
             return math.nan
         if self._terms:
@@ -150,19 +149,19 @@ class WeightedMean:
         return self._sum / self.count
 
     def parts(self) -> dict[str, float]:
-        """The weighted mean of every part."""
+        """Return the weighted mean of every part."""
         return {name: total / seen for name, (total, seen) in self._parts.items() if seen}
 
     def state(self) -> dict[str, Any]:
-        """The sums, for a checkpoint."""
+        """Return the sums for a checkpoint."""
         return {"count": self.count, "sum": self._sum, "parts": dict(self._parts), "terms": dict(self._terms)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from such sums."""
+        """Restore the sums."""
         self.count = state["count"]
         self._sum = state["sum"]
         self._parts = dict(state["parts"])
-        self._terms = dict(state.get("terms", {}))  # checkpoints from before there were terms have none
+        self._terms = dict(state.get("terms", {}))  # missing in older checkpoints
 
 
 def _add(sums: dict[str, tuple[float, int]], name: str, total: float, count: int) -> None:
@@ -171,10 +170,10 @@ def _add(sums: dict[str, tuple[float, int]], name: str, total: float, count: int
 
 
 def check_loss(loss: object) -> Loss:
-    """The value as a `Loss`.
+    """Return the value if it is a valid `Loss`.
 
     Raises:
-        ContractError: It is none, or its mean, count or parts are not what `Loss` promises.
+        ContractError: It is not a `Loss`, or its mean, count or parts are invalid.
     """
     if not isinstance(loss, Loss):
         raise ContractError(f"the loss function returned {described(loss)}; expected Loss(mean, count, parts)")
@@ -186,7 +185,7 @@ def check_loss(loss: object) -> Loss:
 
 
 def read(tensors: Sequence[Tensor]) -> list[float]:
-    """The scalars as Python numbers, with one wait for the device in all."""
+    """Return scalars as Python numbers; synchronises with the device only once."""
     if not tensors:
         return []
     if tensors[0].is_cpu:
@@ -196,7 +195,7 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
 
 
 def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
-    """Means and parts, or the means of terms, all scalars, in the order that `weighted_mean_of` wants."""
+    """Return means and parts, or the means of terms, as scalars in the order that `weighted_mean_of` reads."""
     return [
         scalar
         for loss in losses
@@ -209,10 +208,10 @@ def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
 
 
 def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> WeightedMean:
-    """The weighted mean of losses, given the values of their scalars.
+    """Return the weighted mean of losses, given the values of their scalars.
 
     Raises:
-        ContractError: Some have terms and others have not.
+        ContractError: Some losses have terms and others do not.
     """
     total = WeightedMean()
     plain = 0
@@ -232,7 +231,7 @@ def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> Weighte
 
 
 def check_width(name: str, mean: Tensor) -> None:
-    """Check that a mean, a scalar, holds the weight that it has in its window, and enough digits to be compared.
+    """Check that a mean, a scalar, is precise enough to be weighted and compared.
 
     Raises:
         ContractError: It has fewer than 32 bits.
@@ -246,10 +245,10 @@ def check_width(name: str, mean: Tensor) -> None:
 
 
 def check_finite_score(value: float, what: str) -> None:
-    """Check a value that decisions rest on.
+    """Check that a score is finite.
 
     Raises:
-        NonFiniteError: It is infinite or not a number.
+        NonFiniteError: It is infinite or NaN.
     """
     if not math.isfinite(value):
         raise NonFiniteError(
@@ -290,7 +289,7 @@ def _check_count(name: str, count: object) -> None:
 
 
 def described(value: object) -> str:
-    """What something is, for messages: its class, with the shape of a tensor [...] or the keys of a dict."""
+    """Describe a value for messages: its class, the shape of a tensor [...] or the keys of a dict."""
     match value:
         case None:
             return "None (is a `return` missing?)"

@@ -1,4 +1,4 @@
-"""Networks with several named outputs, and one loss for all outputs."""
+"""Networks with several named outputs, and a loss over all of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 @final
 @dataclass(frozen=True, slots=True)
 class OutputContract:
-    """What a network's output must be: a dict with exactly these names, and a tensor under each.
+    """The required output of a network: a dict with exactly these names, and a tensor for each.
 
     Attributes:
-        names: The outputs, such as one per horizon; at least one, each once.
-        within: The key under which the outputs may stand, beside others that are not looked at; None if they are the
-            whole output.
-        shape: Of every output. None stands for a dimension of any size, the same in all outputs. The default is [N].
+        names: The names of the outputs, such as one per horizon; at least one, without duplicates.
+        within: The key of a nested dict that may hold the outputs; other keys next to it are ignored. None if the
+            output is never nested.
+        shape: The shape of every output. None stands for a dimension of any size, the same in all outputs. The default
+            is [N].
 
     Raises:
-        SettingsError: The names are none, double, or contain `within`.
+        SettingsError: There are no names, they have duplicates, or they contain `within`.
     """
 
     names: Sequence[str]
@@ -41,17 +42,17 @@ class OutputContract:
             )
 
     def read(self, output: object) -> dict[str, Tensor]:
-        """The outputs by name, in the order of the names, taken out of what the network returned.
+        """Return the outputs by name, in the order of the names.
 
-        Either all of them stand under the key `within`, or they are the whole output. Whether they are finite is not
-        looked at.
+        They are read from the key `within` if the output has it, otherwise from the output itself. Finiteness is not
+        checked.
 
         Args:
-            output: What the network returned.
+            output: The return value of the network.
 
         Raises:
-            ContractError: It is no such dict; or an output is no tensor, of an integer type or of another shape; or it
-                has no graph although gradients are enabled.
+            ContractError: The names differ; or an output is not a floating-point tensor of the shape; or it has no
+                graph although gradients are enabled.
         """
         outputs = self._outputs(output)
         tensors = {name: self._tensor(name, outputs[name]) for name in self.names}
@@ -60,7 +61,7 @@ class OutputContract:
         return tensors
 
     def _outputs(self, output: object) -> Mapping[object, object]:
-        """The dict that has the names for keys."""
+        """Return the dict whose keys are the names."""
         if not isinstance(output, Mapping):
             raise ContractError(f"the network returned {described(output)}; {self._expected()}")
         outputs: object = output.get(self.within, output)
@@ -138,17 +139,17 @@ def _differ(missing: Sequence[str], unexpected: Sequence[object]) -> str:
 
 
 def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor], criterion: Criterion) -> Loss:
-    """The mean loss over the targets of all outputs; a target that is not a number is missing and not counted.
+    """Return the mean loss over the targets of all outputs; NaN targets are missing and do not count.
 
-    Every target weighs the same, so an output with few targets weighs little. `parts` says what every output adds to
-    the mean: together they are the mean, and they stay right however a window is cut into batches. Without any target
-    the count is 0.
+    All targets have the same weight, so an output with few targets has little influence. `parts` holds the
+    contribution of every output: the contributions sum to the mean, and they stay correct however a window is cut into
+    batches. Without any target the count is 0.
 
     Args:
-        predictions: The network's outputs by name, [N, …], each beginning with the shape of its targets.
-        targets: The targets by the same names, [N] or more; not a number where there is none.
-        criterion: Losses of single targets, float [n], from predictions [n, …] and targets [n]; a criterion of
-            `torch.nn` with reduction "none".
+        predictions: The network's outputs by name, [N, …]; the leading dimensions are those of the targets.
+        targets: The targets by the same names, [N] or more; NaN if missing.
+        criterion: Computes the loss of every target, float [n], from predictions [n, …] and targets [n], such as a
+            criterion of `torch.nn` with reduction "none".
 
     Raises:
         ContractError: Predictions and targets differ in names or shapes, or the criterion has reduced its losses.
@@ -157,7 +158,7 @@ def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]
     for name, target in targets.items():
         _check_shapes(name, predictions[name], target)
     present = {name: ~target.isnan() for name, target in targets.items()}
-    counts = torch.stack([mask.sum() for mask in present.values()]).tolist()  # one wait for the device in all
+    counts = torch.stack([mask.sum() for mask in present.values()]).tolist()  # synchronises with the device only once
     sums = {
         name: _summed(name, predictions[name][mask], targets[name][mask], criterion)
         for (name, mask), count in zip(present.items(), counts, strict=True)

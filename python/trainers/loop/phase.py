@@ -19,33 +19,34 @@ Batch = TypeVar("Batch")
 
 @dataclass(frozen=True)  # no slots: with them, Phase[Batch](…) fails in Python 3.11
 class Phase(Generic[Batch]):
-    """One optimizer and what it trains.
+    """An optimizer and the parameters that it trains.
 
-    While a phase runs, the parameters of the other phases are frozen: its loss leaves no gradient in them.
+    While a phase runs, the parameters of the other phases are frozen and get no gradient from its loss.
 
     Attributes:
-        name: Names the phase in reports and errors.
-        loss: Computes the loss of a batch that is on the device; with `forward` or `uses`, of the batch and of what the
-            forward made of it.
-        parameters: What the optimizer trains; the same parameters as in its groups.
-        optimizer: Its own, not shared with another phase.
-        scheduler: Stepped after every step that was taken, never after a skipped one.
-        clip: Largest norm of the gradient; None does not clip.
-        every: The phase runs in every second, third … window, as this number says; 1 for all.
-        after: Windows of the training before it begins.
-        counts: Of a loss of several terms (`Loss.of`): the targets of every term in a batch as the source gives it, by
-            name, without a forward. It is called for every batch of a window before the first forward.
-        forward: Makes a tree of tensors of a batch, once per piece, for this phase's loss and those of the phases that
-            use it. While it runs, only this phase's parameters train, in this phase's precision.
-        uses: The phase whose forward this one's loss takes the result of, detached. If that phase runs later in the
+        name: The name in reports and errors.
+        loss: Computes the loss of a batch on the device. With `forward` or `uses`, its second argument is the result
+            of the forward.
+        parameters: The same parameters as in the optimizer's groups.
+        optimizer: The optimizer; every phase needs a separate one.
+        scheduler: Stepped after every step of the optimizer, but not after a skipped one.
+        clip: Maximum norm of the gradient; None does not clip.
+        every: Run the phase in every n-th window; 1 for all.
+        after: Windows of the training before the phase begins.
+        counts: For a loss of several terms (`Loss.of`): returns the number of targets of every term by name, computed
+            from a batch on the host without a forward. It is called for every batch of a window before the first
+            forward.
+        forward: Computes a tree of tensors from a batch, once per piece, for the losses of this phase and of the
+            phases that use it. It runs in this phase's precision, and only this phase's parameters get gradients.
+        uses: The phase whose detached forward result is passed to this phase's loss. If that phase runs later in the
             window, the graphs of all batches of the window are kept until then.
-        precision: What this phase computes in; None for the loop's.
-        allow_zero_gradients: Whether a window may have gradients that are all exactly zero, as where no reward differs
-            from another. It then moves nothing: no step, decay, schedule or average.
+        precision: The precision of this phase; None for the loop's.
+        allow_zero_gradients: Whether all gradients of a window may be exactly zero, as when all rewards are equal. Such
+            a window changes nothing: no step, decay, schedule or average.
 
     Raises:
-        SettingsError: A number is out of its range, the scheduler cannot follow the optimizer's steps, or the phase
-            would both own and use a forward.
+        SettingsError: A number is out of range, the scheduler cannot follow the optimizer's steps, or the phase both
+            owns and uses a forward.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Phase(Generic[Batch]):
     allow_zero_gradients: bool = False
 
     def __post_init__(self) -> None:
-        """Keep the parameters, which may come from a generator, and check the settings."""
+        """Store the parameters as a tuple and check the settings."""
         object.__setattr__(self, "parameters", tuple(self.parameters))
         if self.clip is not None and not self.clip > 0:
             raise SettingsError(
@@ -87,7 +88,7 @@ class Phase(Generic[Batch]):
         self._check_scheduler()
 
     def is_due(self, window: int) -> bool:
-        """Whether the phase is due in a window of the training, counted from 1."""
+        """Return whether the phase runs in a window of the training, counted from 1."""
         since = window - self.after
         return since > 0 and since % self.every == 0
 
@@ -108,8 +109,8 @@ class Phase(Generic[Batch]):
 class FrozenModule:
     """A module that is used but not trained, such as a pretrained encoder.
 
-    Its parameters are frozen and it is put in evaluation mode at once; the loop moves it to the device and keeps it in
-    evaluation mode. Run it under `torch.no_grad()`, not `inference_mode()`, whose tensors no backward accepts.
+    Its parameters are frozen and it is put in evaluation mode at once. The loop moves it to the device and keeps it in
+    evaluation mode. Run it under `torch.no_grad()`, not `inference_mode()`: backward rejects inference tensors.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -118,30 +119,30 @@ class FrozenModule:
 
 @final
 class FrozenParameters:
-    """A context in which some parameters require no gradient."""
+    """A context in which some parameters do not require gradients."""
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         self._parameters = tuple(parameters)
         self._frozen: Sequence[Parameter] = ()
 
     def __enter__(self) -> None:
-        """Freeze them."""
+        """Freeze the parameters."""
         self._frozen = [parameter for parameter in self._parameters if parameter.requires_grad]
         for parameter in self._frozen:
             parameter.requires_grad_(False)
 
     def __exit__(self, *_: object) -> None:
-        """Unfreeze them."""
+        """Unfreeze the parameters."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)
         self._frozen = ()
 
     def pause(self) -> None:
-        """Unfreeze them until `resume`."""
+        """Unfreeze the parameters until `resume`."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)
 
     def resume(self) -> None:
-        """Freeze them again."""
+        """Freeze the parameters again."""
         for parameter in self._frozen:
             parameter.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Reports of the loop, as plain values."""
+"""The reports of a training run, as plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,25 +16,26 @@ class WindowReport:
     Attributes:
         phase: The phase's name.
         epoch: The epoch, counted from 0.
-        epochs: How many epochs the run goes to at most.
+        epochs: Maximum number of epochs of the run.
         window: The window within the epoch, counted from 0.
-        windows: Windows in the epoch; None if the source does not know.
-        step: Steps that the phase's optimizer has taken, this one included; a skipped window takes none.
+        windows: Windows in the epoch; None if the source does not know its length.
+        step: Steps that the phase's optimizer has taken, including this one; a skipped step does not count.
         loss: Mean loss over the window's targets, before the step.
-        parts: Further means over the window's targets; for a loss of several terms, each term's mean, unweighted.
+        parts: Further means over the window's targets; for a loss of several terms, the unweighted mean of each term.
         count: Targets in the window; for a loss of several terms, those of all terms that are trained on.
         grad_norm: Norm of the phase's gradient, before clipping.
-        learning_rate: Of the optimizer's first group, in this step.
-        stepped: False if the step was skipped, because the loss or a gradient was not finite, or every gradient zero.
-        zero_gradient: Whether every gradient was exactly zero in a phase that allows it, so that nothing moved.
+        learning_rate: Learning rate of the optimizer's first group in this step.
+        stepped: False if the step was skipped because the loss or a gradient was not finite, or all gradients were
+            zero.
+        zero_gradient: Whether all gradients were exactly zero in a phase that allows it, so that no step was taken.
         loss_scale: The scaler's scale after the window; None without a scaler.
-        micro: The largest piece that batches are cut into since memory ran out, in the cost units of the loop's
-            `cutting`, which are samples unless it says otherwise; None while they are not cut. Every process of a
-            group has a separate size.
-        shortages: How often memory ran out in the window, in this process, and it was repeated in smaller pieces.
-        seconds: Time that the phase took.
-        data_seconds: Time spent waiting for the window's batches. Reading while a GPU computes is not waiting; it
-            is part of the phase's time.
+        micro: The limit on the size of a piece since memory ran out, in the cost units of the loop's `cutting`, which
+            are samples by default; None while batches are not cut. Every process of a group has a separate limit.
+        shortages: How often memory ran out in the window in this process and the window was repeated in smaller
+            pieces.
+        seconds: Duration of the phase.
+        data_seconds: Time spent waiting for the window's batches. Reading ahead while a GPU computes does not count;
+            it is part of the phase's duration.
     """
 
     phase: str
@@ -62,12 +63,12 @@ class PhaseTotals:
     """Totals of one phase for one epoch.
 
     Attributes:
-        loss: Mean loss over the targets of the windows that were stepped; NaN if none was.
+        loss: Mean loss over the targets of the windows whose step was taken; NaN without any.
         parts: Further means over the same targets.
         count: Number of these targets.
         step: Steps that the phase's optimizer has taken since the start of the run.
-        skipped: Windows of the epoch whose step was skipped, because something was not finite.
-        zero_gradients: Windows of it that moved nothing, because every gradient was zero and the phase allows that.
+        skipped: Windows of the epoch whose step was skipped because a value was not finite.
+        zero_gradients: Windows of the epoch without a step because all gradients were zero, which the phase allows.
         shortages: How often memory ran out in the epoch and a window was repeated in smaller pieces.
     """
 
@@ -88,7 +89,7 @@ class ValidationReport:
         mean: Mean over the targets, each batch weighted by its count.
         parts: Further means over the same targets.
         count: Total number of targets.
-        seconds: Time it took.
+        seconds: Duration of the validation.
     """
 
     mean: float
@@ -103,14 +104,14 @@ class EpochReport:
 
     Attributes:
         epoch: The epoch, counted from 0.
-        epochs: How many epochs the run goes to at most.
+        epochs: Maximum number of epochs of the run.
         windows: Windows in the epoch.
         phases: The totals of every phase, by name, in the order of the phases.
         validation: The score after the epoch; None without validation.
-        seconds: Time for the epoch, validation included.
+        seconds: Duration of the epoch, including validation.
         data_seconds: The part of it spent waiting for batches.
-        peak_bytes: The most memory in use so far: of the device where it counts, otherwise of the process; None
-            where neither is known.
+        peak_bytes: Peak memory use so far, of the device if it is known, otherwise of the process; None if neither is
+            known.
     """
 
     epoch: int
@@ -124,12 +125,12 @@ class EpochReport:
 
     @property
     def loss(self) -> float:
-        """The mean training loss of the first phase."""
+        """Mean training loss of the first phase."""
         return next(iter(self.phases.values())).loss
 
     @property
     def monitored(self) -> float:
-        """The loss for early stopping: the validation mean if there was a validation, else the training loss."""
+        """The value for early stopping: the validation mean if there was a validation, else the training loss."""
         return self.loss if self.validation is None else self.validation.mean
 
 
@@ -139,11 +140,11 @@ class CheckpointReport:
 
     Attributes:
         epoch: The epoch that it belongs to, counted from 0.
-        window: Windows of that epoch that are in it.
+        window: Windows of that epoch that it includes.
         folder: Its path, also if writing failed.
         bytes: Its size; 0 if writing failed.
-        seconds: Time it took.
-        problem: Why it could not be written, although training continues; None if it was.
+        seconds: Time taken to write it.
+        problem: Why writing failed; None if it succeeded. The training continues either way.
     """
 
     epoch: int
@@ -156,7 +157,7 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingNotice:
-    """A single event that the user should know, such as a resumed run or a lack of memory.
+    """An event that the user should know about, such as a resumed run or a memory shortage.
 
     Attributes:
         message: The event, in one line.
@@ -169,10 +170,10 @@ Report = WindowReport | EpochReport | CheckpointReport | TrainingNotice
 
 
 def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
-    """The notice that memory ran out in a window.
+    """Return the notice that memory ran out in a window.
 
     Args:
-        report: Of the window.
+        report: The window's report.
         coupled: The layers that mix the samples of a batch.
     """
     if report.micro is None:
@@ -188,7 +189,7 @@ def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
 
 
 def validation_shortage(limit: int | None) -> TrainingNotice:
-    """The notice that memory ran out in a validation; pieces now cost at most `limit`."""
+    """Return the notice that memory ran out in a validation; `limit` is the new maximum cost of a piece."""
     return TrainingNotice(
         message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
         f"{limit}"
@@ -196,7 +197,7 @@ def validation_shortage(limit: int | None) -> TrainingNotice:
 
 
 def farewell(stop: int, report: CheckpointReport | None) -> str:
-    """The message for a run that a signal (number `stop`) ended, with its last checkpoint if any."""
+    """Return the message for a run that a signal (number `stop`) ended, with its last checkpoint if any."""
     name = Signals(stop).name
     if report is None:
         return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
@@ -207,10 +208,10 @@ def farewell(stop: int, report: CheckpointReport | None) -> str:
 
 
 def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
-    """Notices of the memory cost of forwards kept for a later phase, one per phase that runs before the owner.
+    """Return a notice for every phase that uses the forward of a later phase, which keeps graphs in memory.
 
     Args:
-        phases: In their order.
+        phases: All phases in order.
         accumulate: Batches in a window.
     """
     names = [phase.name for phase in phases]

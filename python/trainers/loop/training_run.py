@@ -39,11 +39,11 @@ NO_REQUESTS = WindowRequests()
 
 @final
 class TrainingRun(Generic[Batch]):
-    """A training that is running; `Loop.running()` makes it.
+    """A training in progress; `Loop.running()` yields it.
 
     Attributes:
-        best: The best value recorded by `stalled` and its weights.
-        group: The processes that train together; the first one has rank 0.
+        best: The best value recorded by `stalled`, with its weights.
+        group: The processes that train together.
     """
 
     def __init__(self, parts: RunParts[Batch], recorder: Recorder | None, notices: Sequence[TrainingNotice]) -> None:
@@ -57,36 +57,36 @@ class TrainingRun(Generic[Batch]):
 
     @property
     def epoch(self) -> int:
-        """Epochs that are complete."""
+        """Number of complete epochs."""
         return self._training.epoch
 
     @property
     def windows(self) -> int:
-        """Windows of the training that are done, those before a resume included."""
+        """Number of complete windows, including those before a resume."""
         return self._training.windows
 
     @property
     def history(self) -> tuple[EpochReport, ...]:
-        """The reports of all complete epochs, those before a resume included."""
+        """The reports of all complete epochs, including those before a resume."""
         return tuple(self._training.history)
 
     def epochs(
         self, train: Source[Batch], *, max_epochs: int, validation: Validation[Sample] | None = None
     ) -> Iterator[Report]:
-        """Train, and report every window of every phase and then every epoch.
+        """Train, and yield a report per window and phase, then one per epoch.
 
-        Nothing happens between two reports, so leaving the `for` loop ends the training. Called again, it goes on after
-        the last window that was done. What is recorded while an epoch's report is handled is part of the checkpoint
-        after it.
+        The loop trains only while the caller waits for the next report, so leaving the `for` loop ends the training.
+        A further call continues after the last complete window. The checkpoint of an epoch is written after the
+        caller has handled the epoch's report, so it includes what the caller recorded.
 
         Args:
-            train: The batches of every epoch; in a group of processes each takes its share of them.
-            max_epochs: Epochs in all, those already complete included.
-            validation: Scored after every epoch; its report is part of the epoch's.
+            train: The batches of every epoch. In a group, each process reads its share of them.
+            max_epochs: Total number of epochs, including those already complete.
+            validation: What to score after every epoch; its report is part of the epoch's.
 
         Raises:
-            StoppedError: A signal asked for it; a checkpoint was written if there is a folder for it.
-            LoopError: One of its other kinds, naming phase, epoch, window and batch shapes.
+            StoppedError: A signal ended the training. A checkpoint was written if there is a folder for it.
+            LoopError: Any other error of the loop; it names phase, epoch, window and batch shapes.
         """
         self._look_at(train)
         scored = "no validation" if validation is None else "a validation"
@@ -99,17 +99,16 @@ class TrainingRun(Generic[Batch]):
             yield from self._recorded()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
-        """The score over a source, each batch weighted by its count, in evaluation and inference mode.
+        """Score a source in evaluation and inference mode, each batch weighted by its count.
 
-        In a group every process calls it and scores its share of the batches.
-
-        Where weights are averaged, it is the average that is scored. Random numbers are the same every time, and the
-        training goes on as if none had been drawn.
+        In a group, every process must call it, and each scores its share of the batches. If the weights are averaged,
+        the average is scored. Every call draws the same random numbers and leaves the generators of the training
+        unchanged.
 
         Raises:
-            ContractError: The score function returned no proper `Loss`.
+            ContractError: The score function did not return a valid `Loss`.
             EmptyTargetError: The source has no target.
-            NonFiniteError: The score is infinite or not a number, and that is not, or no longer, tolerated.
+            NonFiniteError: The score is not finite, and the settings do not tolerate it.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         check_source(source)
@@ -132,10 +131,10 @@ class TrainingRun(Generic[Batch]):
         )
 
     def stalled(self, value: float, *, patience: int) -> bool:
-        """Record a value, lower being better, and say whether the last `patience` values brought no new best.
+        """Record a value, lower is better, and return whether the last `patience` values brought no improvement.
 
-        In a group every process calls it, and the first one's value counts, so that all of them stop together. A value
-        that is not finite is no new best.
+        In a group, every process must call it. Rank 0's value counts, so that all processes stop together. A value
+        that is not finite is not an improvement.
 
         Raises:
             NonFiniteError: The value is not finite, and the loop has `nonfinite="raise"`.
@@ -145,24 +144,24 @@ class TrainingRun(Generic[Batch]):
         return self.best.stale >= patience
 
     def restore_best(self) -> None:
-        """Put the weights of the best recorded value back into the modules, those of the average if there is one.
+        """Load the weights of the best recorded value into the modules; these are averages if weights are averaged.
 
-        An average starts again from them, so that a validation scores what was restored.
+        A moving average restarts from them, so that a validation scores the restored weights.
 
         Raises:
-            NoBestWeightsError: No value was recorded that is finite.
+            NoBestWeightsError: No finite value was recorded.
         """
         self.best.restore()
         for average in self._averages():
             average.restart()
 
     def use_average(self) -> None:
-        """Put the moving average of the weights into the modules for good; without one, nothing happens."""
+        """Replace the weights by their moving average permanently; do nothing without one."""
         for average in self._averages():
             average.settle()
 
     def _look_at(self, train: Source[Batch]) -> None:
-        """Note how the source will be read, and check that all processes read the same."""
+        """Add notices on how the source is read, and check that all processes read the same order."""
         check_source(train)
         training, group = self._training, self.group
         messages = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
@@ -172,12 +171,11 @@ class TrainingRun(Generic[Batch]):
             group.check_same("the order of the loader's batches", digest)
 
     def _pending_notices(self) -> Iterator[TrainingNotice]:
-        """What was not reported yet."""
         while self._notices:
             yield self._notices.pop(0)
 
     def _epoch(self, train: Source[Batch], max_epochs: int) -> Iterator[Report]:
-        """The rest of the epoch's windows."""
+        """Train on the remaining windows of the epoch."""
         epoch_totals = self._training.epoch_totals
         self._check_order(train)
         length = self.group.agreed_length(train.length)
@@ -198,7 +196,7 @@ class TrainingRun(Generic[Batch]):
             phase.guard.check_epoch()
 
     def _check_order(self, train: Source[Batch]) -> None:
-        """Record the order of samples at the start of an epoch, and check it when the epoch is resumed."""
+        """Record the order of samples at the start of an epoch, or check it when the epoch is resumed."""
         training = self._training
         if self._recorder is None:
             return
@@ -213,11 +211,11 @@ class TrainingRun(Generic[Batch]):
         training.order = now
 
     def _reading(self) -> str:
-        """What is being read, for errors."""
+        """Return the position to add to errors of the source."""
         return f"the reading of epoch {self._training.epoch}, window {self._training.epoch_totals.windows}"
 
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
-        """The windows of the epoch that are left; in a group, as many as the others have."""
+        """Return the remaining windows of the epoch; in a group, every process gets the same number."""
         size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
         batches = read_apart(
             train,
@@ -232,7 +230,7 @@ class TrainingRun(Generic[Batch]):
     def _work(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
     ) -> tuple[list[PhaseResult], WindowRequests]:
-        """All phases that are due, before the first of their reports is handed out."""
+        """Run all phases that are due."""
         training, shared_forwards = self._training, self._parts.shared
         number, done = training.windows + 1, training.epoch_totals.windows
         ask = partial(self._requests, number, last=done + 1 == total)
@@ -262,12 +260,12 @@ class TrainingRun(Generic[Batch]):
             for shared in shared_forwards:
                 shared.end()
         training.windows = number
-        if not worked:  # no gradients have told the others
+        if not worked:  # requests travel with the gradients, and no phase has exchanged any
             requests = self._agreed(ask())
         return worked, requests
 
     def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
-        """Score the epoch and close it."""
+        """Validate after an epoch and record its report."""
         started, training = perf_counter(), self._training
         epoch_totals = training.epoch_totals
         self._share_buffers()
@@ -286,10 +284,10 @@ class TrainingRun(Generic[Batch]):
         return report
 
     def _requests(self, number: int, *, last: bool) -> WindowRequests:
-        """What this process asks for after the window of a number; after the last, the epoch's end is better.
+        """Return what this process requests after a window; no checkpoint is due after the last one of an epoch.
 
-        Asked at the end of each phase's backward, so that the other processes hear of it with the gradients; where
-        there is nothing to ask for, the next window is read while a GPU computes.
+        It is called at the end of each phase's backward, so that the requests travel to the other processes with the
+        gradients. Without a request, the next window is read while the GPU computes.
         """
         recorder, stop = self._recorder, self._parts.signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
@@ -299,11 +297,10 @@ class TrainingRun(Generic[Batch]):
         return NO_REQUESTS
 
     def _agreed(self, own: WindowRequests) -> WindowRequests:
-        """The requests of all processes."""
         return reduce(WindowRequests.and_those, self.group.gather(own), NO_REQUESTS)
 
     def _fulfil(self, requests: WindowRequests, *, epoch_end: bool) -> Iterator[CheckpointReport | TrainingNotice]:
-        """Write a checkpoint, and stop by a `StoppedError` if that is requested."""
+        """Write a checkpoint, and raise `StoppedError` if a stop is requested."""
         recorder = self._recorder
         self._share_buffers()
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
@@ -314,7 +311,7 @@ class TrainingRun(Generic[Batch]):
             raise StoppedError(farewell(requests.stop, report), signal=requests.stop)
 
     def _recorded(self) -> Iterator[CheckpointReport | TrainingNotice]:
-        """The checkpoint of an epoch's end, where one is due or the training is to stop."""
+        """Write the checkpoint at the end of an epoch if one is due or a stop is requested."""
         recorder = self._recorder
         if recorder is None:
             return
@@ -324,20 +321,20 @@ class TrainingRun(Generic[Batch]):
             yield from self._fulfil(requests, epoch_end=True)
 
     def _share_buffers(self) -> None:
-        """Give every process the first one's buffers, which each has changed by its own batches."""
+        """Copy rank 0's buffers to all processes, because each process changes them with different batches."""
         if self.group.size > 1:
             self.group.spread(kept_buffers(self._parts.settings.trained))
 
     def _set_modes(self) -> None:
-        """Frozen modules come last, because they may be parts of trained ones."""
         for module in self._parts.settings.trained.values():
             module.train()
+        # Frozen modules come last, because they may be parts of trained ones.
         for module in self._parts.settings.frozen.values():
             module.eval()
 
     @contextmanager
     def _averaged(self) -> Generator[None]:
-        """The averages in the place of the weights, where there are any."""
+        """Replace the weights by their averages, if any, inside the context."""
         with ExitStack() as stack:
             for average in self._averages():
                 stack.enter_context(average.applied())
@@ -348,7 +345,7 @@ class TrainingRun(Generic[Batch]):
 
 
 def timed(windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]) -> Iterator[tuple[tuple[Batch, ...], float]]:
-    """Every window with the seconds it was waited for; an error of the source says where it happened."""
+    """Yield every window with the seconds spent waiting for it, and add the position to errors of the source."""
     while True:
         started = perf_counter()
         try:

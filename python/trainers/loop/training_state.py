@@ -20,7 +20,7 @@ class EpochTotals:
 
     Attributes:
         windows: Windows of the epoch so far.
-        seconds: Duration of the windows, over all runs that trained in the epoch.
+        seconds: Duration of the windows, summed over all runs that trained in the epoch.
         data_seconds: Time spent waiting for their batches.
     """
 
@@ -50,7 +50,7 @@ class EpochTotals:
                 self._means[report.phase].add(report.loss, report.count, report.parts)
 
     def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
-        """The totals of every phase, given its number of steps."""
+        """Return the totals of every phase, given its number of steps."""
         return {
             name: PhaseTotals(
                 loss=total.mean(),
@@ -65,7 +65,7 @@ class EpochTotals:
         }
 
     def state(self) -> dict[str, Any]:
-        """The sums so far, for a checkpoint."""
+        """Return the sums for a checkpoint."""
         return {
             "windows": self.windows,
             "seconds": self.seconds,
@@ -93,7 +93,7 @@ class TrainingState:
     """Progress of a training run.
 
     Args:
-        phases: Their names.
+        phases: The names of the phases.
         order_seed: Seed of the order of sources that draw from torch's generator.
 
     Attributes:
@@ -121,7 +121,7 @@ class TrainingState:
         self.epoch_totals = EpochTotals(self._phases)
 
     def state(self) -> dict[str, Any]:
-        """The progress as plain values, for a checkpoint."""
+        """Return the progress as plain values, for a checkpoint."""
         return {
             "epoch": self.epoch,
             "windows": self.windows,

@@ -1,4 +1,4 @@
-"""Validation of a source in evaluation mode, with separate random numbers and batches weighted by count."""
+"""Validation: scoring a source in evaluation mode with a fixed seed."""
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -44,8 +44,8 @@ class Validation(Generic[Sample]):
     """What to score after every epoch.
 
     Attributes:
-        score: Computes the score of a batch that is on the device.
-        source: The batches, read as epoch 0 each time.
+        score: Computes the score of a batch on the device.
+        source: The batches; every validation reads epoch 0.
     """
 
     score: Callable[[Sample], Loss]
@@ -54,15 +54,15 @@ class Validation(Generic[Sample]):
 
 @final
 class Scorer:
-    """Scores batches, in smaller pieces where memory runs out.
+    """Scores batches, in smaller pieces if memory runs out.
 
     Args:
-        device: Where pieces are moved to.
-        precision: What the forward computes in.
+        device: The device to compute on.
+        precision: The precision of the forward.
         cutter: Cuts the batches.
 
     Attributes:
-        cutter: As given; the most that a piece may cost is in it.
+        cutter: Holds the limit on the cost of a piece.
     """
 
     def __init__(self, device: torch.device, precision: Precision, cutter: BatchCutter[Any]) -> None:
@@ -74,19 +74,19 @@ class Scorer:
     def total(
         self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int
     ) -> WeightedMean:
-        """The weighted mean over all batches; the modules must be in evaluation mode.
+        """Return the weighted mean over all batches; the modules must be in evaluation mode.
 
-        Random numbers are the same for the same seed, and the training does not notice that they were drawn. Where
-        memory runs out, all is scored again in smaller pieces, so that the result depends only on their size.
+        The seed determines all random numbers, and the generators of the training are restored afterwards. If memory
+        runs out, all batches are scored again in smaller pieces, so that the result depends only on the piece size.
 
         Args:
             score: Computes the score of a piece.
-            batches: Reads them from the first on.
-            epoch: For messages.
+            batches: Returns an iterator from the first batch on.
+            epoch: The epoch for messages.
             seed: 0 or more.
 
         Raises:
-            ContractError: The score function returned no proper `Loss`.
+            ContractError: The score function did not return a valid `Loss`.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         with apart(self._device), torch.inference_mode():
@@ -97,7 +97,7 @@ class Scorer:
             return weighted_mean_of(losses, iter(read(scalars_of(losses))))
 
     def _losses(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
-        """The scores of all pieces that have targets; None if memory ran out, and pieces will now be smaller."""
+        """Return the scores of all pieces with targets; None if memory ran out and the limit was lowered."""
         losses: list[Loss] = []
         for number, batch in enumerate(batches):
             with Position("validation", epoch, number, (batch,)):
@@ -112,7 +112,7 @@ class Scorer:
         return [loss for loss in losses if loss.counted]
 
     def _scored(self, score: Score[Sample], piece: MicroBatch[Sample]) -> Loss | None:
-        """The score of a piece; None if memory ran out, and pieces will now be smaller."""
+        """Return the score of a piece; None if memory ran out and the limit was lowered."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
                 return _checked(score(self._move(piece.batch)))
@@ -126,7 +126,7 @@ class Scorer:
 
 
 def _checked(score: object) -> Loss:
-    """The score, which decisions will compare with others."""
+    """Return the score if it is a valid `Loss` of at least 32 bits."""
     loss = check_loss(score)
     for mean in loss.roots():
         check_width(loss.name_of(mean), mean)
@@ -135,11 +135,11 @@ def _checked(score: object) -> Loss:
 
 @final
 class ScoreGuard:
-    """Watches what validations come to.
+    """Raises on non-finite validation means.
 
     Args:
-        nonfinite: Whether a mean that is not finite is only reported (`skip`) or raises.
-        skip_limit: This many of them in a row raise.
+        nonfinite: Whether to tolerate a mean that is not finite (`skip`) or raise at once (`raise`).
+        skip_limit: Raise after this many non-finite means in a row.
     """
 
     def __init__(self, nonfinite: Nonfinite, skip_limit: int) -> None:
@@ -148,10 +148,10 @@ class ScoreGuard:
         self._in_a_row = 0
 
     def note(self, mean: float) -> None:
-        """Take the mean of a validation.
+        """Record the mean of a validation.
 
         Raises:
-            NonFiniteError: It is not finite, and that raises, or it was one too many in a row.
+            NonFiniteError: It is not finite, and `nonfinite` is `raise` or `skip_limit` is reached.
         """
         self._in_a_row = 0 if math.isfinite(mean) else self._in_a_row + 1
         if self._nonfinite == "raise" or self._in_a_row >= self._skip_limit:
@@ -159,17 +159,17 @@ class ScoreGuard:
             check_finite_score(mean, f"the validation's mean{several}")
 
     def state(self) -> dict[str, Any]:
-        """How many were not finite in a row, for a checkpoint."""
+        """Return the number of non-finite means in a row, for a checkpoint."""
         return {"in_a_row": self._in_a_row}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
+        """Restore the state."""
         self._in_a_row = state["in_a_row"]
 
 
 @contextmanager
 def apart(device: torch.device) -> Generator[None]:
-    """Whatever is drawn inside, the generators are afterwards as they were."""
+    """Restore the state of all generators at the end of the context."""
     before = captured(device)
     try:
         yield
@@ -179,7 +179,7 @@ def apart(device: torch.device) -> Generator[None]:
 
 @contextmanager
 def evaluating(modules: Iterable[nn.Module]) -> Generator[None]:
-    """Evaluation mode inside, and afterwards every submodule in the mode it had."""
+    """Put modules in evaluation mode, and restore the mode of every submodule at the end of the context."""
     modes: Sequence[tuple[nn.Module, bool]] = [(part, part.training) for module in modules for part in module.modules()]
     for part, _ in modes:
         part.training = False

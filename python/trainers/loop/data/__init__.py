@@ -1,1 +1,1 @@
-"""Batches: their sources, structure and transfer."""
+"""Batches: sources, structure, splitting and transfer."""

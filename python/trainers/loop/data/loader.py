@@ -1,4 +1,4 @@
-"""A `DataLoader` adapter: the loop selects the batches, and the loader's workers fetch only these."""
+"""Adapters of a `DataLoader` that read selected batches of an epoch in a reproducible order."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,32 +29,32 @@ Item = TypeVar("Item")
 
 
 FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
-"""Indices drawn at a time, twice as many each time: to set all generators takes as long as a small batch."""
+"""Indices drawn at a time. The number doubles, because setting all generators takes as long as a small batch."""
 
 
 COMPARED = 256
-"""Indices that stand for an order."""
+"""Number of indices that identify an order."""
 
 
 REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
-"""Samplers that are known to give the same order whenever their generators are set to the same state."""
+"""Samplers that always give the same order for the same state of their generators."""
 
 
 Pick = tuple[int, Any]
-"""What is asked of a worker: the seed that all draws for a batch come from, and an index or a list of indices."""
+"""A request to a worker: the seed of all random draws for a batch, and an index or a list of indices."""
 
 
 GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 
 
 class BatchRange(NamedTuple):
-    """Which batches of an epoch are read.
+    """The batches of an epoch to read.
 
     Attributes:
-        epoch: Counted from 0.
-        seed: Of the epoch, 0 to 2**63 - 1; those of its batches follow it.
+        epoch: The epoch, counted from 0.
+        seed: Seed of the epoch, 0 to 2**63 - 1; the seeds of its batches follow it.
         start: The first batch.
-        step: From each batch to the next one wanted.
+        step: Distance from one batch to the next.
     """
 
     epoch: int
@@ -68,23 +68,23 @@ class EpochAware(Protocol):
     """A sampler or a dataset with `set_epoch`, like `DistributedSampler`."""
 
     def set_epoch(self, epoch: int, /) -> object:
-        """The epoch that is read next, counted from 0."""
+        """Set the epoch that is read next, counted from 0."""
         ...
 
 
 @final
 class Samplers:
-    """Everything that draws a loader's order: its sampler, and the samplers that this one reads.
+    """A loader's sampler, and the samplers nested in it.
 
     Args:
-        loader: Over a dataset that is indexed.
+        loader: A loader over a dataset with indices.
 
     Attributes:
-        first: What gives the batches' indices.
-        replayed: Whether all are torch's classes, which draw only from torch's generators.
+        first: The outermost sampler, which yields the indices of the batches.
+        replayed: Whether all samplers are torch's own, which draw only from torch's generators.
 
     Raises:
-        ContractError: A sampler can be read only once, or gives every process a share of its own.
+        ContractError: A sampler can be read only once, or it shards the data by process.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -101,14 +101,14 @@ class Samplers:
 
     @property
     def name(self) -> str:
-        """For messages: that of the first that is not torch's own."""
+        """The class name for messages: of the first sampler that is not torch's own."""
         return type(next((each for each in self._all if type(each) not in REPLAYED), self.first)).__name__
 
     def begin(self, epoch: int, seed: int) -> None:
-        """Tell them the epoch, and set the generators that they keep to a function of it.
+        """Set the epoch of the samplers, and seed the generators in their attributes for it.
 
-        A generator of torch keeps to the seed that it was made with; those of Python and NumPy, which do not show
-        theirs, get one of `seed`.
+        The new seed of a torch generator is derived from its initial seed. Generators of Python and NumPy do not expose
+        an initial seed, so theirs is derived from `seed`.
         """
         for sampler in self._all:
             if isinstance(sampler, EpochAware):
@@ -119,11 +119,11 @@ class Samplers:
 
 @final
 class Order:
-    """The index lists of an epoch, or single indices, as `Pick`s; iterated anew for every epoch.
+    """The index lists or single indices of an epoch as `Pick`s; every epoch iterates it again.
 
-    They are drawn a few at a time, as they are wanted. The generators of torch, and where others than torch's samplers
-    draw, of Python and NumPy, are then in a state of their own that is a function of the epoch's seed. So nothing else
-    that draws can change the order.
+    Indices are drawn lazily, a few at a time. Meanwhile the generators of torch are in a separate state that depends
+    only on the epoch's seed, so that no other random draw can change the order. For samplers that are not torch's, the
+    same holds for the generators of Python and NumPy.
     """
 
     def __init__(self, samplers: Samplers) -> None:
@@ -132,18 +132,18 @@ class Order:
         self.wanted = BatchRange(epoch=0, seed=0, start=0, step=1)
 
     def __iter__(self) -> Iterator[Pick]:
-        """The wanted ones of `wanted`."""
+        """Iterate over the batches of `wanted`."""
         return self._picks(self.wanted)
 
     def digest(self, epoch: int, seed: int) -> str:
-        """Stands for the beginning of the order of an epoch."""
+        """Return a hash of the beginning of an epoch's order."""
         return sha256(repr(self._beginning(epoch, seed)).encode()).hexdigest()
 
     def check(self, epoch: int, seed: int) -> None:
-        """Read the beginning twice, the first time that it is asked for, unless torch's own samplers draw it.
+        """Check once that an order of other samplers than torch's is the same each time it is read.
 
         Raises:
-            ContractError: It is another one the second time.
+            ContractError: It differs.
         """
         if not self._checked and self._beginning(epoch, seed) != self._beginning(epoch, seed):
             raise ContractError(
@@ -179,7 +179,7 @@ class Order:
 
 
 def _reached(first: object) -> list[object]:
-    """The sampler and those that it keeps, in the order in which they are reached."""
+    """Return the sampler and all samplers nested in it, breadth first."""
     reached: list[object] = []
     waiting = [first]
     while waiting:
@@ -187,19 +187,19 @@ def _reached(first: object) -> list[object]:
         if not any(sampler is known for known in reached):
             reached.append(sampler)
             waiting.extend(value for value in _attributes(sampler) if isinstance(value, Sampler))
-            if isinstance(sampler, BatchSampler):  # which takes any iterable
+            if isinstance(sampler, BatchSampler):  # its sampler may be any iterable
                 waiting.append(sampler.sampler)
     return reached
 
 
 def _attributes(sampler: object) -> Iterator[object]:
-    """What an object keeps, and what is in the lists and tuples among that."""
+    """Yield the attributes of an object; lists and tuples yield their items."""
     for value in getattr(sampler, "__dict__", {}).values():
         yield from value if isinstance(value, list | tuple) and not _numbers(value) else (value,)
 
 
 def _numbers(values: Sequence[object]) -> bool:
-    """Whether it is a list of indices, which may be long."""
+    """Return whether it is a list of indices, which may be too long to search."""
     return bool(values) and isinstance(values[0], int | float | list | tuple)
 
 
@@ -233,7 +233,7 @@ def _set(
 
 
 def taken_apart(loader: DataLoader[Any]) -> bool:
-    """Whether single batches can be read: not of a stream, nor by a class of loader that reads in its own way."""
+    """Return whether batches can be read by index: not from an `IterableDataset` or with a custom `__iter__`."""
     kinds = type(loader).mro()
     own = any({"__iter__", "_get_iterator"} & vars(kind).keys() for kind in kinds[: kinds.index(DataLoader)])
     return not own and not isinstance(loader.dataset, IterableDataset)
@@ -241,38 +241,38 @@ def taken_apart(loader: DataLoader[Any]) -> bool:
 
 @runtime_checkable
 class BatchedDataset(Protocol):
-    """A dataset that fetches the samples of a batch at once."""
+    """A dataset that fetches all samples of a batch at once."""
 
     def __getitems__(self, index: list[Any], /) -> Any:
-        """The samples, for `collate_fn`."""
+        """Return the samples for `collate_fn`."""
         ...
 
 
 @final
 class IndexedLoader:
-    """The batches of a loader over an indexed dataset, of which any can be read without the others.
+    """The batches of a loader over a dataset with indices; any batch can be read without the others.
 
-    They are read through one further loader of the same dataset and the same settings, so that workers that stay alive
-    do so between epochs. It asks for picks instead of indices.
+    A second loader with the same dataset and settings reads them, using `Pick`s as indices. It is created once, so that
+    persistent workers stay alive between epochs.
 
     Args:
-        loader: As the user made it; it is not iterated itself.
+        loader: The user's loader; it is not iterated itself.
 
     Raises:
-        ContractError: Its sampler can be read only once, or gives every process a share of its own; or its batches come
-            in an order that depends on the workers' speed.
+        ContractError: Its sampler can be read only once or shards the data by process; or the order of its batches
+            depends on the workers' speed.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         _check_in_order(loader)
         own = loader.generator
         self._own_seed = None if own is None else own.initial_seed()
-        self._base = torch.Generator()  # draws what workers begin with; never the order
+        self._base = torch.Generator()  # seeds the workers; the order does not use it
         self._readings = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
             PickedSamples(loader.dataset, listed=loader.batch_sampler is not None),
-            batch_size=None,  # a pick is a whole batch
+            batch_size=None,  # a pick is a batch
             sampler=self._order,
             collate_fn=loader.collate_fn,
             generator=self._base,
@@ -286,11 +286,11 @@ class IndexedLoader:
         )
 
     def batches(self, epoch: int, *, start: int, step: int) -> Iterator[Any]:
-        """The batches from `start` on, every `step`-th; the others are not fetched.
+        """Return every `step`-th batch from `start` on; the others are not fetched.
 
         Raises:
-            ContractError: The order of an epoch is another one each time it is read; or, when the next batch is asked
-            for, workers that stay alive have been given another reading.
+            ContractError: The order of the epoch differs each time it is read; or, while iterating, the loader with
+                persistent workers was read again.
         """
         seed = self._seed(epoch)
         self._order.check(epoch, seed)
@@ -300,7 +300,7 @@ class IndexedLoader:
         return self._alone(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
 
     def _alone(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches of workers that stay alive, and can serve but one reading at a time."""
+        """Yield the batches of persistent workers, which can serve only one iteration at a time."""
         reading = self._readings
         while batch := tuple(islice(batches, 1)):
             yield batch[0]
@@ -312,23 +312,23 @@ class IndexedLoader:
                 )
 
     def digest(self, epoch: int) -> str:
-        """Stands for the beginning of an epoch's order."""
+        """Return a hash of the beginning of an epoch's order."""
         return self._order.digest(epoch, self._seed(epoch))
 
     def _seed(self, epoch: int) -> int:
-        """That of the loader's own generator decides, or that of torch's, which the loop sets for every epoch."""
+        """Derive the seed of an epoch from the loader's generator, or from torch's, which the loop seeds per epoch."""
         return mixed(torch.initial_seed() if self._own_seed is None else self._own_seed, epoch) % 2**63
 
 
 @final
 class PickedSamples(Dataset[Any]):
-    """A dataset that is asked by picks: all that is drawn for a batch comes from the pick's seed.
+    """A dataset indexed by `Pick`s: the seed of a pick determines all random draws for its batch.
 
-    In a worker this holds for the generators of torch, Python and NumPy. In the training's own process torch's alone is
-    set, because the training goes on with the others.
+    A worker seeds the generators of torch, Python and NumPy. In the training process only torch's is seeded, because
+    the training uses the others.
 
     Args:
-        dataset: What is read.
+        dataset: The dataset to read.
         listed: Whether a pick holds a list of indices.
     """
 
@@ -338,7 +338,7 @@ class PickedSamples(Dataset[Any]):
         self._bulk = dataset if isinstance(dataset, BatchedDataset) else None
 
     def __getitem__(self, pick: Pick) -> Any:
-        """What the loader's `collate_fn` makes a batch of."""
+        """Return the samples for the loader's `collate_fn`."""
         seed, index = pick
         if get_worker_info() is None:
             torch.default_generator.manual_seed(seed)
@@ -352,7 +352,7 @@ class PickedSamples(Dataset[Any]):
 
 @final
 class WorkerStart:
-    """Starts a worker: it sees its own dataset, as without the loop.
+    """Initialises a worker, so that `get_worker_info().dataset` is the user's dataset.
 
     Args:
         then: The loader's `worker_init_fn`.
@@ -362,7 +362,7 @@ class WorkerStart:
         self._then = then
 
     def __call__(self, worker: int) -> None:
-        """Give `get_worker_info().dataset` the meaning that it has in every worker, and go on."""
+        """Set the dataset and call the loader's `worker_init_fn`."""
         info: Any = get_worker_info()
         object.__setattr__(info, "dataset", info.dataset.dataset)
         if self._then is not None:
@@ -371,16 +371,16 @@ class WorkerStart:
 
 @final
 class StreamLoader:
-    """Batches that can only be read one after the other, from a loader that is not taken apart.
+    """The batches of a loader that can only be read in sequence.
 
-    Python's and NumPy's generators are set for the epoch, too, wherever this process draws; torch's is set already.
+    In this process, Python's and NumPy's generators are seeded for the epoch too; torch's already is.
 
     Args:
-        loader: Over an `IterableDataset`, or of a class that reads in a way of its own.
+        loader: A loader over an `IterableDataset`, or of a class with a custom `__iter__`.
 
     Raises:
-        ContractError: A sampler gives every process a share of its own, or can be read only once; the batches come in
-            an order that depends on the workers' speed; or workers stay alive that cannot be replaced.
+        ContractError: A sampler shards the data by process or can be read only once; the order of the batches depends
+            on the workers' speed; or a loader of a custom class has persistent workers.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -390,7 +390,7 @@ class StreamLoader:
         self._loader = _restarting(loader) if loader.persistent_workers else loader
 
     def batches(self, epoch: int, *, start: int, step: int) -> Iterator[Any]:
-        """All batches from the first on are read, and those not wanted dropped."""
+        """Read all batches from the first on, and return every `step`-th from `start` on."""
         return islice(self._all(epoch), start, None, step)
 
     def _all(self, epoch: int) -> Iterator[Any]:
@@ -413,9 +413,9 @@ class StreamLoader:
 
 
 def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """The same loader of a stream with workers that are started for every epoch.
+    """Return the same loader with workers that are started again for every epoch.
 
-    What workers that stay alive draw depends on all that they have drawn before, which a resumed training cannot know.
+    The random draws of persistent workers depend on all earlier draws, which a resumed training cannot reproduce.
     """
     if type(loader) is not DataLoader:
         raise ContractError(

@@ -1,4 +1,4 @@
-"""Sources of batches. The order of an epoch depends only on the seed and the epoch."""
+"""Sources of batches, whose order depends only on the seed and the epoch."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -18,7 +18,7 @@ Batch_co = TypeVar("Batch_co", covariant=True)
 
 
 END = object()
-"""Comes after the last batch."""
+"""Sentinel after the last batch."""
 
 
 @runtime_checkable
@@ -27,16 +27,16 @@ class Source(Protocol[Batch_co]):
 
     @property
     def length(self) -> int | None:
-        """Batches in an epoch; None if that is not known."""
+        """Batches in an epoch; None if unknown."""
         ...
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
-        """The batches of an epoch, in the same order whenever the same epoch is asked for.
+        """Return the batches of an epoch, always in the same order for the same epoch.
 
         Args:
-            epoch: Counted from 0.
-            start: The first batch wanted: a training that resumes in mid-epoch, or a process of a group, begins there.
-            step: From each batch to the next one wanted: the processes of a group take turns.
+            epoch: The epoch, counted from 0.
+            start: The first batch to return, for a resume in mid-epoch or for a process of a group.
+            step: Distance from one batch to the next, for the processes of a group.
         """
         ...
 
@@ -45,28 +45,29 @@ class Source(Protocol[Batch_co]):
 class IterableSource(Generic[Batch]):
     """Any iterable that can be read again, such as a list of batches or a `DataLoader`.
 
-    Of a `DataLoader` over a dataset with indices, the loop takes the order from the samplers and has its workers fetch
-    the batches that it wants alone. The order is a function of the epoch and of the loader's own generator, or else of
-    the training's seed, also where samplers draw from Python's or NumPy's generators, or keep generators of their own;
-    a sampler with `set_epoch` is told the epoch. What is drawn for a batch in a worker, or from torch's generator
-    without workers, is a function of the epoch and the batch's number.
+    For a `DataLoader` over a dataset with indices, the loop reads the order from the samplers, and the workers fetch
+    only the batches that this process needs. The order depends only on the epoch and on the seed of the loader's
+    generator or of the training, also if samplers draw from Python's or NumPy's generators or have generators as
+    attributes. A sampler with `set_epoch` gets the epoch. The random draws for a batch in a worker, or from torch's
+    generator without workers, depend only on the epoch and the number of the batch.
 
-    Of any other iterable, the batches that are not wanted are read and dropped, and its order is its own. What it draws
-    from torch's global generator is a function of seed and epoch; of a `DataLoader` over an `IterableDataset` this
-    holds for Python's and NumPy's generators, too, and its workers are started again for every epoch.
+    For any other iterable, all batches are read and the unneeded ones dropped. The iterable decides the order; its
+    draws from torch's global generator depend only on seed and epoch. For a `DataLoader` over an `IterableDataset`, the
+    same holds for Python's and NumPy's generators, and its workers are started again for every epoch.
 
     Args:
-        batches: Gives a fresh iterator each time it is iterated; not a generator.
-        length: Batches in an epoch, which ends after them; if not given, taken from a collection, or from a
-            `DataLoader` that knows it.
+        batches: An iterable that returns a new iterator each time; not a generator.
+        length: Batches in an epoch, which ends after them. By default it is the length of the collection or
+            `DataLoader`, if known.
 
     Attributes:
-        passed_over: What must be read to the end to reach a batch, by its class; None if any batch can be read alone.
-        sets_every_batch: Whether torch's generator is set for every batch when it is read.
+        passed_over: The class of an iterable that must be read from the start to reach a batch; None if any batch can
+            be read directly.
+        sets_every_batch: Whether torch's generator is seeded for every batch when it is read.
 
     Raises:
-        ContractError: The iterable, or a loader's sampler, can be read only once; a `DistributedSampler` gives every
-            process a share of its own; or a loader's batches come in an order that differs from time to time.
+        ContractError: The iterable, or a loader's sampler, can be read only once; a `DistributedSampler` shards the
+            data by process; or the order of a loader's batches is not reproducible.
     """
 
     def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
@@ -91,15 +92,15 @@ class IterableSource(Generic[Batch]):
 
     @property
     def foreseeable(self) -> bool:
-        """Whether its batches are the same however early they are read: a list's, or those of a loader's workers."""
+        """Whether batches may be read ahead: those of a list, or of a loader's workers."""
         batches = self._batches
         return isinstance(batches, list | tuple) or (isinstance(batches, DataLoader) and batches.num_workers > 0)
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
-        """The iterable's batches; the epoch decides what a `DataLoader` draws.
+        """Return the iterable's batches; the epoch determines the random draws of a `DataLoader`.
 
         Raises:
-            ContractError: A sampler of a `DataLoader` gives another order each time it is read.
+            ContractError: A sampler of a `DataLoader` gives a different order each time it is read.
         """
         wanted = None if self._given is None else len(range(start, self._given, step))
         if self._loading is not None:
@@ -108,22 +109,22 @@ class IterableSource(Generic[Batch]):
         return islice(iter(self._batches), start, self._given, step)
 
     def digest(self, epoch: int) -> str:
-        """Stands for the beginning of the order of an epoch; empty where it is the iterable's own."""
+        """Return a hash of the beginning of an epoch's order; empty if the loop does not control the order."""
         return self._loading.digest(epoch) if isinstance(self._loading, IndexedLoader) else ""
 
 
 @final
 class LiveSource(Generic[Batch]):
-    """Batches that come once and are never read again: a replay buffer, an environment that is played, a feed.
+    """Batches that are available only once, such as those of a replay buffer, an environment or a feed.
 
-    A training that resumes in mid-epoch goes on with whatever comes next: nothing is skipped, nothing read again, and
-    a notice says so. What it draws comes from the training's generators, which are in the checkpoint. Every process of
-    a group reads a source of its own and takes all that comes.
+    A training that resumes in mid-epoch continues with the next batch: nothing is skipped or read again, and a notice
+    reports this. The source draws from the training's generators, which the checkpoint saves. In a group, every
+    process has a separate source and reads all of its batches.
 
     Args:
-        batches: Iterated anew in every epoch; an iterator, such as a generator that plays without end, goes on.
-        length: Batches in an epoch, those of all processes of a group together; None for as many as come, which one
-            process alone can do with. With one process an epoch may end earlier.
+        batches: The batches. Every epoch calls `iter` on them, so an iterator continues where it stopped.
+        length: Batches in an epoch, in total over all processes of a group; None for all batches, which is possible
+            with one process only. With one process, an epoch may end earlier.
     """
 
     def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
@@ -136,24 +137,24 @@ class LiveSource(Generic[Batch]):
         return self._length
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:  # noqa: ARG002  no epoch is repeated
-        """What comes next: as many batches as `start` and `step` leave of the epoch."""
+        """Return the next batches, as many as `start` and `step` leave of the epoch."""
         wanted = None if self._length is None else len(range(start, self._length, step))
         return islice(iter(self._batches), wanted)
 
 
 @final
 class ResidentSource(Generic[Batch]):
-    """Batches picked from data that stays in memory, on the host or on the device, by a shuffled index.
+    """Batches gathered by a shuffled index from data in the memory of the host or the device.
 
     Args:
-        gather: Makes the batch of some samples from their index (int64 [N]) and from nothing else: for a GPU it is
-            asked a window ahead.
-        samples: How many samples there are.
-        batch_size: Samples in a batch; the last batch of an epoch has what is left.
-        seed: Together with the epoch it gives the order.
-        shuffle: False keeps the samples' own order, as validation wants it.
-        drop_last: Leave out a last batch that is not full. Rarely wanted: the loop weighs small batches rightly.
-        device: Where `gather` wants the index.
+        gather: Returns the batch for the index of its samples (int64 [N]). It must not depend on anything else,
+            because batches for a GPU are read a window ahead.
+        samples: Number of samples.
+        batch_size: Samples in a batch; the last batch of an epoch may be smaller.
+        seed: Determines the order together with the epoch.
+        shuffle: False keeps the order of the samples, as for validation.
+        drop_last: Drop a last batch that is not full. It is rarely needed, because the loop weights batches by count.
+        device: The device of the index that `gather` gets.
 
     Raises:
         SettingsError: `samples` or `batch_size` is below 1.
@@ -182,10 +183,10 @@ class ResidentSource(Generic[Batch]):
 
     @classmethod
     def of(cls, data: Batch, *, batch_size: int, seed: int = 0, shuffle: bool = True, drop_last: bool = False) -> Self:
-        """A source over tensors of shape [samples, …] in a tuple, NamedTuple, list, dict or dataclass.
+        """Create a source over tensors of shape [samples, …] in a tuple, NamedTuple, list, dict or dataclass.
 
         Raises:
-            ContractError: There is no tensor, or their first dimensions differ.
+            ContractError: There is no tensor, or the first dimensions differ.
         """
         first = _first_tensor(data, "first dimension")
 
@@ -213,19 +214,19 @@ class ResidentSource(Generic[Batch]):
         seed: int = 0,
         shuffle: bool = True,
     ) -> Self:
-        """A source of windows [N, length, …], cut from series [time, …] as they are wanted and never stored.
+        """Create a source of windows [N, length, …], which are cut from series [time, …] for every batch.
 
         Args:
-            series: Tensors of one common length in time, in a tuple, NamedTuple, list, dict or dataclass. Several
-                series may stand one after the other; `starts` then leaves out the windows across their borders.
+            series: Tensors of the same length in time, in a tuple, NamedTuple, list, dict or dataclass. Several series
+                may be concatenated; `starts` must then leave out the windows that cross a boundary.
             length: Steps of a window.
             batch_size: Windows in a batch.
-            starts: int64 [samples]: where the windows begin; None takes all.
-            seed: As for the source itself.
-            shuffle: As for the source itself.
+            starts: The first steps of the windows, int64 [samples]; None takes all windows.
+            seed: As for the class.
+            shuffle: As for the class.
 
         Raises:
-            ContractError: There is no tensor, their lengths differ, or a window reaches beyond the ends.
+            ContractError: There is no tensor, the lengths differ, or a window extends beyond the series.
         """
         first = _first_tensor(series, "length in time")
         steps, device = len(first), first.device
@@ -248,7 +249,7 @@ class ResidentSource(Generic[Batch]):
         return whole + (1 if rest and not self._drop_last else 0)
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
-        """The batches of an epoch, in an order that depends only on seed and epoch; others are not gathered."""
+        """Gather every `step`-th batch of an epoch, in an order that depends only on seed and epoch."""
         order = (
             permutation(self._samples, seed=self._seed, epoch=epoch) if self._shuffle else torch.arange(self._samples)
         )
@@ -258,10 +259,10 @@ class ResidentSource(Generic[Batch]):
 
 
 def check_source(source: object) -> None:
-    """Check that something is a source.
+    """Check that an object is a source.
 
     Raises:
-        ContractError: It is not; the message says what to give.
+        ContractError: It is not; the message says what to pass instead.
     """
     if isinstance(source, Source):
         return
@@ -274,7 +275,7 @@ def check_source(source: object) -> None:
 
 
 def _first_tensor(tree: object, common: str) -> Tensor:
-    """The first tensor of a tree whose tensors have one common first dimension."""
+    """Return the first tensor of a tree, and check that all tensors have the same first dimension."""
     tensors = [tensor for _, tensor in leaves(tree)]
     if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(tree):
         raise ContractError(f"tensors of one common {common} are needed, got {describe(tree)}")
@@ -296,30 +297,30 @@ def _length(batches: Iterable[Any]) -> int | None:
 def _loader_length(loader: DataLoader[Any]) -> int | None:
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):  # a sampler of unknown length; a BatchSampler finds out when it is asked
+    except (TypeError, NotImplementedError):  # a sampler of unknown length, or a BatchSampler around one
         return None
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
-    """The order of an epoch: int64 [samples], a function of the arguments only."""
+    """Return the order of an epoch, int64 [samples]; it depends only on the arguments."""
     return torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, epoch)))
 
 
 def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
-    """A source's batches, with torch's generator set for the epoch whenever the source is read.
+    """Yield a source's batches, and give torch's generator a separate state while the source is read.
 
-    So an order or an augmentation that is drawn from torch's generator is a function of seed and epoch, and a training
-    that resumes in mid-epoch reads what it would have read. Outside, the generator is the training's. The generators of
-    Python and NumPy are kept apart only by sources that read a `DataLoader`. A live source draws from the training's.
+    Orders and augmentations that are drawn from torch's generator therefore depend only on seed and epoch, and a
+    training that resumes in mid-epoch reads the same batches. The generators of Python and NumPy have a separate state
+    only in sources that read a `DataLoader`. A live source draws from the training's generators.
 
     Args:
-        source: What is read.
-        epoch: Counted from 0.
-        start: The first batch wanted.
-        step: From each batch to the next one wanted.
+        source: The source to read.
+        epoch: The epoch, counted from 0.
+        start: The first batch.
+        step: Distance from one batch to the next.
         seed: 0 or more.
     """
-    # The order of the one is its own, and the other continues after a resume.
+    # A resident source seeds its own order, and a live source continues after a resume.
     if isinstance(source, ResidentSource | LiveSource):
         yield from source.batches(epoch, start=start, step=step)
         return
@@ -329,7 +330,7 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
     batches: Iterator[Batch] | None = None
     while True:
         training = generator.get_state()
-        if goes_on or batches is None:  # else every batch sets it by itself
+        if goes_on or batches is None:  # otherwise every batch seeds it
             generator.set_state(reading)
         try:
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
@@ -344,7 +345,7 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
 
 
 def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
-    """Stands for the beginning of an epoch's order where a loader's samplers draw it; empty elsewhere."""
+    """Return a hash of the beginning of an epoch's order; empty if the loop does not control the order."""
     if not isinstance(source, IterableSource):
         return ""
     with torch.random.fork_rng(devices=[]):
@@ -353,7 +354,7 @@ def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
 
 
 def remarks(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
-    """What a person should know of the way in which a source is read from a window of an epoch on."""
+    """Return notices for the user on how a source is read from a window of an epoch on."""
     messages: list[str] = []
     if isinstance(source, LiveSource) and window:
         messages.append(

@@ -13,47 +13,47 @@ Batch = TypeVar("Batch")
 
 
 class BatchSplitter(Protocol[Batch]):
-    """Size and slices of a batch, so that the loop can cut it.
+    """Computes the size of a batch and slices it, so that the loop can cut it.
 
-    The mean loss of a batch must be the mean of its pieces' losses, weighted by their counts. Where it is not, because
-    the loss compares samples with each other, the batch is one sample: `IndivisibleBatch`.
+    The mean loss of a batch must equal the mean of its pieces' losses, weighted by their counts. If it does not,
+    because the loss compares samples with each other, use `IndivisibleBatch`.
     """
 
     def samples(self, batch: Batch) -> int:
-        """Number of samples in the batch; 1 if it cannot be cut."""
+        """Return the number of samples in the batch; 1 if it cannot be cut."""
         ...
 
     def cost(self, batch: Batch) -> int:
-        """Cost of one sample, at least 1, in any unit that grows with memory, such as padded frames."""
+        """Return the cost of one sample, at least 1, in any unit that grows with memory, such as padded frames."""
         ...
 
     def piece(self, batch: Batch, start: int, stop: int) -> Batch:
-        """The samples from `start` to before `stop`."""
+        """Return the samples from `start` up to, but not including, `stop`."""
         ...
 
 
 @final
 class SampleSplitter:
-    """Cuts every tensor along its first dimension, which must be that of the samples; scalars go to every piece.
+    """Cuts every tensor along its first dimension, which must be that of the samples; every piece has all scalars.
 
-    A batch whose tensors have different first dimensions is not cut, nor is one with something else of that length,
-    such as a list of names or a NumPy array, which would no longer match the tensors, nor one with an object that moves
-    itself by `.to`, such as a `PackedSequence`, whose insides are its own.
+    A batch is not cut if the first dimensions of its tensors differ, or if it holds something that a cut would make
+    inconsistent: another object of that length, such as a list of names or a NumPy array, or an object with a method
+    `.to`, such as a `PackedSequence`.
     """
 
     def samples(self, batch: object) -> int:
-        """The common first dimension; 1 if there is none."""
+        """Return the common first dimension; 1 if there is none."""
         sizes = {tensor.shape[0] for _, tensor in leaves(batch) if tensor.ndim}
         size = max(1, sizes.pop()) if len(sizes) == 1 else 1
         whole = size > 1 and (any(_has_length(other, size) for other in others(batch)) or of_one_piece(batch))
         return 1 if whole else size
 
     def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost the same
-        """1: the cost is the number of samples."""
+        """Return 1: the cost of a piece is its number of samples."""
         return 1
 
     def piece(self, batch: Any, start: int, stop: int) -> Any:
-        """Views of the samples."""
+        """Return views of the samples."""
 
         def rows(tensor: Tensor) -> Tensor:
             return tensor[start:stop] if tensor.ndim else tensor
@@ -67,31 +67,31 @@ def _has_length(value: object, length: int) -> bool:
 
 @final
 class IndivisibleBatch:
-    """For batches that must not be cut, such as one graph, or a loss that ranks the samples of a batch."""
+    """Splitter for batches that must not be cut, such as a graph, or for a loss that ranks the samples of a batch."""
 
-    def samples(self, batch: object) -> int:  # noqa: ARG002  whatever it holds
-        """1: the whole batch."""
+    def samples(self, batch: object) -> int:  # noqa: ARG002  required by the protocol
+        """Return 1: the batch counts as one sample."""
         return 1
 
-    def cost(self, batch: object) -> int:  # noqa: ARG002  there is nothing to compare it with
-        """1."""
+    def cost(self, batch: object) -> int:  # noqa: ARG002  required by the protocol
+        """Return 1."""
         return 1
 
-    def piece(self, batch: Any, start: int, stop: int) -> Any:  # noqa: ARG002  there is only one
-        """The batch."""
+    def piece(self, batch: Any, start: int, stop: int) -> Any:  # noqa: ARG002  required by the protocol
+        """Return the batch."""
         return batch
 
 
 @dataclass(slots=True)
 class MicroBatch(Generic[Batch]):
-    """Some samples of a batch.
+    """A piece of a batch, or an uncut batch.
 
     Attributes:
-        batch: The samples.
-        start: The first of them in the batch.
-        stop: The one after the last; None for a batch that was not cut.
-        samples: Samples of the whole batch; 1 for one that was not cut.
-        unit: Cost of one sample; 0 for a batch that was not cut.
+        batch: The samples of the piece.
+        start: Index of the first sample in the batch.
+        stop: Index after the last sample; None for an uncut batch.
+        samples: Number of samples in the batch; 1 for an uncut batch.
+        unit: Cost of one sample; 0 for an uncut batch.
     """
 
     batch: Batch
@@ -102,16 +102,16 @@ class MicroBatch(Generic[Batch]):
 
     @property
     def last(self) -> bool:
-        """Whether it is the last piece of its batch."""
+        """Whether this is the last piece of its batch."""
         return self.stop is None or self.stop == self.samples
 
     @property
     def share(self) -> float:
-        """Its share of the batch, 0 to 1."""
+        """Share of the batch's samples, 0 to 1."""
         return 1.0 if self.stop is None else (self.stop - self.start) / self.samples
 
     def __str__(self) -> str:
-        """Which samples, for messages."""
+        """The range of samples, for messages."""
         return "the whole batch" if self.stop is None else f"samples {self.start} to {self.stop - 1} of {self.samples}"
 
 
@@ -120,12 +120,12 @@ class BatchCutter(Generic[Batch]):
     """Cuts batches into pieces that fit in memory.
 
     Args:
-        cutting: How batches are cut.
-        refusal: Why batches are not cut when memory runs out; None if they are.
+        cutting: The splitter to cut batches with.
+        refusal: The reason why batches must not be cut when memory runs out; None if they may be.
         spare: Frees unneeded memory and returns whether it freed any; called before a batch is cut.
 
     Attributes:
-        limit: Largest cost of a piece; None while every batch has fitted.
+        limit: Maximum cost of a piece; None as long as every batch has fit.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class BatchCutter(Generic[Batch]):
         self.limit: int | None = None
 
     def piece(self, batch: Batch, start: int) -> MicroBatch[Batch]:
-        """The piece that begins at a sample."""
+        """Return the piece that starts at a sample."""
         if self.limit is None:
             return MicroBatch(batch)
         samples = self._cutting.samples(batch)
@@ -148,11 +148,11 @@ class BatchCutter(Generic[Batch]):
         return MicroBatch(self._cutting.piece(batch, start, stop), start, stop, samples, unit)
 
     def would_cut(self, piece: MicroBatch[Batch]) -> bool:
-        """Whether a piece from before the limit was lowered is larger than pieces are now."""
+        """Return whether a piece that was cut before the limit was lowered exceeds it."""
         return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
 
     def lower(self, piece: MicroBatch[Batch], problem: str) -> None:
-        """Halve the limit after memory ran out in a piece, unless memory could be freed for another try.
+        """Halve the limit after memory ran out in a piece, unless memory could be freed for another attempt.
 
         Raises:
             OutOfMemoryError: The piece is a single sample, or cutting is refused.
@@ -173,5 +173,5 @@ class BatchCutter(Generic[Batch]):
         return self._cutting.samples(piece.batch) if piece.stop is None else piece.stop - piece.start
 
     def _cost(self, piece: MicroBatch[Batch]) -> int:
-        """The cost of a piece; all samples of a batch cost the same, even if a piece has less padding."""
+        """Return the cost of a piece; all samples of a batch cost the same, even if a piece has less padding."""
         return self._size(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)

@@ -1,9 +1,9 @@
 """Transfer of batches to the device: once per window for all phases, and one window ahead.
 
-On a CPU nothing is copied. Elsewhere the windows stay batches on the host, so that counts, pieces and messages are
-made of them without a wait; whatever uses a batch asks for its copy. A source whose batches do not depend on when they
-are read is read one window ahead, after everything of a window has been queued and before its results are waited for.
-When memory runs out, the copies are dropped first and permanently; then only pieces are moved.
+On a CPU nothing is copied. Otherwise windows hold batches on the host, so that counts, pieces and messages need no
+synchronisation with the device; code that computes on a batch calls `move` for its copy. A source that may be read
+ahead is read after a window's work is queued and before its results are read. When memory runs out, the copies are
+dropped first, and from then on only pieces are moved.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,36 +21,36 @@ Batch = TypeVar("Batch")
 Tree = TypeVar("Tree")
 
 SHARE = 32
-"""A window lies on the device as a whole only if it takes at most this part of the memory there: with the next one, a
-sixteenth, which is inputs alone and no activations. Larger windows are moved batch by batch."""
+"""A window is copied to the device at once only if it takes at most 1/32 of the memory there. With the next window that
+is 1/16, for inputs without activations. Larger windows are moved batch by batch."""
 
 UNPINNED = 64 * 1024
-"""Bytes. Smaller tensors CUDA copies without a wait from any memory; larger ones only from pinned memory
+"""Bytes. CUDA copies tensors up to this size asynchronously from any memory, larger ones only from pinned memory
 (https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html)."""
 
 
 class Feeder(Protocol):
-    """What a run asks for the batches of its windows."""
+    """Provides the batches of a run's windows, on the host and on the device."""
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
-        """The windows of an epoch, batches on the host; nothing stays behind when the iterator is closed.
+        """Return the windows of an epoch with batches on the host; closing the iterator frees all copies.
 
         Args:
-            windows: Reads them.
-            ahead: Whether they may be read ahead, as `foreseeable` says.
+            windows: The windows as read from the source.
+            ahead: Whether they may be read ahead; see `foreseeable`.
         """
         ...
 
     def look_ahead(self) -> None:
-        """ReadWindow the next window, if it may be; called when all that a window computes is queued."""
+        """Read the next window, if allowed; called when all work of the current window is queued."""
         ...
 
     def move(self, batch: Tree, /) -> Tree:
-        """A batch of the window, or a piece of one, on the device."""
+        """Return a batch of the window, or a piece of one, on the device."""
         ...
 
     def give_up(self) -> bool:
-        """Free every copy, because memory ran out, and keep none from now on; whether there was one."""
+        """Free all copies after memory ran out, keep none from now on, and return whether there were any."""
         ...
 
 
@@ -59,41 +59,41 @@ class DeviceTransfer(Protocol):
 
     @property
     def overlaps(self) -> bool:
-        """Whether copies overlap with the computation."""
+        """Whether copies overlap with computation."""
         ...
 
     def readied(self, batch: Tree) -> Tree:
-        """The batch in memory that it can be copied from without a wait."""
+        """Return the batch in memory that allows asynchronous copies."""
         ...
 
     def moved(self, batch: Tree) -> Tree:
-        """Its copy, for what is queued from now on."""
+        """Return a copy on the device that work queued from now on may use."""
         ...
 
     def sent(self, batch: Tree) -> Tree:
-        """Its copy, which may be used only once it was received."""
+        """Start a copy and return it; it may be used only after `received`."""
         ...
 
     def received(self, batch: Any) -> None:
-        """Let what is queued from now on wait until the copy has arrived."""
+        """Make work queued from now on wait until the copy is complete."""
         ...
 
 
 def foreseeable(source: Source[Any]) -> bool:
-    """Whether a source gives the same batches if it is read one window ahead of the training.
+    """Return whether a source may be read one window ahead of the training.
 
-    True of data in memory, of lists, and of a `DataLoader` with workers, which read ahead themselves. Another source
-    may make its batches of what the training has come to, such as rollouts.
+    This holds for data in memory, lists, and a `DataLoader` with workers, which read ahead anyway. The batches of
+    other sources may depend on the state of the training, as rollouts do.
     """
     return isinstance(source, ResidentSource) or (isinstance(source, IterableSource) and source.foreseeable)
 
 
 def feeder_for(device: torch.device, *, phases: int) -> Feeder:
-    """What feeds a device.
+    """Create the feeder for a device.
 
     Args:
-        device: Where the modules are.
-        phases: How many may use the same batches.
+        device: The device of the modules.
+        phases: Number of phases that use the same batches.
     """
     if device.type == "cpu":
         return DirectFeeder(device)
@@ -104,20 +104,20 @@ def feeder_for(device: torch.device, *, phases: int) -> Feeder:
 
 @final
 class DirectFeeder:
-    """Moves whatever is asked for, when it is asked for; on a CPU that is nothing at all."""
+    """Moves batches when they are used; on a CPU it does nothing."""
 
     def __init__(self, device: torch.device) -> None:
         self.move = mover(device)
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:  # noqa: ARG002
-        """As they are."""
+        """Return the windows unchanged."""
         return windows
 
     def look_ahead(self) -> None:
-        """There is nothing to gain."""
+        """Do nothing."""
 
     def give_up(self) -> bool:
-        """There is no copy."""
+        """Return False: there are no copies."""
         return False
 
 
@@ -126,9 +126,9 @@ class ReadWindow(Generic[Batch]):
     """A window that was read.
 
     Attributes:
-        window: Its batches; None after the last window.
-        copies: Those on the device, by the `id` of their batch.
-        failure: What reading it raised.
+        window: The batches; None after the last window.
+        copies: The copies on the device, by the `id` of their batch.
+        failure: The error that reading it raised.
     """
 
     window: tuple[Batch, ...] | None = None
@@ -138,11 +138,11 @@ class ReadWindow(Generic[Batch]):
 
 @final
 class Prefetcher:
-    """Keeps the copies of a window for all phases, and fetches the next one's meanwhile.
+    """Keeps the device copies of a window for all phases, and prefetches the next window.
 
     Args:
-        carrier: Copies to the device.
-        most: Bytes of a window that may lie on the device.
+        carrier: Copies batches to the device.
+        most: Maximum size in bytes of a window on the device.
         shared: Whether several phases use the same batches.
     """
 
@@ -157,7 +157,7 @@ class Prefetcher:
         self._next: ReadWindow[Any] | None = None
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
-        """The windows of an epoch, in memory that they can be copied from without a wait."""
+        """Yield the windows of an epoch in memory that allows asynchronous copies."""
         self._windows, self._ahead = windows, ahead and self._carrier.overlaps
         try:
             while (window := self._taken().window) is not None:
@@ -166,7 +166,7 @@ class Prefetcher:
             self._windows, self._now, self._next = iter(()), ReadWindow(), None
 
     def look_ahead(self) -> None:
-        """ReadWindow the next window and send it; an error is raised when the window is wanted, which is not now."""
+        """Read the next window and start its copies; an error is raised when the window is taken."""
         if self._ahead and self._next is None:
             try:
                 self._next = self._read()
@@ -175,7 +175,7 @@ class Prefetcher:
                 self._next = ReadWindow(failure=error)
 
     def move(self, batch: Tree, /) -> Tree:
-        """The copy of a batch of the window, kept where another phase may ask for it too; or that of a piece."""
+        """Return the copy of a batch or piece; copies of batches are kept if several phases use them."""
         copy = self._now.copies.get(id(batch))
         if copy is None:
             copy = self._carrier.moved(batch)
@@ -184,7 +184,7 @@ class Prefetcher:
         return copy
 
     def give_up(self) -> bool:
-        """Free the copies of this window and of the next."""
+        """Free the copies of this window and the next, and return whether there were any."""
         self._crowded = True
         reads = [self._now] if self._next is None else [self._now, self._next]
         held = any(read.copies for read in reads)
@@ -193,8 +193,8 @@ class Prefetcher:
         return held
 
     def _taken(self) -> ReadWindow[Any]:
-        """The next window, ready to be used."""
-        self._now = ReadWindow()  # its copies first, so that there are never those of three windows
+        """Return the next window, ready for use."""
+        self._now = ReadWindow()  # free its copies first, so that at most two windows are on the device
         taken, self._next = self._read() if self._next is None else self._next, None
         if taken.failure is not None:
             raise taken.failure
@@ -208,8 +208,8 @@ class Prefetcher:
         return ReadWindow(None if window is None else tuple([self._carrier.readied(batch) for batch in window]))
 
     def _send(self, read: ReadWindow[Any]) -> None:
-        """Begin to copy a window; where memory is short, none is kept on the device from now on."""
-        # The memory of an object that moves itself could not be kept until the stream that computes is done with it.
+        """Start the copies of a window; if memory runs out, keep no copies from now on."""
+        # `received` cannot reach the tensors inside an object with `.to`, so their memory might be reused too soon.
         if not self._fits(read) or any(indivisible(batch) for batch in read.window or ()):
             return
         try:
@@ -222,7 +222,6 @@ class Prefetcher:
             read.copies.clear()
 
     def _fits(self, read: ReadWindow[Any]) -> bool:
-        """Whether the window may lie on the device."""
         if self._crowded:
             return False
         return sum(_size(tensor) for batch in read.window or () for _, tensor in leaves(batch)) <= self._most
@@ -230,7 +229,7 @@ class Prefetcher:
 
 @final
 class DirectTransfer:
-    """Copies to a device whose copies do not run beside its computation, as far as this loop knows."""
+    """Copies to a device whose copies do not overlap with computation."""
 
     overlaps = False
 
@@ -238,19 +237,19 @@ class DirectTransfer:
         self._move: Callable[[Any], Any] = mover(device)
 
     def readied(self, batch: Tree) -> Tree:
-        """As it is."""
+        """Return the batch unchanged."""
         return batch
 
     def moved(self, batch: Tree) -> Tree:
-        """Its copy."""
+        """Return a copy on the device."""
         return self._move(batch)
 
     def sent(self, batch: Tree) -> Tree:
-        """Its copy."""
+        """Return a copy on the device."""
         return self._move(batch)
 
     def received(self, batch: Any) -> None:
-        """It was there at once."""
+        """Do nothing: the copy is complete."""
 
 
 @final
@@ -258,7 +257,7 @@ class StreamTransfer:
     """Copies to a CUDA device on a separate stream.
 
     Args:
-        device: With its number.
+        device: The device, including its index.
     """
 
     overlaps = True
@@ -269,20 +268,20 @@ class StreamTransfer:
         self._stream = torch.cuda.Stream(device)
 
     def readied(self, batch: Tree) -> Tree:
-        """In pinned memory, which torch does not use again before the copy from it is done."""
+        """Return the batch in pinned memory, which torch does not reuse before the copy is complete."""
         return map_tensors(batch, _pinned)
 
     def moved(self, batch: Tree) -> Tree:
-        """Its copy, on the stream that computes."""
+        """Copy on the computing stream."""
         return self._move(batch)
 
     def sent(self, batch: Tree) -> Tree:
-        """Its copy, in memory that belongs to the stream of copies."""
+        """Copy on the copy stream, in memory that belongs to it."""
         with torch.cuda.stream(self._stream):
             return self._move(batch)
 
     def received(self, batch: Any) -> None:
-        """Let the stream that computes wait for the copies, and their memory be used again only after that stream."""
+        """Make the computing stream wait for the copies, and prevent reuse of their memory until it is done."""
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)
         for _, tensor in leaves(batch):
@@ -291,7 +290,7 @@ class StreamTransfer:
 
 
 def _pinned(tensor: Tensor) -> Tensor:
-    """The tensor in pinned memory; as it is if it is small, elsewhere, or more than plain numbers."""
+    """Return the tensor in pinned memory, or unchanged if it is small, not on the CPU or not a plain dense tensor."""
     plain = type(tensor) is Tensor and tensor.layout == torch.strided and not tensor.requires_grad
     if not plain or not tensor.is_cpu or _size(tensor) <= UNPINNED or tensor.is_pinned():
         return tensor

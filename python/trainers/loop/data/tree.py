@@ -1,7 +1,7 @@
-"""Batches as trees: tensors inside tuples, NamedTuples, lists, dicts and dataclasses, in any nesting.
+"""Batches as trees of tensors, nested in tuples, NamedTuples, lists, dicts and dataclasses.
 
-Types are kept. An object with a method `.to(device)` moves itself, and is one piece unless it is a
-dataclass. Other objects that hold tensors can neither be moved nor cut, and are refused.
+Container types are preserved. An object with a method `.to(device)` moves itself, and is indivisible unless it is a
+dataclass. Other objects that hold tensors can be neither moved nor cut, and are rejected.
 """
 
 import copy
@@ -20,23 +20,23 @@ from trainers.loop.errors import ContractError
 Tree = TypeVar("Tree")
 
 LOOKED_AT = 64
-"""Items of a container of unknown type that are searched for tensors."""
+"""Maximum number of items of an unknown container that are searched for tensors."""
 
 UNSET = object()
-"""Stands for a field that was never given a value."""
+"""Sentinel for a field without a value."""
 
 LOOKED_INTO = 3
-"""Levels of objects within objects that are searched."""
+"""Depth of nested objects that are searched."""
 
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
-    """The same tree with `function` applied to every tensor of any shape; other leaves are unchanged."""
+    """Return the tree with `function` applied to every tensor of any shape; other leaves are unchanged."""
     return _mapped(tree, function, _unchanged)
 
 
 def move(tree: Tree, device: torch.device) -> Tree:
-    """The same tree with its tensors on `device`; tensors that are there already are not copied."""
-    # A copy to the host that does not block may be read before it has arrived.
+    """Return the tree with its tensors on `device`; tensors that are already there are not copied."""
+    # A non-blocking copy to the host might be read before it is complete.
     asynchronous = device.type == "cuda"
 
     def moved(tensor: Tensor) -> Tensor:
@@ -55,12 +55,12 @@ def _moved_itself(thing: Any, device: torch.device) -> Any:
 
 
 def mover(device: torch.device) -> Callable[[Tree], Tree]:
-    """What moves trees to `device`; on a machine without any other, there is nothing to move.
+    """Return a function that moves trees to `device`; on a machine without accelerators it does nothing.
 
-    The first tree of every class is looked at, on every machine.
+    The function checks the first tree of every class, on every machine.
 
     Raises:
-        ContractError: It holds tensors that cannot be moved.
+        ContractError: Raised by the function if a tree holds tensors that cannot be moved.
     """
     looked_at: set[type] = set()
     stays = device.type == "cpu" and not torch.accelerator.is_available()
@@ -75,10 +75,10 @@ def mover(device: torch.device) -> Callable[[Tree], Tree]:
 
 
 def check_tree(tree: object, path: str = "batch") -> None:
-    """Check that all tensors can be reached.
+    """Check that all tensors of a tree can be moved.
 
     Raises:
-        ContractError: Something else than the known containers holds tensors and has no `.to`.
+        ContractError: An object that is not a known container holds tensors and has no method `.to`.
     """
     for place, thing in leaves_and_others(tree, path):
         if not isinstance(thing, Tensor) and not _moves_itself(thing) and _holds_tensor(thing):
@@ -89,12 +89,12 @@ def check_tree(tree: object, path: str = "batch") -> None:
 
 
 def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor with its path, such as `batch.x` or `batch[0]['y']`, in the tree's own order."""
+    """Yield every tensor with its path, such as `batch.x` or `batch[0]['y']`, in the order of the tree."""
     return ((place, thing) for place, thing in leaves_and_others(tree, path) if isinstance(thing, Tensor))
 
 
 def leaves_and_others(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
-    """Every leaf with its path, whether it is a tensor or not."""
+    """Yield every leaf, tensor or not, with its path."""
     children = None if isinstance(tree, Tensor) else _children(tree)
     if children is None:
         yield path, tree
@@ -104,7 +104,7 @@ def leaves_and_others(tree: object, path: str = "batch") -> Iterator[tuple[str, 
 
 
 def others(tree: object) -> Iterator[object]:
-    """Everything except the tensors: plain leaves, and whole lists and tuples that hold no tensor."""
+    """Yield everything except the tensors: other leaves, and lists and tuples without tensors as one object each."""
     if isinstance(tree, Tensor):
         return
     children = [child for _, child in _children(tree) or ()]
@@ -116,7 +116,7 @@ def others(tree: object) -> Iterator[object]:
 
 
 def indivisible(tree: object, path: str = "batch") -> list[str]:
-    """What the tree holds that may have tensors inside which it does not show: paths with classes."""
+    """Return paths and classes of the objects that may hide tensors inside."""
     return [
         f"{place} {type(thing).__name__}"
         for place, thing in leaves_and_others(tree, path)
@@ -125,21 +125,21 @@ def indivisible(tree: object, path: str = "batch") -> list[str]:
 
 
 def of_one_piece(tree: object) -> list[str]:
-    """What of the tree would no longer fit together with fewer samples: paths with classes.
+    """Return paths and classes of the objects that cannot be cut to fewer samples.
 
-    Objects that may have tensors inside which they do not show, and dataclasses that compute fields of their own.
+    These are objects that may hide tensors inside, and dataclasses that compute fields in `__post_init__`.
     """
     return [*indivisible(tree), *_computing(tree, "batch")]
 
 
 def describe(tree: object) -> str:
-    """Paths, dtypes and shapes of the tensors, for messages, and the objects that move themselves."""
+    """Describe a tree for messages: paths, dtypes and shapes of its tensors, and the objects that move themselves."""
     parts = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + indivisible(tree)
     return ", ".join(parts) or f"no tensor in {type(tree).__name__}"
 
 
 def _mapped(tree: Any, function: Callable[[Tensor], Tensor], themselves: Callable[[Any], Any]) -> Any:
-    """`function` of every tensor and `themselves` of every object that moves itself."""
+    """Apply `function` to every tensor and `themselves` to every object that moves itself."""
     if isinstance(tree, Tensor):
         return function(tree)
     if _moves_itself(tree) and not (themselves is _unchanged and _is_dataclass(tree)):
@@ -148,7 +148,7 @@ def _mapped(tree: Any, function: Callable[[Tensor], Tensor], themselves: Callabl
 
 
 def _rebuilt(tree: Any, mapped: Callable[[Any], Any]) -> Any:
-    """A container of the same type with other contents; what is none, as it is."""
+    """Return a container of the same type with mapped contents; other objects are unchanged."""
     if type(tree) in (tuple, list):
         return type(tree)([mapped(child) for child in tree])
     if isinstance(tree, dict | UserDict | MappingProxyType):
@@ -161,12 +161,12 @@ def _rebuilt(tree: Any, mapped: Callable[[Any], Any]) -> Any:
 
 
 def _rebuilt_dataclass(tree: Any, mapped: Callable[[Any], Any]) -> Any:
-    """A copy with other fields; made without its `__init__`, which might compute with them once more."""
+    """Return a copy with mapped fields, without calling `__init__`, which might compute fields again."""
     same = copy.copy(tree)
     for field in fields(tree):
         value = getattr(tree, field.name, UNSET)
         if value is not UNSET:
-            object.__setattr__(same, field.name, mapped(value))  # of frozen ones, too
+            object.__setattr__(same, field.name, mapped(value))  # works for frozen dataclasses too
     return same
 
 
@@ -176,7 +176,7 @@ def _rebuilt_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> M
         return contents
     if isinstance(tree, MappingProxyType):
         return MappingProxyType(contents)
-    same: Any = copy.copy(tree)  # keeps what else its class knows, such as the factory of a defaultdict
+    same: Any = copy.copy(tree)  # keeps other state, such as the factory of a defaultdict
     for key, child in contents.items():
         same[key] = child
     return same
@@ -187,7 +187,7 @@ def _unchanged(thing: Any) -> Any:
 
 
 def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
-    """What a container holds, with names for paths; None for what is none."""
+    """Return the contents of a container with names for paths; None for other objects."""
     if type(tree) in (tuple, list):
         return [(f"[{position}]", child) for position, child in enumerate(tree)]
     if _is_dataclass(tree):
@@ -202,7 +202,7 @@ def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
 
 
 def _computing(tree: object, path: str) -> Iterator[str]:
-    """The dataclasses with a `__post_init__`."""
+    """Yield the dataclasses with a `__post_init__`."""
     if _is_dataclass(tree) and callable(getattr(type(tree), "__post_init__", None)):
         yield f"{path} {type(tree).__name__} (its __post_init__)"
     if not isinstance(tree, Tensor):
@@ -215,19 +215,19 @@ def _is_dataclass(tree: object) -> bool:
 
 
 def _is_named_tuple(tree: object) -> bool:
-    """NamedTuples have no common class; their `_fields` are what the language documents."""
+    """NamedTuples have no common base class; `_fields` is the documented attribute."""
     return isinstance(tree, tuple) and isinstance(getattr(tree, "_fields", None), tuple)
 
 
 def _moves_itself(thing: object) -> bool:
-    """Whether its class has a method `.to`; a field of that name does not count."""
+    """Return whether the class has a method `.to`; a field of that name does not count."""
     return callable(getattr(type(thing), "to", None))
 
 
 def _holds_tensor(thing: object, depth: int = LOOKED_INTO) -> bool:
-    """Whether there is a tensor in a container of any kind, or among an object's attributes, not too deep down.
+    """Search containers of any type and object attributes for a tensor, up to a depth.
 
-    Modules, functions and networks are left alone: what they hold is no part of a batch.
+    Modules, functions and networks are skipped: their contents are not part of a batch.
     """
     if isinstance(thing, Tensor):
         return True

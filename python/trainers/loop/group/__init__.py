@@ -1,1 +1,1 @@
-"""Data parallelism: how the processes of a group work together."""
+"""Data parallelism: process groups and the values that they exchange."""

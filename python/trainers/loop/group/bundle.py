@@ -1,9 +1,8 @@
 """The values that processes sum for a phase's window, in one flat vector for a single collective.
 
-A process's totals stand in it as a row of numbers: the mean loss, the mean of every part | the count of each, in two
-numbers | the requests. Of a loss of several terms these stand in the place of the parts, and the weight of each follows
-its count. Every process fills one row and leaves zeros in the others, so that the sum keeps each row exactly as it
-was sent.
+The totals of a process are a row of numbers: the mean loss and the mean of every part | the count of each, as two
+numbers | the requests. For a loss of several terms, the terms replace the parts, and their weights follow the counts.
+Every process fills one row and leaves zeros in the others, so that the sum preserves every row exactly.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,10 +26,10 @@ class ExchangeRow:
     """The content of a row.
 
     Attributes:
-        means: Of the loss, then of every part.
-        counts: The targets that each is over.
-        weights: Of every term; none for parts.
-        requests: What the process wants.
+        means: The means of the loss and of every part.
+        counts: The number of targets of each mean.
+        weights: The weight of every term; empty for parts.
+        requests: The requests of the process.
     """
 
     means: Sequence[float]
@@ -44,13 +43,13 @@ class RowFormat:
     """Writes and reads rows.
 
     Args:
-        parts: The parts' names, in order.
-        terms: Whether they are the terms of a loss of several.
+        parts: The names of the parts, in order.
+        terms: Whether the parts are the terms of a loss.
 
     Attributes:
-        parts: The names.
-        terms: As given.
-        width: Numbers in a row.
+        parts: The names of the parts.
+        terms: Whether the parts are the terms of a loss.
+        width: Number of values in a row.
     """
 
     def __init__(self, parts: Sequence[str], *, terms: bool = False) -> None:
@@ -61,10 +60,10 @@ class RowFormat:
         self.width = 3 * self._columns + self._weights + 2
 
     def write(self, local: LocalTotals, row: Tensor) -> None:
-        """Write the totals into a row of zeros (shape [width]) without waiting for its device.
+        """Write the totals into a row of zeros (shape [width]) without synchronisation.
 
         Raises:
-            ContractError: There is a part that has no place in the row.
+            ContractError: The loss has a part that the row does not.
         """
         if not local.losses:
             return
@@ -80,19 +79,19 @@ class RowFormat:
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
     def write_requests(self, requests: WindowRequests, row: Tensor) -> None:
-        """Write the requests into a row of zeros [width]; mostly there are none."""
+        """Write the requests into a row of zeros [width]; usually there are none."""
         if requests.stop:
             row[-2] = requests.stop
         if requests.save:
             row[-1] = 1.0
 
     def count(self, rows: Tensor) -> Tensor:
-        """The targets of all rows (shape [N, width]), a scalar on their device, up to rounding."""
+        """Return the number of targets of all rows (shape [N, width]), up to rounding, as a scalar on their device."""
         high, low = rows[:, self._columns : self._columns + 2].sum(0)
         return high * LIMB + low
 
     def read(self, values: Iterator[float]) -> ExchangeRow:
-        """Take one row off the values."""
+        """Read one row from the values."""
         means = list(islice(values, self._columns))
         counts = [int(high) * LIMB + int(low) for high, low in (islice(values, 2) for _ in range(self._columns))]
         weights = list(islice(values, self._weights))
@@ -100,7 +99,7 @@ class RowFormat:
         return ExchangeRow(means=means, counts=counts, weights=weights, requests=requests)
 
     def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
-        """The means and counts of a part or term in all pieces."""
+        """Return the means and counts of a part or term in all pieces."""
         if self.terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]
             return _counted((term.mean, term.count) for term in terms)
@@ -108,7 +107,7 @@ class RowFormat:
 
     def _check_known(self, losses: Sequence[Loss]) -> None:
         if self.terms:
-            return  # they were checked against the counts
+            return  # terms are checked against the counts
         for loss in losses:
             for name in loss.parts:
                 if name not in self.parts:
@@ -120,12 +119,12 @@ class RowFormat:
 
 
 def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
-    """The mean of scalars weighted by their counts, on the device and in the dtype of `like`."""
+    """Return the mean of scalars weighted by their counts, on the device and in the dtype of `like`."""
     means = [mean.detach().to(like) for mean, _ in column]
     if len(means) == 1:
         return means[0]
     total = sum(count for _, count in column)
-    # Python numbers go to the device with the operation, where a tensor of weights would have to be copied first.
+    # Python numbers are passed with the operation; a tensor of weights would need a copy to the device first.
     weighted = torch._foreach_mul(means, [count / total for _, count in column])  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  no public name
     return torch.stack(weighted).sum()
 
@@ -135,7 +134,7 @@ def _counted(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
 
 
 def _weight(name: str, losses: Sequence[Loss]) -> float:
-    """The weight of a term, which is the same in all pieces; 0 if no piece has the term."""
+    """Return the weight of a term, which is the same in all pieces; 0 if no piece has the term."""
     return next((float(loss.terms[name].weight) for loss in losses if name in loss.terms), 0.0)
 
 
@@ -145,9 +144,9 @@ class GroupTotals:
     """The totals of all processes.
 
     Attributes:
-        head: The row of every process, shape [processes, width], on the device.
-        rows: How to read them.
-        unit: What the gradients were divided by.
+        head: The rows of all processes, shape [processes, width], on the device.
+        rows: The format of the rows.
+        unit: The divisor of the gradients.
     """
 
     head: Tensor
@@ -156,23 +155,23 @@ class GroupTotals:
 
     @property
     def correction(self) -> float | Tensor:
-        """Unit by true count, a scalar on the device, finite where there is no target; 1 if that was known before."""
+        """Unit divided by true count, a finite scalar on the device; 1 if the counts were known before."""
         return 1.0 if self.rows.terms else self.unit / self.rows.count(self.head).clamp(min=1.0)
 
     def means(self) -> Sequence[Tensor]:
-        """The mean loss of every process, scalars."""
+        """Return the mean loss of every process, scalars."""
         return self.head[:, 0].unbind()
 
     def scalars(self) -> Sequence[Tensor]:
-        """Every number of every row, as scalars."""
+        """Return all values of all rows, as scalars."""
         return self.head.flatten().unbind()
 
     def read(self, values: Iterator[float]) -> WindowTotals:
-        """The weighted mean over all processes and what any of them wants.
+        """Compute the weighted mean over all processes, and combine their requests.
 
         Raises:
-            EmptyTargetError: None of them had a target.
-            ContractError: They gave a term different weights.
+            EmptyTargetError: No process has a target.
+            ContractError: The processes have different weights for a term.
         """
         rows = [self.rows.read(values) for _ in range(self.head.shape[0])]
         self._check_weights(rows)
@@ -196,7 +195,7 @@ class GroupTotals:
                 )
 
     def _add(self, row: ExchangeRow, loss: WeightedMean) -> None:
-        """Count one process's row in."""
+        """Add the row of a process."""
         if self.rows.terms:
             for place, name in enumerate(self.rows.parts):
                 loss.add_term(name, row.means[place + 1], row.counts[place + 1], row.weights[place])
@@ -208,23 +207,21 @@ class GroupTotals:
 
 @final
 class Bundle:
-    """The vector of one phase, kept from window to window.
+    """The vector of one phase, reused from window to window.
 
-    It holds, one after the other: for every parameter how many processes have a gradient for it | the row of every
-    process | the gradients, each times the count that its backward reckoned with and divided by the unit. It is of
-    float64 if a parameter is, else of float32: gradients of fewer bits are added up in float32 and rounded once, when
-    they are handed back.
+    It consists of: the number of processes that have a gradient, per parameter | the row of every process | the
+    gradients, multiplied by the count that backward assumed and divided by the unit. The vector is float64 if a
+    parameter is, otherwise float32: gradients of fewer bits are summed in float32 and rounded once, in `unpack`.
 
     Args:
-        parameters: The phase's.
-        rows: How totals are written.
-        rank: This process's number.
-        size: How many processes there are.
-        unit: Of the size of a usual count, so that large counts do not make the gradients overflow; a power of two, so
-            that it changes no digit.
+        parameters: The phase's parameters.
+        rows: The format of the rows.
+        rank: Number of this process.
+        size: Number of processes.
+        unit: A power of two near a typical count. Dividing by it prevents the gradients from overflowing and is exact.
 
     Attributes:
-        vector: What is to be added up, shape [N].
+        vector: The values to sum, shape [N].
 
     Raises:
         ParallelismError: The parameters are on several devices, or complex.
@@ -249,14 +246,14 @@ class Bundle:
 
     @property
     def parts(self) -> Sequence[str]:
-        """The parts of the loss that there is room for."""
+        """The names of the parts in a row."""
         return self._rows.parts
 
     def pack(self, local: LocalTotals) -> None:
         """Write this process's totals and gradients into the vector.
 
         Raises:
-            ContractError: The loss has a part that was not agreed on.
+            ContractError: The loss has a part that the processes have not agreed on.
         """
         self._head.zero_()
         self._rows.write(local, self._row)
@@ -272,7 +269,7 @@ class Bundle:
     def unpack(self) -> None:
         """Write the sums of all processes from the vector into the parameters' gradients.
 
-        Waits for the device only if a gradient is missing here, to learn whether another process has it.
+        It synchronises only if a gradient is missing here, to read whether another process has it.
         """
         missing = self._missing()
         self._copy_present(set(missing), inward=False)
@@ -285,7 +282,7 @@ class Bundle:
                 parameter.grad = torch.empty_like(parameter).copy_(self._views[place])
 
     def totals(self) -> GroupTotals:
-        """The totals that the vector holds."""
+        """Return the totals in the vector."""
         return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
 
     def _missing(self) -> list[int]:
@@ -303,7 +300,7 @@ def check_one_vector(parameters: Sequence[Parameter]) -> None:
     """Check that one real vector [N] can hold all gradients.
 
     Raises:
-        ParallelismError: It cannot.
+        ParallelismError: The parameters are on several devices, or complex.
     """
     devices = sorted({str(parameter.device) for parameter in parameters})
     if len(devices) > 1:

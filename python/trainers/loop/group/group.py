@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRequests:
-    """What a process asks for at the end of a window; in a group, one that asks is enough.
+    """The requests of a process at the end of a window; in a group, the request of one process applies to all.
 
     Attributes:
         stop: The number of the signal that ends the training; 0 to continue.
@@ -31,17 +31,17 @@ class WindowRequests:
         return self.save or self.stop != 0
 
     def and_those(self, others: "WindowRequests") -> "WindowRequests":
-        """These and others."""
+        """Combine two requests; of two stop signals, the first one counts."""
         return WindowRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
 
 
 class WindowTotals(NamedTuple):
-    """A window's totals as plain numbers.
+    """The totals of a window as plain numbers.
 
     Attributes:
         loss: Weighted mean, count and parts.
-        correction: What the gradients must still be multiplied by.
-        requests: Of all processes.
+        correction: Factor that the gradients must still be multiplied by.
+        requests: The requests of all processes.
     """
 
     loss: WeightedMean
@@ -50,26 +50,26 @@ class WindowTotals(NamedTuple):
 
 
 class Totals(Protocol):
-    """Totals that are still on the device, so that they are waited for once, together with the gradient's norm."""
+    """The totals of a window on the device, so that one synchronisation reads them with the gradient's norm."""
 
     @property
     def correction(self) -> float | Tensor:
-        """What the gradients must still be multiplied by, without waiting for it."""
+        """Factor that the gradients must still be multiplied by, without synchronisation."""
         ...
 
     def means(self) -> Sequence[Tensor]:
-        """A few scalars that are all finite if the window's loss is."""
+        """Return scalars that are all finite if the window's loss is."""
         ...
 
     def scalars(self) -> Sequence[Tensor]:
-        """The scalars that must be read."""
+        """Return the scalars to read."""
         ...
 
     def read(self, values: Iterator[float]) -> WindowTotals:
-        """What the values of those scalars mean.
+        """Convert the values of `scalars` to totals.
 
         Raises:
-            EmptyTargetError: There was no target.
+            EmptyTargetError: There is no target.
         """
         ...
 
@@ -80,11 +80,11 @@ class LocalTotals:
     """The totals of this process.
 
     Attributes:
-        losses: The detached loss of every piece that had targets; none if there was no target.
-        expected: The count that the backward reckoned with: a piece with n targets started from n / expected; 1 where
-            the true counts were known before it.
-        requests: Of this process.
-        targets: The targets of every term over all processes, where they were known before the first backward.
+        losses: The detached loss of every piece with targets; empty if there is no target.
+        expected: The count that backward assumed: a piece with n targets started from n / expected. It is 1 if the
+            true counts were known before.
+        requests: The requests of this process.
+        targets: The targets of every term over all processes, if they were known before the first backward.
     """
 
     losses: Sequence[Loss]
@@ -94,27 +94,27 @@ class LocalTotals:
 
     @property
     def count(self) -> int:
-        """Targets in the window."""
+        """Number of targets in the window."""
         return sum(loss.count for loss in self.losses)
 
     @property
     def correction(self) -> float:
-        """Expected by true count; 1 if that was known, or if there is no target."""
+        """Expected count divided by true count; 1 if the counts were known before."""
         return 1.0 if self.targets is not None else self.expected / (self.count or 1)
 
     def means(self) -> Sequence[Tensor]:
-        """The means of the pieces, scalars."""
+        """Return the means of the pieces, scalars."""
         return [loss.mean for loss in self.losses]
 
     def scalars(self) -> Sequence[Tensor]:
-        """The means and parts, scalars."""
+        """Return means and parts, scalars."""
         return scalars_of(self.losses)
 
     def read(self, values: Iterator[float]) -> WindowTotals:
-        """Their weighted mean.
+        """Compute the weighted mean.
 
         Raises:
-            EmptyTargetError: There was no target.
+            EmptyTargetError: There is no target.
         """
         loss = weighted_mean_of(self.losses, values)
         check_targets(loss.count)
@@ -123,10 +123,10 @@ class LocalTotals:
 
 
 def check_targets(count: int) -> None:
-    """Check a window's count.
+    """Check that a window has targets.
 
     Raises:
-        EmptyTargetError: It is 0.
+        EmptyTargetError: The count is 0.
     """
     if not count:
         raise EmptyTargetError(
@@ -138,99 +138,99 @@ def check_targets(count: int) -> None:
 class Group(Protocol):
     """Processes that train the same modules, each on its share of the batches.
 
-    Every process must make the same calls in the same order, since each call waits for all of them, and raises
-    `PeerLostError` where one of them has ended or hangs. Between two calls a process may do what it likes: nothing is
-    exchanged during forward and backward, so one of them may repeat pieces of a window as often as it must.
+    Every process must make the same calls in the same order, because each call waits for all processes. It raises
+    `PeerLostError` if another process has ended or hangs. Processes are independent between two calls: forward and
+    backward exchange nothing, so a process may repeat pieces of a window.
     """
 
     @property
     def rank(self) -> int:
-        """This process's number, from 0."""
+        """Number of this process, from 0."""
         ...
 
     @property
     def size(self) -> int:
-        """How many processes there are."""
+        """Number of processes."""
         ...
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
-        """Add up a window of all processes: totals, requests and gradients.
+        """Sum a window over all processes: totals, requests and gradients.
 
         Args:
-            local: This process's totals. It may have had no batch, or none with a target.
-            parameters: The phase's [...], each in one phase only, with this process's gradients. Afterwards all
-                processes hold the same sums, up to the totals' correction; a parameter has no gradient if it has none
-                anywhere.
+            local: The totals of this process, which may have no batch or no target.
+            parameters: The phase's parameters [...], with this process's gradients. No other phase may have them.
+                Afterwards the gradients of all processes are the same sums, up to the totals' correction. A parameter
+                has no gradient if it has none in any process.
 
         Returns:
-            The totals over all processes, to be read before the phase's next window is combined.
+            The totals over all processes; read them before the phase's next window is combined.
 
         Raises:
-            ContractError: A part of the loss that no process had in the phase's first window.
-            ParallelismError: Parameters that cannot be added up in one vector.
+            ContractError: The loss has a part that no process had in the phase's first window.
+            ParallelismError: The parameters cannot be summed in one vector.
         """
         ...
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
-        """Add up the targets of every term of a phase's loss over all processes, before its first forward.
+        """Sum the targets of every term of a phase's loss over all processes, before its first forward.
 
         Args:
-            counts: This process's, by term; none where it has no batch.
-            parameters: The phase's [...], by which its terms are known again.
+            counts: The counts of this process by term; empty if it has no batch.
+            parameters: The phase's parameters [...], which identify the phase.
 
         Raises:
-            ContractError: A term that no process had in the phase's first window.
+            ContractError: The counts have a term that no process had in the phase's first window.
         """
         ...
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """The names of the parts that the processes have agreed on for a phase's parameters [...]; at first none."""
+        """Return the names of the parts that the processes have agreed on for a phase's parameters [...], if any."""
         ...
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Agree on these parts too in the first window of a phase's parameters [...], as before a resume."""
+        """Add parts to agree on in the first window of a phase's parameters [...], as those known before a resume."""
         ...
 
     def total(self, mean: WeightedMean) -> WeightedMean:
-        """The weighted means of all processes as one; a process may have counted nothing."""
+        """Merge the weighted means of all processes; a process may have a count of 0."""
         ...
 
     def agreed_length(self, length: int | None) -> int | None:
-        """The number of batches in an epoch, which several processes must know and agree on; a single one need not.
+        """Return the number of batches in an epoch; with several processes, all must know it and agree.
 
         Raises:
-            ParallelismError: It is not known, or not the same everywhere.
+            ParallelismError: It is unknown or differs between processes.
         """
         ...
 
     def gather(self, value: Value) -> list[Value]:
-        """Every process's value, in the order of ranks, on every process; the values are pickled."""
+        """Return the values of all processes in the order of ranks; the values are pickled."""
         ...
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Copy the contents of rank 0's tensors into everybody's, in place.
+        """Copy the contents of rank 0's tensors to all processes, in place.
 
         Args:
-            tensors: Of the same shapes, dtypes and order in every process.
+            tensors: Tensors of the same shapes, dtypes and order in every process.
         """
         ...
 
     def check_same(self, what: str, value: str) -> None:
-        """Check that a value is the same everywhere.
+        """Check that a value is the same in all processes.
 
         Args:
-            what: Names the value in the message.
-            value: This process's.
+            what: The name of the value for the message.
+            value: The value of this process.
 
         Raises:
-            ParallelismError: It is not.
+            ParallelismError: It differs.
         """
         ...
 
 
 @final
 class SingleProcess:
-    """This process and no other. Every method has the meaning that `Group` gives it."""
+    """A group of one process; `Group` documents the methods."""
 
     @property
     def rank(self) -> int:
@@ -243,34 +243,34 @@ class SingleProcess:
         return 1
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
-        """The local totals; the gradients [...] stay as they are."""
+        """Return the local totals; the gradients [...] are unchanged."""
         return local
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
-        """The counts as they are, whatever the parameters [...]."""
+        """Return the counts unchanged, for any parameters [...]."""
         return counts
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  no other process
-        """None, whatever the parameters [...]: one process needs no agreement."""
+        """Return no parts, for any parameters [...]: one process needs no agreement."""
         return ()
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Do nothing for parameters [...]: a single process has no peer."""
+        """Do nothing, for any parameters [...]."""
 
     def total(self, mean: WeightedMean) -> WeightedMean:
-        """The mean itself."""
+        """Return the mean unchanged."""
         return mean
 
     def agreed_length(self, length: int | None) -> int | None:
-        """The length itself, known or not."""
+        """Return the length, known or not."""
         return length
 
     def gather(self, value: Value) -> list[Value]:
-        """The value in a list."""
+        """Return a list of this one value."""
         return [value]
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """Do nothing for tensors of any shape: a single process has no peer."""
+        """Do nothing, for tensors of any shape."""
 
     def check_same(self, what: str, value: str) -> None:
-        """Do nothing: a single process has no peer."""
+        """Do nothing."""

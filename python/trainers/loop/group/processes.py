@@ -1,4 +1,4 @@
-"""A group of processes that communicate through torch.distributed, and how a process joins it."""
+"""A group of processes that communicate through torch.distributed."""
 
 import math
 import os
@@ -24,7 +24,7 @@ from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals
 from trainers.loop.loss import Loss, WeightedMean
 from trainers.loop.window.phase_run import PhaseRun
 
-BROADCAST_BYTES = 2**26  # tensors are copied into vectors of this size or of one tensor, so little memory is needed
+BROADCAST_BYTES = 2**26  # tensors are copied into vectors of at most this size or one tensor, which saves memory
 
 SHOWN_CHARACTERS = 40
 
@@ -39,16 +39,16 @@ BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 
 @contextmanager
 def answered(operation: str) -> Generator[None]:
-    """Wrap one collective operation, and nothing else, named for the message.
+    """Convert the error of exactly one collective operation, which is named in the message.
 
     Raises:
-        PeerLostError: Another process did not take part in it to the end.
+        PeerLostError: Another process did not complete the operation.
     """
     try:
         yield
-    except torch.OutOfMemoryError:  # a RuntimeError too, but this process's own
+    except torch.OutOfMemoryError:  # a RuntimeError, but it concerns only this process
         raise
-    except RuntimeError as error:  # all that torch's collectives have in common
+    except RuntimeError as error:  # the common base class of the errors of torch's collectives
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise PeerLostError(
             f"while {operation}, another process of the group did not answer: it ended, was killed (out of memory?) or "
@@ -59,13 +59,13 @@ def answered(operation: str) -> Generator[None]:
 
 @final
 class Processes:
-    """The processes of torch's default group. Every method has the meaning that `Group` gives it.
+    """The processes of torch's default group; `Group` documents the methods.
 
-    No wrapper such as DistributedDataParallel takes part: the gradients of a window are added up once, at its end.
+    It does not use DistributedDataParallel: the gradients of a window are summed once, at its end.
 
     Attributes:
-        rank: This process's number, from 0.
-        size: How many processes there are.
+        rank: Number of this process, from 0.
+        size: Number of processes.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Processes:
         self._terms: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
-        """One all-reduce, after which every process has the same totals and gradients [...]."""
+        """Sum totals and gradients [...] in one all-reduce."""
         bundle = self._bundle(local, parameters)
         bundle.pack(local)
         with answered("adding up the window's gradients"):
@@ -85,7 +85,7 @@ class Processes:
         return bundle.totals()
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
-        """One all-reduce of a few integers [terms], on the parameters' device."""
+        """Sum the counts [terms] in one all-reduce on the parameters' device."""
         names = self._terms_of(counts, parameters)
         vector = torch.tensor([counts.get(name, 0) for name in names], dtype=torch.int64, device=parameters[0].device)
         with answered("adding up the targets of a window"):
@@ -93,23 +93,23 @@ class Processes:
         return dict(zip(names, vector.tolist(), strict=True))
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """The columns of the rows of a phase with these parameters [...]."""
+        """Return the agreed parts of the phase with these parameters [...]."""
         known = self._bundles.get(parameters[0])
         return self._expected.get(parameters[0], ()) if known is None else known.parts
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Kept until the first window of the phase with these parameters [...]."""
+        """Store the parts until the first window of the phase with these parameters [...]."""
         self._expected[parameters[0]] = parts
 
     def total(self, mean: WeightedMean) -> WeightedMean:
-        """The means added up in the order of ranks, so that every process gets the same to the last bit."""
+        """Merge the means in the order of ranks, so that all processes get bit-identical results."""
         total = WeightedMean()
         for one in self._gathered(mean, "adding up the validation"):
             total.merge(one)
         return total
 
     def agreed_length(self, length: int | None) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         lengths = self._gathered(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
@@ -123,11 +123,11 @@ class Processes:
         return first
 
     def gather(self, value: Value) -> list[Value]:
-        """Every process's value, in the order of ranks."""
+        """Return the values of all processes in the order of ranks."""
         return self._gathered(value, "gathering values")
 
     def spread(self, tensors: Iterable[Tensor]) -> None:
-        """A few broadcasts of flat bytes, whatever the tensors' shapes [...] and dtypes."""
+        """Broadcast rank 0's tensors of any shapes [...] and dtypes as flat bytes."""
         for chunk in chunks(tensors, BROADCAST_BYTES):
             flat = torch.cat([tensor.flatten() for tensor in chunk])
             with answered("copying rank 0's tensors"):
@@ -136,7 +136,7 @@ class Processes:
                 tensor.copy_(values.view(tensor.shape))
 
     def check_same(self, what: str, value: str) -> None:
-        """Compare everybody's value with rank 0's."""
+        """Compare the values of all processes with rank 0's."""
         values = self._gathered(value, f"comparing {what}")
         differing = [rank for rank, other in enumerate(values) if other != values[0]]
         if differing:
@@ -160,7 +160,7 @@ class Processes:
         return bundle
 
     def _terms_of(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Sequence[str]:
-        """The names of a phase's terms, agreed on in its first window."""
+        """Return the names of a phase's terms, which the processes agree on in its first window."""
         known = self._terms.get(parameters[0])
         if known is None:
             names = [*self._expected.get(parameters[0], ()), *counts]
@@ -183,19 +183,19 @@ class Processes:
 
 
 def part_names(losses: Iterable[Loss]) -> list[str]:
-    """The names of all parts, in the order in which they come."""
+    """Return the names of all parts in order of first appearance."""
     return list(dict.fromkeys(name for loss in losses for name in loss.parts))
 
 
 def power_of_two(value: float) -> float:
-    """The largest one that is not above a positive value; 1 for 0."""
+    """Return the largest power of two that does not exceed a positive value; 1 for 0."""
     return 2.0 ** math.floor(math.log2(value)) if value > 0 else 1.0
 
 
 def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    """Tensors of any shape, those of one dtype and device together, up to `limit` bytes or a single tensor.
+    """Yield lists of tensors [...] of one dtype and device, of up to `limit` bytes or a single larger tensor.
 
-    They are detached and share their contents with the originals; those without elements are left out.
+    The tensors are detached and share memory with the originals. Empty tensors are left out.
     """
     kinds: defaultdict[tuple[torch.dtype, torch.device], list[Tensor]] = defaultdict(list)
     for tensor in tensors:
@@ -212,7 +212,7 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
 
 
 def _difference(first: str, other: str, rank: int) -> str:
-    """Both values from a little before the place where they part."""
+    """Return excerpts of both values around the first difference."""
     same = next((place for place, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
     start = max(0, (min(len(first), len(other)) if same is None else same) - SHOWN_CHARACTERS // 2)
     return f"rank 0 has {_excerpt(first, start)} where rank {rank} has {_excerpt(other, start)}"
@@ -225,19 +225,19 @@ def _excerpt(text: str, start: int) -> str:
 
 @contextmanager
 def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Group]:
-    """The group that this process belongs to.
+    """Join the group of this process.
 
-    That is the one that `torchrun` describes in the environment, left at the end; or torch's default group where it
-    exists already, which stays; or this process alone.
+    An existing default group of torch is used and stays open. Otherwise the process joins the group that `torchrun`
+    describes in the environment, and leaves it at the end. Without either, the group is this process only.
 
     Args:
-        device_type: Where the modules are: `cpu`, `cuda` or `xpu`.
-        timeout: How long a process waits for another before it counts as lost. Longer than the longest time by which
-            one may be behind, such as for a checkpoint, a validation or slow data.
+        device_type: The device of the modules: `cpu`, `cuda` or `xpu`.
+        timeout: How long a process waits for another before that one counts as lost. It must exceed the longest
+            possible delay of a process, such as for a checkpoint, a validation or slow data.
 
     Raises:
         ParallelismError: The processes cannot communicate on this device or with this build of torch.
-        PeerLostError: The processes did not meet in time.
+        PeerLostError: The processes did not all join in time.
     """
     if dist.is_available() and dist.is_initialized():
         yield SingleProcess() if dist.get_world_size() == 1 else Processes()
@@ -252,27 +252,27 @@ def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Grou
             group.gather(group.rank)  # no process fails and leaves while another is still joining
             yield group
         finally:
-            # At once, also after an error: it closes the connections, by which the others notice.
+            # Also after an error: closing the connections lets the other processes notice at once.
             dist.destroy_process_group()
 
 
 def local_rank() -> int:
-    """This process's number on its machine, from 0: which of the machine's GPUs is its own."""
+    """Return the number of this process on its machine, from 0, which is also the index of its GPU."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def launched_rank() -> int:
-    """This process's number among all that `torchrun` started, before it has joined them; 0 without them."""
+    """Return the rank that `torchrun` assigned to this process, even before it has joined the group; 0 without it."""
     return int(os.environ.get("RANK", "0"))
 
 
 def launched_size() -> int:
-    """How many processes `torchrun` started; 1 without it."""
+    """Return the number of processes that `torchrun` started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _backend(device_type: str) -> str:
-    """The backend for the device's tensors; Python objects go over gloo everywhere."""
+    """Return the backends: the device's for its tensors, and gloo for Python objects."""
     backend = BACKENDS.get(device_type)
     if backend is None:
         raise ParallelismError(
@@ -288,7 +288,7 @@ def _backend(device_type: str) -> str:
 
 
 def _meet(backend: str, timeout: timedelta) -> None:
-    # A lost process must end a wait with an error. By default nccl ends the whole program instead, without one.
+    # Losing a process must raise an error in the waiting ones. By default nccl aborts the program instead.
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     store, rank, size = next(rendezvous("env://", timeout=timeout))
     # torchrun keeps the store until it exits, so a second group of the same processes needs other keys.
@@ -299,7 +299,7 @@ def _meet(backend: str, timeout: timedelta) -> None:
 
 
 def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> None:
-    """Check that all processes have the same phases; otherwise weights would diverge or processes would hang.
+    """Check that all processes have the same phases; otherwise weights diverge or processes hang.
 
     Raises:
         ParallelismError: A phase, its optimizer or an optimizer setting differs.
@@ -317,20 +317,20 @@ def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequenc
 
 
 def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:
-    """Refuse modules that a group cannot train.
+    """Check that a group can train the modules.
 
-    A process that runs out of memory repeats a piece of a window. A module that exchanges something in its forward or
-    backward would then exchange it once more than the others do, which hangs or, worse, mixes different things up.
+    A process that runs out of memory repeats a piece of a window. If a module communicated in its forward or backward,
+    that process would communicate once more than the others, which hangs or mixes up values.
 
     Args:
-        modules: By name.
-        size: How many processes there are.
+        modules: The modules by name.
+        size: Number of processes.
         splitting: Whether a piece is repeated when memory runs out.
 
     Raises:
-        ParallelismError: A module is sharded, wrapped in DistributedDataParallel, computes statistics over all
-            processes or has sparse gradients. One process alone may use all but the last, and sharded ones only where
-            nothing is repeated.
+        ParallelismError: A module has sparse gradients. Or, with several processes: it is sharded, wrapped in
+            DistributedDataParallel or computes statistics over all processes. Or, with one process: it is sharded and
+            pieces may be repeated.
     """
     for name, module in modules.items():
         for path, part in module.named_modules(prefix=name):
@@ -373,7 +373,7 @@ def _check_dense(path: str, part: nn.Module) -> None:
 
 
 def _is_sharded(part: nn.Module) -> bool:
-    # What was never imported is not in use, and importing it takes a while.
+    # A module that was never imported is not in use, and importing it is slow.
     if "torch.distributed.fsdp" in sys.modules:
         from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 

@@ -1,1 +1,1 @@
-"""The accumulation window: forward, backward and step, and the guards over them."""
+"""The accumulation window: forward, backward, step and checks."""

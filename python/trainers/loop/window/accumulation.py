@@ -1,14 +1,14 @@
 """The accumulation window: forward and backward of all its batches, weighted by their true counts.
 
-The gradient of a window is that of the mean loss over all its targets, however they are spread over batches and pieces.
-A piece with n targets starts its backward from n / expected instead of 1, which costs no further operation; `expected`
-is a forecast of the window's count made from its first piece, and the update corrects it once by expected / count.
-Where the loss has several terms, their counts are known before, and nothing is left to correct.
+The gradient of a window is that of the mean loss over all its targets, however they are distributed over batches and
+pieces. A piece with n targets starts its backward from n / expected instead of 1, which needs no extra operation.
+`expected` is an estimate of the window's count from its first piece, and the update corrects it once by
+expected / count. If the loss has several terms, their counts are known in advance and need no correction.
 
-Where memory runs out, the batch is cut into smaller pieces and nothing is left out. What a window gives depends on its
-samples, on the generators at its start and on the size of the pieces that it ended with, not on how that was found:
-after a failed forward only the piece is repeated, unless a larger one went before it; after that and after a failed
-backward, which leaves half a gradient, the window is.
+When memory runs out, the batch is cut into smaller pieces and no sample is skipped. The result depends only on the
+samples, the generators at the start of the window and the final piece size. After a failed forward, only the piece is
+repeated. The window is repeated if an earlier piece was larger, or after a failed backward, which leaves partial
+gradients.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,9 +39,9 @@ KEPT_SEEDS = 64
 
 
 def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> Iterator[tuple[Batch, ...]]:
-    """Collect `size` batches at a time; the last window has what is left.
+    """Yield windows of `size` batches; the last one may be smaller.
 
-    With a `count` there are exactly that many windows, the last of them empty if need be.
+    With a `count`, yield exactly that many windows; the last ones may be empty.
     """
     collected = iter(lambda: tuple(islice(batches, size)), ())
     return collected if count is None else islice(chain(collected, repeat(())), count)
@@ -49,15 +49,15 @@ def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> It
 
 @dataclass(slots=True)
 class WindowAttempt:
-    """An attempt at a window.
+    """An attempt to compute a window.
 
     Attributes:
-        batches: How many batches it has.
-        losses: The detached loss of every piece that had targets.
-        expected: The forecast of its count; 0 before the first piece that has targets.
-        start: The state before its first piece.
-        done: The pieces that are done.
-        weighing: Weighs the terms of a loss of several.
+        batches: Number of batches in the window.
+        losses: The detached loss of every piece with targets.
+        expected: The estimate of the window's count; 0 before the first piece with targets.
+        start: The state before the first piece.
+        done: The completed pieces.
+        weighing: Weights the terms of the loss; None for a loss of one term.
     """
 
     batches: int
@@ -70,10 +70,10 @@ class WindowAttempt:
 
 @dataclass(frozen=True, slots=True)
 class MemoryShortage:
-    """Memory that ran out.
+    """A failed memory allocation.
 
     Attributes:
-        stage: Where it did.
+        stage: The stage that failed.
         cause: The message of the allocator.
     """
 
@@ -83,18 +83,18 @@ class MemoryShortage:
 
 @final
 class Accumulator(Generic[Batch]):
-    """Adds up a phase's gradient over a window.
+    """Accumulates the gradient of a phase over a window.
 
     Args:
-        phase: Whose loss and parameters.
-        foreign: Parameters of the other phases, frozen meanwhile.
-        device: Where pieces are moved to.
-        precision: What the forward computes in.
+        phase: The phase.
+        foreign: Parameters of the other phases, frozen during the run.
+        device: The device to compute on.
+        precision: The precision of the forward.
         scaler: Scales the loss; None does not scale.
         cutter: Cuts the batches.
-        rewind: Goes back after a shortage.
-        shared: The forward that the phase owns or uses; None for a loss that needs nothing but the batch.
-        move: Brings a batch or a piece to the device; None for a copy of its own each time.
+        rewind: Restores state after memory ran out.
+        shared: The forward that the phase owns or uses; None for a loss that needs only the batch.
+        move: Moves a batch or a piece to the device; None copies it each time.
 
     Attributes:
         shortages: How often memory has run out.
@@ -136,17 +136,17 @@ class Accumulator(Generic[Batch]):
         requests: Callable[[], WindowRequests],
         targets: Targets[Batch] | None = None,
     ) -> LocalTotals:
-        """Forward and backward of every batch; the parameters' gradients are the window's, up to the correction.
+        """Run forward and backward of every batch, which sets the parameters' gradients, up to the correction.
 
         Args:
             window: The batches.
             position: The loop's position; updated with the current batch.
-            requests: Gives what this process asks for after the window; called at the end.
-            targets: Of a loss of several terms, counted over the window; None for a loss of one.
+            requests: Returns the requests of this process after the window; called at the end.
+            targets: The counted targets of a loss of several terms; None for a loss of one term.
 
         Raises:
-            ContractError: The loss function returned no proper `Loss`, or another than was counted.
-            DetachedLossError: A loss is connected to no graph.
+            ContractError: The loss function did not return a valid `Loss`, or its counts differ from `targets`.
+            DetachedLossError: A loss has no graph.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         with self._foreign:
@@ -162,7 +162,7 @@ class Accumulator(Generic[Batch]):
         )
 
     def put_buffers_back(self) -> None:
-        """Undo what the last window's forward did to buffers, such as the statistics of data that is not finite."""
+        """Undo the changes of the last window's forward to buffers, such as statistics of data that is not finite."""
         if self._begun is not None:
             self._rewind.put_buffers_back(
                 self._begun, but=() if self._shared is None else self._shared.spared(self._phase)
@@ -173,7 +173,7 @@ class Accumulator(Generic[Batch]):
     def _attempt(
         self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None
     ) -> WindowAttempt | None:
-        """The whole window; None if it must be repeated from its start, to which everything was put back."""
+        """Compute the window; None if it must be repeated, with all state restored to that at its start."""
         for parameter in self._parameters:
             parameter.grad = None
         attempt = WindowAttempt(len(window))
@@ -186,7 +186,7 @@ class Accumulator(Generic[Batch]):
         return attempt
 
     def _batch(self, number: int, batch: Batch, attempt: WindowAttempt) -> bool:
-        """All pieces of a batch; False if the window must be repeated."""
+        """Compute all pieces of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
             piece = self._cutter.piece(batch, start)
@@ -202,7 +202,7 @@ class Accumulator(Generic[Batch]):
         return True
 
     def _piece(self, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> MemoryShortage | None:
-        """Forward and backward of a piece, or how memory ran out: a value, because an error would keep its frames."""
+        """Run forward and backward of a piece; return a shortage, because an exception would keep its frames alive."""
         stage: Literal["forward", "backward"] = "forward"
         try:
             loss = self._forward(number, piece)
@@ -231,13 +231,13 @@ class Accumulator(Generic[Batch]):
         attempt: WindowAttempt,
         shortage: MemoryShortage,
     ) -> bool:
-        """Cut smaller and go back to the start of the piece; False if it was to the start of the window."""
+        """Lower the limit and restore the state before the piece; False if it is the state before the window."""
         self.shortages += 1
         burden = "" if self._shared is None else self._shared.burden()
         late = self._shared is not None and self._shared.began_before(self._phase)
         if self._shared is not None:
             self._shared.forget(number, piece)
-        release(self._device, thorough=self._starved)  # first what is quick; if that was not enough, all
+        release(self._device, thorough=self._starved)  # a quick release first; a thorough one if that was not enough
         self._starved = True
         problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)}{burden})"
         self._cutter.lower(piece, problem)
@@ -258,14 +258,14 @@ class Accumulator(Generic[Batch]):
             return check_loss(self._loss(*given))
 
     def _backward_of_one(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
-        """That of a loss with one count, weighted by the forecast of the window's."""
+        """Run the backward of a loss of one term, weighted by the estimate of the window's count."""
         attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
         self._check_attached(loss.mean, loss)
         seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
         backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
     def _backward_of_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
-        """That of a loss of several terms, each weighted by its share of the window's targets."""
+        """Run the backward of a loss with terms, each weighted by its share of the window's targets."""
         if attempt.weighing is None:
             if len(loss.terms) > 1:
                 raise uncounted(self._phase, loss)
@@ -285,7 +285,7 @@ class Accumulator(Generic[Batch]):
             raise detached(loss.name_of(mean), mean, self._parameters)
 
     def _seed(self, weight: float, mean: Tensor, loss: Loss) -> Tensor:
-        """What backward starts from in a mean of the loss; most windows need the same few weights."""
+        """Return the tensor that backward starts from; tensors are cached, because most windows use few weights."""
         key = (weight, mean.dtype)
         seed = self._seeds.get(key)
         if seed is None or seed.device != mean.device:
@@ -298,14 +298,14 @@ class Accumulator(Generic[Batch]):
 
 
 def backward(roots: tuple[Tensor, ...], seeds: tuple[Tensor, ...]) -> None:
-    """`torch.autograd.backward(roots, seeds)` for scalars, which need none of the checks that torch makes.
+    """Run `torch.autograd.backward(roots, seeds)` for scalars, without torch's checks.
 
     Args:
         roots: Scalars, each with a graph.
-        seeds: What the backward starts from, each of the dtype and device of its root.
+        seeds: The gradients to start from, each with the dtype and device of its root.
     """
     if type(roots[0]) is Tensor and not torch.autograd._profiler_enabled():  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  no public name
-        Variable._execution_engine.run_backward(  # noqa: SLF001  what `torch.autograd.backward` itself calls
+        Variable._execution_engine.run_backward(  # noqa: SLF001  `torch.autograd.backward` calls it too
             roots, seeds, False, False, (), allow_unreachable=True, accumulate_grad=True
         )
     elif len(roots) == 1:

@@ -1,4 +1,4 @@
-"""State to restore before a window or a piece is computed again."""
+"""The state to restore before a window or a piece is computed again."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from trainers.loop.device import device_generator
 @final
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """The buffers of one module, submodules not included, as they were.
+    """A copy of the buffers of one module without its submodules.
 
     Attributes:
-        module: Whose they are.
-        tensors: The buffers themselves, because a forward may put others in their place.
-        versions: How often each had been changed in place.
-        contents: Copies of them.
+        module: The module.
+        tensors: The buffers themselves, because a forward may replace them.
+        versions: How often each buffer had been changed in place.
+        contents: Copies of the buffers.
     """
 
     module: nn.Module
@@ -29,23 +29,23 @@ class Buffers:
 
     @classmethod
     def of(cls, module: nn.Module) -> Self:
-        """Copy the buffers."""
+        """Copy the buffers of a module."""
         tensors = dict(module._buffers)  # noqa: SLF001  named_buffers() takes many times as long
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items() if tensor is not None}
         return cls(module, tensors, _versions(tensors), copies)
 
     def current(self) -> bool:
-        """Whether no buffer has changed since.
+        """Return whether the copy is up to date.
 
-        Torch does not count the changes that BatchNorm makes to its running mean and variance, but those to its number
-        of batches; so the buffers of a module count as changed together.
+        Torch counts the changes of BatchNorm to its number of batches, but not those to its running mean and variance.
+        Therefore a change of one buffer counts as a change of all.
         """
         now = self.module._buffers  # noqa: SLF001  as above
         same = len(now) == len(self.tensors) and all(now.get(name) is tensor for name, tensor in self.tensors.items())
         return same and _versions(self.tensors) == self.versions
 
     def restore(self) -> None:
-        """Make them what they were."""
+        """Restore the buffers of the module."""
         with torch.no_grad():
             for name, tensor in self.tensors.items():
                 setattr(self.module, name, tensor)
@@ -54,7 +54,7 @@ class Buffers:
 
 
 class ForwardState(NamedTuple):
-    """What a forward may change: the generators of the CPU and of the device, and the buffers of the modules."""
+    """The state that a forward may change: generators of the CPU and the device, and buffers of the modules."""
 
     host: Tensor
     device: Tensor | None
@@ -63,12 +63,12 @@ class ForwardState(NamedTuple):
 
 @final
 class Rewind:
-    """Marks a state and goes back to it.
+    """Saves and restores the state of a forward.
 
-    A loss function that draws from Python's or NumPy's generators is right all the same, but not repeatable to the bit.
+    A loss function that draws from Python's or NumPy's generators stays correct, but is not reproducible bit by bit.
 
     Args:
-        modules: Whose buffers a forward in training mode may change.
+        modules: Modules whose buffers a forward in training mode may change.
         device: The device whose generator is saved together with the CPU's.
     """
 
@@ -78,7 +78,7 @@ class Rewind:
         self._kept = tuple(Buffers.of(part) for part in holders)
 
     def mark(self) -> ForwardState:
-        """Save the current state; buffers that have not changed since the last save are not copied again."""
+        """Save the current state; buffers that have not changed since the last call are not copied again."""
         if self._kept:
             self._kept = tuple(kept if kept.current() else Buffers.of(kept.module) for kept in self._kept)
         return ForwardState(
@@ -88,21 +88,21 @@ class Rewind:
         )
 
     def back(self, mark: ForwardState) -> None:
-        """Make the state what it was."""
+        """Restore a saved state."""
         torch.default_generator.set_state(mark.host)
         if self._generator is not None and mark.device is not None:
             self._generator.set_state(mark.device)
         self.put_buffers_back(mark)
 
     def put_buffers_back(self, mark: ForwardState, *, but: Collection[nn.Module] = ()) -> None:
-        """Make only the buffers what they were, but for those of some modules."""
+        """Restore only the buffers, except those of some modules."""
         for buffers in mark.buffers:
             if buffers.module not in but:
                 buffers.restore()
 
 
 def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
-    # A cache that a validation has remade is an inference tensor: nothing in a training can change it in place.
+    # A buffer that a validation has replaced is an inference tensor, which a training cannot change in place.
     return [
         None if tensor is None or tensor.is_inference() else tensor._version  # noqa: SLF001  no public name
         for tensor in tensors.values()

@@ -1,4 +1,4 @@
-"""Checks that raise an error when training does not learn, or not as intended."""
+"""Checks that raise an error if training does not work as intended."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
@@ -24,15 +24,15 @@ COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 Nonfinite = Literal["skip", "raise"]
 
 AUDIT_WINDOWS = 16
-"""Windows that show whether a parameter is used, unless another number is given."""
+"""Default number of windows after which a parameter without a gradient counts as unused."""
 
 
 def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
-    """The names of the layers whose output for a sample depends on the rest of the batch.
+    """Return the names of the layers whose output for a sample depends on the rest of the batch.
 
     Args:
-        modules: Where to look.
-        evaluated: Modules that run in evaluation mode, in which layers with running statistics use those.
+        modules: The modules to search.
+        evaluated: Modules in evaluation mode, where layers with running statistics use these instead of the batch's.
     """
     steady = {part for module in evaluated for part in module.modules()}
     return [
@@ -47,7 +47,7 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
     """Check that a batch may be cut; the arguments are those of `coupled_layers`.
 
     Raises:
-        BatchCoupledError: A layer mixes its samples.
+        BatchCoupledError: A layer mixes the samples of a batch.
     """
     coupled = coupled_layers(modules, evaluated)
     if coupled:
@@ -59,7 +59,7 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
 
 
 def detached(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
-    """The error for a scalar, the mean of a loss or term, without a graph, with the cause as far as it is known."""
+    """Return the error for a loss or term whose mean, a scalar, has no graph, with the likely cause."""
     return DetachedLossError(
         f"{name} is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
     )
@@ -83,19 +83,19 @@ def _why_detached(mean: Tensor, parameters: Sequence[Parameter]) -> str:
 
 @final
 class GradientGuard:
-    """Watches the gradients of one phase.
+    """Checks the gradients of one phase.
 
     Args:
         names: The phase's parameters with their names.
-        audit_windows: A parameter without a gradient in this many windows counts as unused; None for the usual
+        audit_windows: A parameter without a gradient in this many windows counts as unused; None for the default
             number or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
         nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
-        skip_limit: This many skipped steps in a row raise.
-        allow_zero: Whether gradients that are all exactly zero are allowed.
+        skip_limit: Raise after this many skipped steps in a row.
+        allow_zero: Whether all gradients may be exactly zero.
 
     Attributes:
         moved: Whether any gradient so far was not zero.
-        allow_zero: As given.
+        allow_zero: Whether all gradients may be exactly zero.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class GradientGuard:
         self.moved = False
 
     def gradients(self) -> list[Tensor]:
-        """The window's gradients, of the parameters' shapes [...].
+        """Return the window's gradients, of the parameters' shapes [...].
 
         Raises:
-            UnusedParameterError: A parameter has had none in all audited windows.
+            UnusedParameterError: A parameter had no gradient in any of the audited windows.
         """
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if gradients and self._unseen:
@@ -131,10 +131,10 @@ class GradientGuard:
         return gradients
 
     def check_any(self, gradients: Sequence[Tensor]) -> None:
-        """Judge the gradients, of the parameters' shapes, of a window that has targets.
+        """Check that a window with targets has gradients, of the parameters' shapes.
 
         Raises:
-            NoGradientError: There is none.
+            NoGradientError: There is no gradient.
         """
         if not gradients:
             raise NoGradientError(
@@ -143,16 +143,16 @@ class GradientGuard:
             )
 
     def check_epoch(self) -> None:
-        """Judge the windows so far at the end of an epoch, unless their number was given.
+        """Check at the end of an epoch that all parameters are used, unless `audit_windows` was given.
 
         Raises:
-            UnusedParameterError: A parameter has had no gradient in any of them.
+            UnusedParameterError: A parameter had no gradient in any window so far.
         """
         if self._audit_windows is None and self._windows:
             self._check_all_used()
 
     def _audit(self) -> None:
-        """Note which parameters have a gradient now; those that have just begun to train are given the same time."""
+        """Record which parameters have a gradient; start counting again when a parameter is unfrozen."""
         audited = tuple(parameter for parameter in self._unseen if parameter.requires_grad)
         if not set(audited) <= set(self._audited):
             self._windows = 0
@@ -163,7 +163,7 @@ class GradientGuard:
             self._check_all_used()
 
     def _check_all_used(self) -> None:
-        audited = set(self._audited)  # those that trained in these windows, whoever trains now
+        audited = set(self._audited)  # the parameters that trained in these windows, even if they are frozen now
         unused = [self._names[parameter] for parameter in self._unseen if parameter in audited]
         if not unused:
             return
@@ -174,10 +174,10 @@ class GradientGuard:
         )
 
     def check_moved(self, norm: float) -> None:
-        """Judge the norm of a gradient that a step is to be taken with.
+        """Check the norm of the gradient before a step.
 
         Raises:
-            ZeroGradientError: It is exactly zero, and so was every one before.
+            ZeroGradientError: It is exactly zero, as were all norms before.
         """
         if self.moved or norm:
             self.moved = True
@@ -189,7 +189,7 @@ class GradientGuard:
         )
 
     def state(self) -> dict[str, Any]:
-        """What it has seen, for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {
             "unseen": [self._names[parameter] for parameter in self._unseen],
             "audited": [self._names[parameter] for parameter in self._audited],
@@ -199,7 +199,7 @@ class GradientGuard:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from what another has seen."""
+        """Restore the state."""
         self._unseen = self._named(state["unseen"])
         self._audited = self._named(state.get("audited", state["unseen"]))  # older checkpoints audited all of them
         self._windows = state["windows"]
@@ -211,20 +211,20 @@ class GradientGuard:
         return tuple(parameter for parameter in self._parameters if self._names[parameter] in wanted)
 
     def note_stepped(self) -> None:
-        """A step was taken: the row of skipped ones ends."""
+        """Reset the number of skipped steps in a row."""
         self._skipped_in_a_row = 0
 
     def note_skipped(self, loss: float, norm: float, window: Sequence[object], *, overflow: bool) -> None:
-        """A step was skipped.
+        """Count a skipped step.
 
         Args:
             loss: The window's loss.
             norm: The norm of its gradient.
-            window: The window's batches, to look for values that are not finite.
-            overflow: The gradient overflowed in float16, which lowering the scale is expected to cure.
+            window: The window's batches, which are searched for values that are not finite.
+            overflow: Whether the gradient overflowed in float16, which a lower scale should fix.
 
         Raises:
-            NonFiniteError: `nonfinite` is `raise`, or it was one too many in a row.
+            NonFiniteError: `nonfinite` is `raise`, or `skip_limit` is reached.
         """
         self._skipped_in_a_row += 1
         tolerated = overflow or self._nonfinite == "skip"

@@ -1,4 +1,4 @@
-"""A phase in a run: its step on a window, and its report."""
+"""A phase of a run: its step on a window, and its report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,20 +23,20 @@ Batch = TypeVar("Batch")
 
 @dataclass(slots=True, kw_only=True)
 class PhaseRun(Generic[Batch]):
-    """A phase in a run: its parts, and how many steps it has taken.
+    """A phase of a run with its parts and its number of steps.
 
     Attributes:
-        phase: What is trained.
-        parameters: The phase's.
-        accumulator: Forward and backward of a window.
-        cutter: Cuts its batches.
-        group: Adds the windows of all processes up.
-        update: The step at the window's end.
-        guard: Watches the gradients.
-        averages: The moving averages of the weights, one per decay; none without.
-        groups: How many parameter groups the optimizer had when the loop was made.
+        phase: The settings of the phase.
+        parameters: The phase's parameters.
+        accumulator: Runs forward and backward of a window.
+        cutter: Cuts the batches.
+        group: Sums the windows of all processes.
+        update: Takes the step at the end of a window.
+        guard: Checks the gradients.
+        averages: The moving averages of the weights, one per decay.
+        groups: Number of parameter groups of the optimizer when the loop was created.
         names: Every parameter of the loop's modules with its name.
-        steps: Steps taken so far.
+        steps: Number of steps taken so far.
     """
 
     phase: Phase[Batch]
@@ -54,11 +54,11 @@ class PhaseRun(Generic[Batch]):
     def step(
         self, window: tuple[Batch, ...], position: Position, requests: Callable[[], WindowRequests]
     ) -> StepOutcome:
-        """Train on one window; a skipped step moves nothing on. `requests` is asked when the gradients are there."""
-        with position:  # an error says where it happened
+        """Train on one window; `requests` is called when the gradients are complete."""
+        with position:  # adds the position to errors
             self._check_groups()
-            targets = self._targets(window)  # of a loss of several terms, over all processes
-            local = self.accumulator.run(window, position, requests, targets)  # every forward and backward
+            targets = self._targets(window)  # only for a loss of several terms
+            local = self.accumulator.run(window, position, requests, targets)  # all forwards and backwards
             totals = self.group.combine(local, self.parameters)  # the one exchange with other processes
             outcome = self.update.apply(totals, window)  # correct, unscale, measure, clip, step or skip
         if outcome.stepped:
@@ -66,7 +66,7 @@ class PhaseRun(Generic[Batch]):
             for average in self.averages:
                 average.update(self.steps)
         else:
-            self.accumulator.put_buffers_back()  # as if the window had not been
+            self.accumulator.put_buffers_back()  # a skipped window must leave no trace
         return outcome
 
     def report(
@@ -80,7 +80,7 @@ class PhaseRun(Generic[Batch]):
         seconds: float,
         data_seconds: float,
     ) -> WindowReport:
-        """What a step came to, for the caller; `WindowReport` says what the numbers are."""
+        """Return the report of a step; `WindowReport` documents the numbers."""
         return WindowReport(
             phase=position.phase,
             epoch=position.epoch,
@@ -103,7 +103,7 @@ class PhaseRun(Generic[Batch]):
         )
 
     def _targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
-        """The targets of a loss of several terms, over the windows of all processes; None for a loss of one."""
+        """Count the targets of a loss of several terms over all processes; None for a loss of one term."""
         count = self.phase.counts
         if count is None:
             return None
@@ -111,7 +111,7 @@ class PhaseRun(Generic[Batch]):
         return Targets(count, batches, self.group.add_counts(added(batches), self.parameters))
 
     def _check_groups(self) -> None:
-        """Check that no parameter group has come or gone since the loop was made."""
+        """Check that the number of parameter groups has not changed since the loop was created."""
         if len(self.phase.optimizer.param_groups) == self.groups:
             return
         known = set(self.parameters)
@@ -129,7 +129,7 @@ class PhaseRun(Generic[Batch]):
         )
 
     def state(self) -> dict[str, Any]:
-        """What the next window depends on, besides the weights, for a checkpoint."""
+        """Return everything but the weights that the next window depends on, for a checkpoint."""
         return {
             "step": self.steps,
             "update": self.update.state(),
@@ -138,7 +138,7 @@ class PhaseRun(Generic[Batch]):
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
+        """Restore the state."""
         self.steps = state["step"]
         self.update.load(state["update"])
         self.guard.load(state["guard"])

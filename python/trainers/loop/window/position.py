@@ -1,4 +1,4 @@
-"""Position of the loop, for error messages."""
+"""The position of the loop, for error messages."""
 
 from collections.abc import Sequence
 from typing import final
@@ -13,7 +13,7 @@ SHOWN_BATCHES = 3
 class Position:
     """The current phase, epoch, window and batch of the loop.
 
-    As a context manager it adds itself to errors that pass through: as `place` to a `LoopError`, as a note to others.
+    As a context manager it adds itself to errors: as `place` to a `LoopError`, as a note to others.
     """
 
     __slots__ = ("_batch", "_batches", "epoch", "phase", "window")
@@ -38,7 +38,7 @@ class Position:
             add_place(error, str(self))
 
     def __str__(self) -> str:
-        """One line, all counted from 0."""
+        """The position in one line; all numbers count from 0."""
         place = f"phase {self.phase!r}, epoch {self.epoch}, window {self.window}"
         size = len(self._batches)
         if self._batch is not None:

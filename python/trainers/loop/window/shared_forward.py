@@ -1,10 +1,9 @@
 """A forward that one phase owns and others use; it runs once per piece, in the first of these phases.
 
-Where the owner comes after a user, the graphs of all pieces are kept until its own backward has gone through
-them, which takes the memory of a whole window. Where it comes first, only values are kept. Both use the same pieces.
-After memory ran out in a later phase of a window, what was kept is dropped, and the forward runs again from the
-generators and buffers at the window's start, in smaller pieces; the owner may have stepped by then, and then makes it
-with its new weights.
+If the owner runs after a user, the graphs of all pieces are kept until the owner's backward, which takes the memory of
+a window. If it runs first, only values are kept. All phases use the same pieces. When memory runs out in a later phase,
+the results are dropped, and the forward runs again in smaller pieces, from the generators and buffers at the start of
+the window. If the owner has taken its step by then, the forward uses the new weights.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,11 +28,11 @@ Batch = TypeVar("Batch")
 @final
 @dataclass(frozen=True, slots=True)
 class ForwardResult:
-    """What the forward made of a piece.
+    """The result of the forward for a piece.
 
     Attributes:
         tree: The tensors, with their graph while the owner still needs it.
-        versions: How often each tensor had been changed in place when it was kept.
+        versions: How often each tensor had been changed in place when the result was stored.
     """
 
     tree: Any
@@ -41,18 +40,18 @@ class ForwardResult:
 
     @classmethod
     def of(cls, tree: Any) -> Self:
-        """Save the current tree."""
+        """Store a tree with its current versions."""
         return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  no public name
 
     def detached(self) -> Any:
-        """The same tensors without a graph, in the same memory."""
+        """Return the tensors without a graph, in the same memory."""
         return map_tensors(self.tree, Tensor.detach)
 
     def values(self, weights: AbstractSet[int]) -> "ForwardResult":
-        """Those to keep once the owner has gone on: without a graph, and apart from the weights that it will move.
+        """Return the result to keep for users after the owner has run: without a graph, and with weights copied.
 
         Args:
-            weights: The addresses of their memory.
+            weights: The memory addresses of the owner's weights, which its step will change.
         """
 
         def kept(tensor: Tensor) -> Tensor:
@@ -62,7 +61,7 @@ class ForwardResult:
         return ForwardResult.of(map_tensors(self.tree, kept))
 
     def changed(self) -> list[str]:
-        """The paths of the tensors that were changed in place since."""
+        """Return the paths of the tensors that were changed in place since."""
         return [
             path
             for (path, tensor), version in zip(leaves(self.tree, "made"), self.versions, strict=True)
@@ -72,19 +71,19 @@ class ForwardResult:
 
 @final
 class SharedForward(Generic[Batch]):
-    """The forward of a phase, in one window after the other.
+    """The forward of a phase, and its results in the current window.
 
     Args:
-        phase: Owns the forward.
+        phase: The phase that owns the forward.
         users: The phases that use it.
         withheld: The parameters of all other phases.
-        modules: Those that hold the owner's parameters, with all their parts.
-        device: Computes.
-        precision: The owner's.
+        modules: The modules that hold the owner's parameters, including submodules.
+        device: The device to compute on.
+        precision: The precision of the owner.
 
     Attributes:
-        owner: The phase's name.
-        modules: As given.
+        owner: The name of the owner.
+        modules: The modules that hold the owner's parameters.
 
     Raises:
         SettingsError: The phase has no forward.
@@ -122,23 +121,23 @@ class SharedForward(Generic[Batch]):
         self._first: str | None = None
 
     def begin(self, due: Sequence[str]) -> None:
-        """Begin a window with the phases that are due in it, in order."""
+        """Start a window with the phases that are due in it, in order."""
         self._due = [name for name in due if name in self._phases]
         self._start = self._first = None
 
     def end(self) -> None:
-        """End a window: drop what an error may have left."""
+        """End a window and drop results that an error may have left."""
         self._kept.clear()
 
     def made(self, phase: str, number: int, piece: MicroBatch[Batch], batch: Batch, withheld: FrozenParameters) -> Any:
-        """What the forward made of a piece: for the owner with its graph, for a user detached.
+        """Return the result of the forward for a piece: with its graph for the owner, detached for users.
 
         Args:
             phase: The phase that is running.
-            number: The batch within the window.
-            piece: The piece of it.
+            number: The number of the batch in the window.
+            piece: The piece of the batch.
             batch: The piece on the device.
-            withheld: What that phase withholds.
+            withheld: The parameters that the running phase has frozen.
         """
         key = (number, piece.start)
         kept = self._kept.get(key)
@@ -154,10 +153,10 @@ class SharedForward(Generic[Batch]):
         return kept.tree
 
     def check_unchanged(self, phase: str, number: int, piece: MicroBatch[Batch]) -> None:
-        """Check that a phase has left what was made as it was, and drop it if no phase waits for it.
+        """Check that a phase has not changed a result in place, and drop the result if no later phase needs it.
 
         Raises:
-            ContractError: It has not.
+            ContractError: The phase has changed the result.
         """
         key = (number, piece.start)
         kept = self._kept.get(key)
@@ -172,11 +171,11 @@ class SharedForward(Generic[Batch]):
             self._kept.pop(key, None)
 
     def began_before(self, phase: str) -> bool:
-        """Whether another phase than the running one has run the forward in this window."""
+        """Return whether another phase than the running one has run the forward in this window."""
         return self._first not in (None, phase)
 
     def burden(self) -> str:
-        """What is kept with its graph, in words for a message; empty if nothing is."""
+        """Describe the kept graphs for a message; empty if there are none."""
         graphs = sum(any(tensor.requires_grad for _, tensor in leaves(made.tree)) for made in self._kept.values())
         if not graphs:
             return ""
@@ -186,26 +185,26 @@ class SharedForward(Generic[Batch]):
         )
 
     def again(self) -> None:
-        """Drop what was kept, to make it again in pieces of another size from the state at the window's start."""
+        """Drop all results and restore the state at the start of the window, to run again in smaller pieces."""
         self._kept.clear()
         if self._start is not None:
             self._rewind.back(self._start)
 
     def forget(self, number: int, piece: MicroBatch[Batch]) -> None:
-        """Drop one piece, which will be cut smaller."""
+        """Drop the result of a piece that will be cut smaller."""
         self._kept.pop((number, piece.start), None)
 
     def put_buffers_back(self) -> None:
-        """Undo what the forward did to the buffers of the owner's modules in this window."""
+        """Undo the changes of the forward to the buffers of the owner's modules in this window."""
         if self._start is not None:
             self._rewind.put_buffers_back(self._start)
 
     def spared(self, phase: str) -> Collection[nn.Module]:
-        """The modules whose buffers the owner itself puts back; none where it is the running phase or not due."""
+        """Return the modules whose buffers the owner restores; none if it is the running phase or not due."""
         return self.modules if phase != self.owner and self.owner in self._due else ()
 
     def _waits(self, phase: str) -> bool:
-        """Whether a phase after this one is due in this window."""
+        """Return whether a later phase of this window uses the forward."""
         return self._due[-1] != phase
 
     def _make(self, phase: str, batch: Batch, withheld: FrozenParameters) -> ForwardResult:
@@ -230,7 +229,7 @@ class SharedForward(Generic[Batch]):
         return ForwardResult.of(tree)
 
     def _check(self, tree: object) -> None:
-        """Check the first tree of its kind: every tensor must be reached, to be detached."""
+        """Check the first tree of every structure: all tensors must be reachable, to be detached."""
         kind = tuple([(path, type(thing)) for path, thing in leaves_and_others(tree, "made")])
         if kind in self._looked_at:
             return

@@ -1,7 +1,7 @@
-"""The targets of a loss of several terms, counted over a whole window before its first backward.
+"""The targets of a loss of several terms, counted over a window before its first backward.
 
-The gradients of the terms add up in one `.grad`, so that no correction afterwards could tell them apart. With the
-counts known, a piece in which a term has n of the window's N targets starts that term's backward from weight * n / N.
+The gradients of all terms are summed in `.grad`, so they cannot be corrected separately afterwards. With known counts,
+a piece in which a term has n of the window's N targets starts that term's backward from weight * n / N.
 """
 
 from collections import Counter
@@ -25,9 +25,9 @@ class Targets(Generic[Batch]):
     """The targets of every term in one window.
 
     Attributes:
-        count: Counts the terms of a batch or piece on the host, without a forward.
-        batches: What it says of each batch of this process.
-        totals: The targets of the window over all processes.
+        count: Counts the targets of a batch or piece on the host, without a forward.
+        batches: The counts of every batch of this process.
+        totals: The counts of the window over all processes.
     """
 
     count: Callable[[Batch], Counts]
@@ -36,10 +36,10 @@ class Targets(Generic[Batch]):
 
 
 def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
-    """The targets of every term in a batch or piece.
+    """Count the targets of every term in a batch or piece.
 
     Raises:
-        ContractError: The function returned something else than counts by name.
+        ContractError: The function did not return counts by name.
     """
     counts = count(batch)
     if not _is_mapping(counts):
@@ -54,7 +54,7 @@ def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
 
 
 def uncounted(phase: str, loss: Loss) -> ContractError:
-    """The error for a loss of several terms in a phase without counts."""
+    """Return the error for a loss of several terms in a phase without counts."""
     return ContractError(
         f"the loss has the terms {listed([repr(name) for name in loss.terms])}, and how many targets each has in the "
         f"whole window must be known before the first backward: give Phase({phase!r}, …, counts=…) a function of a "
@@ -71,7 +71,7 @@ def _is_count(value: object) -> bool:
 
 
 def added(batches: Sequence[Counts]) -> Counts:
-    """The sums by term."""
+    """Return the sums by term."""
     total: Counter[str] = Counter()
     for counts in batches:
         total.update(counts)
@@ -81,10 +81,10 @@ def added(batches: Sequence[Counts]) -> Counts:
 @final
 @dataclass(slots=True)
 class TermTargets(Generic[Batch]):
-    """Weighs the terms of the pieces of one attempt at a window, and checks that they are what was counted.
+    """Weights the terms of the pieces in one attempt at a window, and checks them against the counted targets.
 
     Attributes:
-        targets: The window's.
+        targets: The counted targets of the window.
     """
 
     targets: Targets[Batch]
@@ -92,15 +92,15 @@ class TermTargets(Generic[Batch]):
     _seen: Counter[str] = field(default_factory=Counter[str])
 
     def weigh(self, loss: Loss, piece: MicroBatch[Batch], number: int) -> list[tuple[Tensor, float]]:
-        """The means, scalars, to start the backward from, each with what it is multiplied by.
+        """Return the means, scalars, to start the backward from, each with its weight in the window.
 
         Args:
-            loss: The piece's.
-            piece: A piece of the batch, on the host.
-            number: The batch within the window.
+            loss: The loss of the piece.
+            piece: The piece, on the host.
+            number: The number of its batch in the window.
 
         Raises:
-            ContractError: The loss has other terms, counts or weights than promised.
+            ContractError: The terms or counts of the loss differ from the counted targets, or a weight has changed.
         """
         expected = self.targets.batches[number] if piece.stop is None else counted(self.targets.count, piece.batch)
         self._check_terms(loss, expected)
@@ -118,7 +118,7 @@ class TermTargets(Generic[Batch]):
         ]
 
     def note(self, piece: MicroBatch[Batch], number: int) -> None:
-        """Count a piece that is done, and at the batch's end check that the pieces add up to it.
+        """Count a completed piece, and at the end of the batch check that the pieces add up to it.
 
         Raises:
             ContractError: They do not.

@@ -24,22 +24,22 @@ from trainers.loop.window.guards import GradientGuard
 
 CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
 ADDED_AT_ONCE = 2**20
-"""Elements that are widened at a time."""
+"""Maximum number of elements that are converted to int64 at a time."""
 
 Step = Callable[[Optimizer], object]
 
 
 class StepOutcome(NamedTuple):
-    """What came of a window.
+    """The outcome of a window.
 
     Attributes:
         loss: Weighted mean, count and parts of the window.
-        norm: Of the gradient, before clipping.
+        norm: Norm of the gradient before clipping.
         stepped: Whether the optimizer took the step.
-        zero_gradient: Whether it took none because every gradient was exactly zero, which the phase allows.
-        learning_rate: Of the optimizer's first group, in this step.
+        zero_gradient: Whether the step was skipped because all gradients were exactly zero, which the phase allows.
+        learning_rate: Learning rate of the optimizer's first group in this step.
         loss_scale: The scaler's scale afterwards; None without a scaler.
-        requests: What the processes want to happen after the window.
+        requests: The requests of all processes after the window.
     """
 
     loss: WeightedMean
@@ -52,10 +52,10 @@ class StepOutcome(NamedTuple):
 
 
 def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
-    """Whether the optimizer leaves out a step on the device itself when `found_inf` says so.
+    """Return whether the optimizer itself skips a step on the device if `found_inf` is set.
 
-    Those are the fused ones. On a CPU nothing is gained: reading a number costs no wait there. On Apple GPUs some
-    versions of torch do not look at `found_inf` (https://github.com/pytorch/pytorch/pull/186360).
+    Fused optimizers do. It does not help on a CPU, where reading a number needs no synchronisation. On Apple GPUs some
+    versions of torch ignore `found_inf` (https://github.com/pytorch/pytorch/pull/186360).
     """
     return device.type not in ("cpu", "mps") and bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
@@ -65,11 +65,10 @@ class GradientUpdate:
     """Corrects, unscales, measures and clips a phase's gradient, then steps optimizer and scheduler.
 
     Args:
-        phase: Whose optimizer and scheduler.
-        scaler: The phase's own; None without one.
-        guard: Says what gradients are worth a step.
-        on_device: Queue the step before the loss and the norm are known here; the device leaves it out if they are
-            not finite.
+        phase: The phase with optimizer and scheduler.
+        scaler: The phase's loss scaler; None without one.
+        guard: Checks the gradients.
+        on_device: Queue the step before loss and norm are read; the device skips it if they are not finite.
     """
 
     def __init__(
@@ -79,22 +78,22 @@ class GradientUpdate:
         self._scheduler = phase.scheduler
         self._clip = phase.clip
         self._scaler = scaler
-        self._scale = None if scaler is None else scaler.get_scale()  # reading it waits for the device
+        self._scale = None if scaler is None else scaler.get_scale()  # reading it synchronises with the device
         self._guard = guard
         self._on_device = on_device and scaler is None
         self._stepper = Stepper(phase.optimizer, tuple(phase.parameters))
         self._take = DirectStep(phase.optimizer) if scaler is None else partial(scaler.step, phase.optimizer)
 
     def apply(self, totals: Totals, window: Sequence[object]) -> StepOutcome:
-        """Take the step, or skip it and leave weights, optimizer and scheduler as they are.
+        """Take the step, or skip it and leave weights, optimizer and scheduler unchanged.
 
         Raises:
             EmptyTargetError: The window has no target.
-            ContractError: Nor has it any batch: the source ended before its length.
-            NoGradientError: The window left no gradient at all.
+            ContractError: The window has neither batch nor target: the source ended before its length.
+            NoGradientError: No parameter has a gradient.
             UnusedParameterError: A parameter never got a gradient.
             ZeroGradientError: All gradients so far are zero.
-            NonFiniteError: Loss or gradient is not finite and that is not, or no longer, tolerated.
+            NonFiniteError: Loss or gradient is not finite, and the settings do not tolerate it.
             OutOfMemoryError: Memory ran out in the step.
         """
         gradients = self._gradients(totals, window)
@@ -132,7 +131,7 @@ class GradientUpdate:
         )
 
     def state(self) -> dict[str, Any]:
-        """Optimizer, scheduler and scaler, for a checkpoint."""
+        """Return the states of optimizer, scheduler and scaler for a checkpoint."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
@@ -140,7 +139,7 @@ class GradientUpdate:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over a state; where only one side has a scaler, as on another device, the scale starts afresh."""
+        """Restore the states; without a saved scaler state, as from another device, the scale starts anew."""
         self._optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None and state["scheduler"] is not None:
             self._scheduler.load_state_dict(state["scheduler"])
@@ -149,12 +148,12 @@ class GradientUpdate:
             self._scale = self._scaler.get_scale()
 
     def _gradients(self, totals: Totals, window: Sequence[object]) -> list[Tensor]:
-        """The window's gradients, of which there must be some."""
+        """Return the window's gradients; raise if there are none."""
         gradients = self._guard.gradients()
         if gradients:
             return gradients
         try:
-            totals.read(iter(read(totals.scalars())))  # having no target explains having no gradient
+            totals.read(iter(read(totals.scalars())))  # a window without targets explains the missing gradients
         except EmptyTargetError as error:
             if window:
                 raise
@@ -166,7 +165,7 @@ class GradientUpdate:
         return gradients
 
     def _queue(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
-        """Clip and step without waiting; the optimizer itself drops the step where a number is not finite."""
+        """Clip and step without synchronisation; the optimizer itself skips the step if a value is not finite."""
         rescale(gradients, clip_factor_on_device(norm, totals.correction, self._clip))
         good = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
         if self._guard.allow_zero:
@@ -184,7 +183,7 @@ class GradientUpdate:
             return finite and not zero
         if zero:
             state = self._scaler.state_dict()
-            self._scaler.update()  # forgets the unscaling, without which the next one is refused
+            self._scaler.update()  # resets the unscaling; otherwise the next call raises
             self._scaler.load_state_dict(state)
             return False
         before = self._scale
@@ -192,38 +191,38 @@ class GradientUpdate:
             self._stepper.step(self._take)
         self._scaler.update()
         self._scale = self._scaler.get_scale()
-        # A fused optimizer is called even when it then drops the step, so only the scale shows it.
+        # A fused optimizer is called even if it skips the step, so only a lower scale shows a skipped step.
         return finite and self._scale >= before
 
 
 def norms_of(gradients: list[Tensor]) -> list[Tensor]:
-    """Scalars whose Euclidean norm is that over all elements of all gradients, whatever their shapes.
+    """Return scalars whose Euclidean norm is the norm over all elements of all gradients of any shape.
 
-    On a CPU, where reading a number costs nothing, there is one per tensor; on a device one in all.
+    On a CPU, where reading numbers is cheap, there is one scalar per tensor; on a device there is one in total.
     """
-    # What torch's own clipping is made of; its public form takes three times as long.
+    # The core of torch's own clipping; the public function takes three times as long.
     norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
     return list(norms) if gradients[0].device.type == "cpu" else [total_of(norms)]
 
 
 def total_of(norms: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm, a scalar, of norms, scalars on one device."""
+    """Return the Euclidean norm, a scalar, of norms, scalars on one device."""
     return torch.linalg.vector_norm(torch.stack(list(norms)))
 
 
 def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:
-    """Multiply all gradients of any shape in place; a factor of 1.0 costs nothing."""
+    """Multiply all gradients of any shape in place; do nothing for a factor of 1.0."""
     if isinstance(factor, Tensor) or factor != 1.0:
         torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]  as above
 
 
 def clip_factor(norm: float, limit: float | None) -> float:
-    """What brings a gradient of this norm down to the limit; 1 if it is within."""
+    """Return the factor that reduces a gradient of this norm to the limit; 1 if it is within."""
     return 1.0 if limit is None or norm <= limit else limit / (norm + CLIP_EPSILON)
 
 
 def clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float | None) -> float | Tensor:
-    """The same as a scalar, times the gradient's correction, without waiting for the norm before it."""
+    """Return the clip factor times the gradient's correction as a scalar, without synchronisation."""
     if limit is None:
         return correction
     return correction * (limit / (norm * correction + CLIP_EPSILON)).clamp(max=1.0)
@@ -231,15 +230,15 @@ def clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float
 
 @final
 class Stepper:
-    """Steps an optimizer.
+    """Steps an optimizer, and retries the first step if memory runs out.
 
-    The first step makes the optimizer's states. Where memory runs out before it has changed a weight, half-made states
-    are removed and the step is taken once more: the window's activations are gone by then. A step that fails half-way
-    is an error, because some weights have moved and others have not.
+    The first step creates the optimizer's states. If memory runs out before a weight has changed, incomplete states are
+    removed and the step is retried; by then the window's activations are freed. A step that fails after some weights
+    have changed raises an error.
 
     Args:
-        optimizer: Whose step it is.
-        parameters: What it trains.
+        optimizer: The optimizer.
+        parameters: The parameters of the optimizer.
     """
 
     def __init__(self, optimizer: Optimizer, parameters: Sequence[Parameter]) -> None:
@@ -251,7 +250,7 @@ class Stepper:
         """Take the step by calling `take`.
 
         Raises:
-            OutOfMemoryError: Memory ran out, and a second attempt is not possible or failed too.
+            OutOfMemoryError: Memory ran out, and a retry is not possible or failed too.
         """
         known = set(self._optimizer.state) if self._first else None
         sums = self._sums() if self._first else []
@@ -268,7 +267,7 @@ class Stepper:
         self._first = False
 
     def _undo(self, known: set[Tensor], sums: Sequence[int], cause: str) -> None:
-        """Remove what a failed first step has made."""
+        """Remove the states that a failed first step has created."""
         if self._sums() != sums:
             raise OutOfMemoryError(
                 f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have moved and "
@@ -279,25 +278,25 @@ class Stepper:
         release(self._parameters[0].device)
 
     def _sums(self) -> list[int]:
-        """The bits of every weight, added up: another sum once one has moved. Torch does not count fused changes."""
+        """Return a checksum of every parameter's bits, because torch does not count changes by fused optimizers."""
         return [int(_sum(_bits(parameter))) for parameter in self._parameters]
 
 
 def _bits(parameter: Parameter) -> Tensor:
-    """The elements as integers of the same size."""
+    """Return the elements as integers of the same size."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
     return parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
 
 
 def _sum(integers: Tensor) -> Tensor:
-    """Of all of them, piece by piece: CUDA widens what it adds up to int64, beside a step that may have little room."""
+    """Return the sum of all integers, computed in slices: CUDA converts them to int64, and memory may be short."""
     rows = integers if integers.ndim else integers[None]
     size = max(1, ADDED_AT_ONCE * len(rows) // max(1, rows.numel()))
     return torch.stack([piece.sum() for piece in rows.split(size)]).sum()
 
 
 def _shortage(take: Callable[[], object]) -> str | None:
-    """Call it; the allocator's words if memory ran out."""
+    """Call `take`; return the allocator's message if memory ran out."""
     try:
         take()
     except (RuntimeError, MemoryError) as error:
@@ -309,14 +308,14 @@ def _shortage(take: Callable[[], object]) -> str | None:
 
 @final
 class DirectStep:
-    """Calls an optimizer's step.
+    """Calls the inner step of an optimizer, which is faster than the public `step`.
 
-    The public one opens a record for torch's profiler, looks for hooks, and turns gradients off in a way that compilers
-    can follow. While a profiler runs or there are hooks, and in the first step, after which a scheduler looks
-    whether it was called, the public one is called; also where anybody has put another in its place.
+    The public method records the step for torch's profiler, calls hooks, and disables gradients in a way that compilers
+    can trace. It is called in the first step, because a scheduler checks afterwards that it was called; while a
+    profiler runs or hooks exist; and if it was replaced.
 
     Args:
-        optimizer: Whose step it is.
+        optimizer: The optimizer.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -335,7 +334,7 @@ class DirectStep:
         self._optimizer.step()
 
     def _is_watched(self) -> bool:
-        """Whether a profiler or a hook waits for the step."""
+        """Return whether a profiler or a hook observes the step."""
         optimizer = self._optimizer
         return bool(
             optimizer._optimizer_step_pre_hooks  # noqa: SLF001  torch shows it nowhere else
@@ -347,14 +346,14 @@ class DirectStep:
 
 
 def _without_gradients(step: Step | None) -> Step | None:
-    """The step inside of what turns gradients off, which is done here in a third of the time; others as they are."""
+    """Replace torch's wrapper that disables gradients by one that takes a third of the time; keep other steps."""
     inner: Step | None = getattr(step, "__wrapped__", None)
     if inner is None or getattr(step, "__code__", None) is not _TURNING_OFF:
         return step
 
     def taken(optimizer: Optimizer) -> None:
         before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(optimizer.defaults["differentiable"])  # noqa: SLF001  what the public one calls
+        torch._C._set_grad_enabled(optimizer.defaults["differentiable"])  # noqa: SLF001  the public function calls it too
         try:
             inner(optimizer)
         finally:
@@ -367,8 +366,8 @@ _TURNING_OFF = _use_grad_for_differentiable(lambda: None).__code__
 
 
 def _inner_step(optimizer: Optimizer) -> Step | None:
-    """The step inside of torch's wrapper; None if the step is not simply that of the class."""
+    """Return the step inside torch's wrapper; None if the instance or class has replaced the step."""
     kind: Any = type(optimizer).step
     patched = vars(optimizer).get("step")
-    own = patched is None or getattr(patched, "__wrapped__", None) is kind  # a scheduler puts a counter around it
+    own = patched is None or getattr(patched, "__wrapped__", None) is kind  # a scheduler wraps it to count calls
     return getattr(kind, "__wrapped__", None) if own and getattr(kind, "hooked", False) else None
