@@ -1,7 +1,4 @@
-"""Errors of the loop, all derived from `LoopError`.
-
-Every message says what is wrong, likely causes, and what to do; `place` says where the loop was.
-"""
+"""The errors of the loop. Every message says what is wrong, likely causes and what to do."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +11,7 @@ class LoopError(Exception):
 
     Attributes:
         message: What is wrong and what to do.
-        place: Phase, epoch, window and batch shapes, where they are known.
+        place: Phase, epoch, window and batch shapes, if known.
     """
 
     def __init__(self, message: str) -> None:
@@ -28,7 +25,7 @@ class LoopError(Exception):
 
 
 class SettingsError(LoopError):
-    """Settings that contradict themselves or lie outside their range."""
+    """Settings that contradict each other or are out of range."""
 
 
 class DeviceUnavailableError(LoopError):
@@ -60,11 +57,11 @@ class NoGradientError(LoopError):
 
 
 class UnusedParameterError(LoopError):
-    """Parameters that an optimizer holds and that no loss ever reached."""
+    """Parameters of an optimizer that no loss ever reached."""
 
 
 class ZeroGradientError(LoopError):
-    """Gradients that are all exactly zero before the phase has ever had another one."""
+    """Gradients that have all been exactly zero since the start of the phase."""
 
 
 class NonFiniteError(LoopError):
@@ -72,11 +69,11 @@ class NonFiniteError(LoopError):
 
 
 class BatchCoupledError(LoopError):
-    """Layers such as BatchNorm, whose output depends on the whole batch, in a training that would cut batches."""
+    """Layers whose output depends on the other samples, such as BatchNorm, in a training that would cut batches."""
 
 
 class OutOfMemoryError(LoopError):
-    """Memory that ran out, where cutting the batch into smaller pieces is not possible or did not help."""
+    """Memory ran out, and cutting the batch into smaller pieces is not possible or did not help."""
 
 
 class SelfTestError(LoopError):
@@ -88,7 +85,7 @@ class ParallelismError(LoopError):
 
 
 class PeerLostError(LoopError):
-    """Another process of the group that ended, or does not answer in time."""
+    """Another process of the group that has ended or does not respond in time."""
 
 
 class CheckpointError(LoopError):
@@ -96,11 +93,11 @@ class CheckpointError(LoopError):
 
 
 class ResumeMismatchError(CheckpointError):
-    """A checkpoint that was made by another training than the one that is to resume."""
+    """A checkpoint that belongs to another training than the one to resume."""
 
 
 class WeightsMismatchError(LoopError):
-    """Weights that do not fit the modules which are to start from them; the message names every one."""
+    """Initial weights that do not fit the modules; the message names all of them."""
 
 
 class StoppedError(LoopError):
@@ -116,17 +113,17 @@ class StoppedError(LoopError):
 
 
 class NoBestWeightsError(LoopError):
-    """The best weights were asked for before any value was recorded."""
+    """A request for the best weights before any value was recorded."""
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names with commas between them, for messages; of many, the first few."""
+    """Join names with commas for messages; of many, only the first few."""
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def parameters_listed(names: Sequence[str]) -> str:
-    """The names of parameters with commas between them; of many, how many each part of a module has."""
+    """Join names of parameters with commas; of many, only the number in each part of a module."""
     if len(names) <= SHOWN_NAMES:
         return listed(names)
     parts = Counter(".".join(name.split(".")[:2]) for name in names)

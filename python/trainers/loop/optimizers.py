@@ -17,15 +17,15 @@ FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def warmup_cosine(step: int, *, warmup: int, total: int, floor: float = 0.0) -> float:
-    """The factor of the learning rate: linear warm-up, then half-cosine decay.
+    """Return the factor of the learning rate: linear warm-up, then half-cosine decay.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts" (2017), without the restarts.
 
     Args:
-        step: Steps taken so far; 0 gives the factor of the first.
-        warmup: Steps until the factor reaches 1; 0 begins with 1.
-        total: Steps until it reaches the floor, where it stays.
-        floor: The lowest factor of the descent, 0 to 1.
+        step: Steps taken so far; 0 for the first step.
+        warmup: Steps until the factor reaches 1; 0 starts with 1.
+        total: Steps until the factor reaches the floor, where it stays.
+        floor: The lowest factor of the decay, 0 to 1.
     """
     if step < warmup:
         return (step + 1) / (warmup + 1)
@@ -34,10 +34,10 @@ def warmup_cosine(step: int, *, warmup: int, total: int, floor: float = 0.0) -> 
 
 
 def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, floor: float = 0.0) -> LambdaLR:
-    """A scheduler of `warmup_cosine`, for the steps of one phase.
+    """Return a scheduler with the factors of `warmup_cosine`, for the steps of one phase.
 
     Raises:
-        SettingsError: A number is out of its range.
+        SettingsError: A number is out of range.
     """
     if not 0 <= warmup_steps < total_steps:
         raise SettingsError(
@@ -58,7 +58,7 @@ def adamw(
     fused: bool | None = None,
     spared: Iterable[Parameter] = (),
 ) -> torch.optim.AdamW:
-    """AdamW, fused into one kernel if torch has one, which is faster and needs no temporary memory.
+    """Return an AdamW optimizer, fused if torch supports it, which is faster and needs no temporary memory.
 
     Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
 
@@ -67,7 +67,7 @@ def adamw(
         lr: Learning rate, above 0.
         weight_decay: Decay per step, as a multiple of learning rate x weight.
         betas: Decay rates of the running means of the gradients and of their squares.
-        fused: None uses the kernel if torch has one for the parameters' devices and types.
+        fused: Whether to use the fused kernel; None uses it if torch supports it for the parameters.
         spared: Parameters without weight decay, such as biases.
     """
     trained, free = list(parameters), {id(parameter) for parameter in spared}
@@ -83,12 +83,12 @@ def adamw(
 
 
 def _grouped(trained: list[Parameter], free: set[int]) -> list[dict[str, Any]]:
-    """Two parameter groups; the second has no weight decay."""
+    """Return two parameter groups; the second has no weight decay."""
     decaying = [parameter for parameter in trained if id(parameter) not in free]
     rest = [parameter for parameter in trained if id(parameter) in free]
     return [{"params": decaying}, {"params": rest, "weight_decay": 0.0}]
 
 
 def can_fuse(parameters: Iterable[Parameter]) -> bool:
-    """Whether torch has fused kernels for all of the parameters [...]."""
+    """Return whether torch has fused kernels for all parameters [...]."""
     return all(parameter.device.type in FUSED_DEVICES and parameter.is_floating_point() for parameter in parameters)

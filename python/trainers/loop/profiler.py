@@ -29,7 +29,7 @@ def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows:
         The reports and, after the last, a notice of the trace or of why it is missing.
 
     Raises:
-        SettingsError: A number is out of its range.
+        SettingsError: A number is out of range.
     """
     if skip < 0 or windows < 1:
         raise SettingsError(f"skip is {skip} and windows is {windows}; they must be at least 0 and 1")
@@ -56,7 +56,7 @@ class ProfilerTrace:
     Args:
         path: The file to write.
         skip: Windows before the trace.
-        windows: Windows in it at most.
+        windows: Maximum number of windows in the trace.
     """
 
     def __init__(self, path: Path, *, skip: int, windows: int) -> None:
@@ -94,7 +94,7 @@ class ProfilerTrace:
         recording.export_chrome_trace(str(self._path))
 
     def notice(self) -> TrainingNotice:
-        """A notice of the recorded steps."""
+        """Return a notice on the recorded windows."""
         recorded = min(self._seen - self._skip, self._windows)
         if recorded <= 0:
             return TrainingNotice(
@@ -112,7 +112,7 @@ class ProfilerTrace:
 
 
 def _activities() -> list[ProfilerActivity]:
-    """The CPU, and the GPU if torch can record it."""
+    """Return the CPU activity, and that of the GPU if torch can record it."""
     gpus = [
         activity
         for activity, present in (

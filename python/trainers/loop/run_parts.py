@@ -30,16 +30,16 @@ CoupledChoice = Literal["refuse", "accept"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings(Generic[Batch]):
-    """The settings of a training, checked; those that are not explained here are as `Loop` takes them.
+    """The checked settings of a training; `Loop` documents those that are not listed here.
 
     Attributes:
-        groups: How many parameter groups each phase's optimizer had when the loop was made.
+        groups: Number of parameter groups of each phase's optimizer when the loop was created.
         trained: The trained modules by name.
-        frozen: The others by name, which no checkpoint holds but which must be the same on resume.
-        device: Where everything is.
-        precision: What validations compute in, and phases that name no other.
-        precisions: What each phase computes in.
-        decays: Of the averages of the weights, by module; under None that of all modules.
+        frozen: The frozen modules by name; checkpoints do not hold them, but they must be the same on resume.
+        device: The device of the training.
+        precision: The precision of validations, and the default of phases.
+        precisions: The precision of each phase.
+        decays: The decays of the averages by module; the key None stands for all modules.
     """
 
     phases: Sequence[Phase[Batch]]
@@ -61,7 +61,7 @@ class LoopSettings(Generic[Batch]):
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """All of them by name."""
+        """All modules by name."""
         return {**self.trained, **self.frozen}
 
 
@@ -70,18 +70,18 @@ class RunParts(Generic[Batch]):
     """The parts of a run.
 
     Attributes:
-        settings: The training's.
-        phases: With their optimizers, guards and averages; run in this order.
+        settings: The settings of the loop.
+        phases: The phases, in the order in which they run.
         group: The processes that train together.
         shared: The forwards that phases own and others may use.
         coupled: The layers that mix the samples of a batch.
-        feeder: Brings batches to the device.
-        scorer: Scores sources.
-        score_guard: Watches the validations' means.
-        best: The best value so far and its weights.
-        training: How far the training has come.
-        signals: Whether it is asked to stop.
-        rates: What the optimizers were set up with at the start.
+        feeder: Moves batches to the device.
+        scorer: Scores batches.
+        score_guard: Checks the means of validations.
+        best: The best value so far with its weights.
+        training: The progress of the training.
+        signals: The signals that stop the training.
+        rates: The initial settings of the optimizers.
     """
 
     settings: LoopSettings[Batch]

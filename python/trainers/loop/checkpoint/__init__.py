@@ -1,1 +1,1 @@
-"""Checkpoints: the state that a run needs to resume exactly, and when it is saved."""
+"""Checkpoints: saving a training, and resuming it exactly."""

@@ -12,37 +12,37 @@ from trainers.loop.errors import ResumeMismatchError, listed
 
 @runtime_checkable
 class Stateful(Protocol):
-    """A thing whose state goes into checkpoints and comes back, as torch's modules and schedulers have it."""
+    """An object whose state checkpoints can save and restore, such as torch's modules and schedulers."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state: tensors and plain Python values, in any nesting of dicts, lists and tuples."""
+        """Return the state: tensors and plain Python values, nested in dicts, lists and tuples."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> object:
-        """Go on from such a state.
+        """Restore a saved state.
 
         Args:
-            state_dict: The saved state of this object, with tensors on the CPU.
+            state_dict: The saved state, with tensors on the CPU.
 
         Raises:
-            RuntimeError, ValueError, KeyError: It does not fit.
+            RuntimeError, ValueError, KeyError: The state does not fit the object.
         """
         ...
 
 
 def state_of(things: Mapping[str, Stateful]) -> dict[str, Any]:
-    """The state of every thing, its tensors on the host: it may go to another process, which has other devices."""
+    """Return the states with all tensors on the host, because another process may read them on other devices."""
     return {name: on_host(thing.state_dict()) for name, thing in things.items()}
 
 
 def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
-    """Check that saved states fit the things as they are now, before anything is changed.
+    """Check that saved states fit the current objects, without changing them.
 
-    What is empty or None on either side fits everything, and lists may have grown: so buffers begin. All else keeps
-    its keys, shapes, dtypes and kinds.
+    Empty values and None fit everything, and lists may differ in length, because buffers start empty and grow. All
+    other values must have the same keys, shapes, dtypes and types.
 
     Raises:
-        ResumeMismatchError: A name is on one side only, or a state is not of the same structure.
+        ResumeMismatchError: A name is missing on one side, or the structure of a state differs.
     """
     problems = [*_misnamed(saved, things), *_misfits(saved, things)]
     if problems:
@@ -53,11 +53,11 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
 
 
 def outgrown(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
-    """What of saved states will not fit things that begin as these did.
+    """Return why the current states would not fit objects in their initial state.
 
     Args:
-        now: The states that are saved.
-        begun: Those at the start.
+        now: The current states.
+        begun: The states at the start.
     """
     return [difference for name, state in now.items() for difference in _differences(name, state, begun[name])]
 
@@ -66,16 +66,16 @@ def check_keepable(things: Mapping[str, Stateful]) -> None:
     """Check that the states can be written and read back.
 
     Raises:
-        CheckpointError: There is more in one than tensors and plain values; the message names its place.
+        CheckpointError: A state holds more than tensors and plain values; the message names the path.
     """
     check_state(state_of(things))
 
 
 def load_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
-    """Put the states back.
+    """Restore the states.
 
     Raises:
-        ResumeMismatchError: A thing refuses its state.
+        ResumeMismatchError: An object rejects its state.
     """
     for name, thing in things.items():
         try:
@@ -87,11 +87,11 @@ def load_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
 
 
 def on_host(value: Any) -> Any:
-    """The same value with all its tensors on the CPU; those that are there are not copied."""
+    """Return the value with all tensors on the CPU; tensors that are already there are not copied."""
     if isinstance(value, Tensor):
         return value.cpu()
     if type(value) in MAPPINGS:
-        copied = copy(value)  # with its attributes, in which a module's state_dict keeps versions
+        copied = copy(value)  # keeps attributes, where a module's state_dict stores versions
         for key, item in value.items():
             copied[key] = on_host(item)
         return copied
@@ -113,7 +113,7 @@ def _misfits(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> Iterat
 
 
 def _differences(place: str, saved: object, here: object) -> Iterator[str]:
-    """Where the two are not of the same structure."""
+    """Yield the differences in structure."""
     if saved is None or here is None:
         return
     kind, shown = _kind(here), (_shown(saved), _shown(here))
@@ -126,7 +126,7 @@ def _differences(place: str, saved: object, here: object) -> Iterator[str]:
 
 
 def _in_mappings(place: str, saved: Mapping[object, object], here: Mapping[object, object]) -> Iterator[str]:
-    if not saved or not here:  # what is empty at first may grow
+    if not saved or not here:  # an empty mapping may grow
         return
     yield from (f"{place}[{key!r}] is in the checkpoint and not here" for key in saved if key not in here)
     yield from (f"{place}[{key!r}] is here and not in the checkpoint" for key in here if key not in saved)
@@ -136,7 +136,7 @@ def _in_mappings(place: str, saved: Mapping[object, object], here: Mapping[objec
 
 
 def _in_sequences(place: str, saved: Sequence[object], here: Sequence[object]) -> Iterator[str]:
-    if len(saved) != len(here):  # it has grown, and its items may be others
+    if len(saved) != len(here):  # the list has grown, and its items may differ
         return
     for index, (before, now) in enumerate(zip(saved, here, strict=True)):
         yield from _differences(f"{place}[{index}]", before, now)
@@ -148,7 +148,7 @@ def _same_tensor(saved: Tensor, here: Tensor) -> bool:
 
 
 def _kind(value: object) -> type:
-    """Its type; one for all tensors, one for all mappings, and one for numbers, since a sum may begin as an int."""
+    """Return the type; all tensors share one, all mappings share one, and an int counts as a float, as in sums."""
     if isinstance(value, Tensor):
         return Tensor
     if isinstance(value, Mapping):

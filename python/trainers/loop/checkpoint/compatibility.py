@@ -1,7 +1,7 @@
 """Compatibility of a checkpoint with a run: settings, layout, and the optimizers' initial settings.
 
-Schedules and callers change learning rates and weight decay during a run, so their current values do not show what the
-code has set. The checkpoint also holds the initial values, and only these are compared.
+Schedules and callers change learning rates and weight decay during a run, so their current values do not show the
+settings in the code. Therefore a checkpoint also holds the initial values, and only these are compared.
 """
 
 import json
@@ -23,17 +23,17 @@ SHOWN_VALUE = 60
 ResumeRates = Literal["refuse", "saved", "new"]
 GroupSettings: TypeAlias = Mapping[str, Any]
 Started: TypeAlias = Mapping[str, Sequence[GroupSettings]]
-"""The settings of every parameter group, by phase."""
+"""The initial settings of every parameter group, by phase."""
 
 ELSEWHERE = ("params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
-"""What a group says of its parameters, of its learning rate, and of how it computes, which depends on the device."""
+"""Keys of a group that are not compared as they are: parameters, learning rate, and device-dependent options."""
 
 
 def plain(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """A copy as it will come back from a file: tuples as lists.
+    """Return a copy as JSON reads it back, with lists for tuples.
 
     Raises:
-        SettingsError: They are no JSON, which has neither NaN nor infinity.
+        SettingsError: The settings are not JSON, which has neither NaN nor infinity.
     """
     try:
         text = json.dumps(settings, allow_nan=False)
@@ -45,7 +45,7 @@ def plain(settings: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def differences(saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[str]:
-    """Every setting that is not the same, with both values; nested ones by their path, such as `network.layers`."""
+    """Describe every setting that differs, with both values; nested ones by path, such as `network.layers`."""
     before, now = dict(_flat(saved)), dict(_flat(wanted))
     names = [*before, *(name for name in now if name not in before)]
     return [
@@ -71,10 +71,10 @@ def _shown(values: Mapping[str, Json], name: str) -> str:
 
 
 def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:
-    """Phases, optimizers and weights by what they are, as plain values.
+    """Describe phases, optimizers and weights as plain values that must be the same on resume.
 
-    Learning rates and the like are not in it: they change while a training runs, and a checkpoint brings its own. What
-    they were at the start is compared by `rates`.
+    Learning rates and similar settings are not included, because they change during a training and are restored from
+    the checkpoint. `LearningRates` compares their initial values.
     """
     parts: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
     names = parameter_names(trained.items())
@@ -84,7 +84,7 @@ def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) ->
         parts[f"scheduler of {title}"] = None if phase.scheduler is None else type(phase.scheduler).__name__
         parts[f"clip of {title}"] = phase.clip
         parts[f"every of {title}"] = phase.every
-        if phase.after:  # what older checkpoints do not know is there only where it is used
+        if phase.after:  # older checkpoints lack the key, so it is present only if it is used
             parts[f"after of {title}"] = phase.after
         if phase.uses is not None:
             parts[f"forward of {title}"] = f"that of {phase.uses!r}"
@@ -98,7 +98,7 @@ def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) ->
 
 
 def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
-    """The decay of the average, where there is one for all parameters; else that of every module that has one."""
+    """Return the decay of the average of all parameters, or the decay of every averaged module."""
     if not run.averages:
         return None
     decays = {average.module: average.decay for average in run.averages}
@@ -106,10 +106,10 @@ def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
 
 
 def check_layout(saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Check that a checkpoint fits.
+    """Check that a checkpoint has the expected layout.
 
     Raises:
-        ResumeMismatchError: It was made by another training; the message names what differs.
+        ResumeMismatchError: It belongs to another training; the message names the differences.
     """
     different = [
         f"{name} is {saved.get(name)} in the checkpoint and {expected.get(name)} here"
@@ -124,18 +124,18 @@ def check_layout(saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 def started_with(phases: Sequence[Phase[Any]]) -> Started:
-    """What the code has set up, as plain values; to be asked before the first step."""
+    """Return the settings of all optimizers as plain values; call it before the first step."""
     return {phase.name: [_settings(group) for group in phase.optimizer.param_groups] for phase in phases}
 
 
 @final
 class LearningRates:
-    """Compares what a training was started with with what is set up now, and does what was chosen.
+    """Compares the optimizers' initial settings with those of a checkpoint, and applies the caller's choice.
 
     Args:
-        phases: With their optimizers and schedules.
-        started: What is set up now.
-        choice: What to do where a checkpoint's is another.
+        phases: The phases with their optimizers and schedules.
+        started: The initial settings of this run.
+        choice: What to do if those of a checkpoint differ.
     """
 
     def __init__(self, phases: Sequence[Phase[Any]], started: Started, choice: ResumeRates) -> None:
@@ -145,14 +145,14 @@ class LearningRates:
         self._started: Started | None = started
 
     def state(self) -> Started | None:
-        """What the training was started with, for a checkpoint."""
+        """Return the initial settings of the training for a checkpoint."""
         return self._started
 
     def check(self, saved: Started | None) -> None:
-        """Check that the training may go on with what is set up now.
+        """Check that the training may continue with the current settings.
 
         Raises:
-            ResumeMismatchError: Something was different at the start, and no choice was made.
+            ResumeMismatchError: The initial settings differ, and the choice is `refuse`.
         """
         different = self._differences(saved)
         if different and self._choice == "refuse":
@@ -163,7 +163,7 @@ class LearningRates:
             )
 
     def load(self, saved: Started | None) -> list[str]:
-        """Do what was chosen, once optimizers and schedules have come back; what a person should know of it."""
+        """Apply the choice after optimizers and schedules were restored, and return messages for the user."""
         different = self._differences(saved)
         new = self._choice == "new"
         if saved is None or not new:
@@ -175,7 +175,7 @@ class LearningRates:
         return [f"the optimizers go on with what is {'set up now' if new else 'saved'}: {listed(different)}"]
 
     def _differences(self, saved: Started | None) -> list[str]:
-        """Every setting that differs, with both values; none for an old checkpoint, which does not hold them."""
+        """Describe every setting that differs, with both values; none if an old checkpoint lacks them."""
         return [
             f"{name} of group {number} of phase {phase.name!r} was {before.get(name)} and is now {now.get(name)}"
             for phase, number, before, now in self._pairs(saved or {})
@@ -183,7 +183,7 @@ class LearningRates:
         ]
 
     def _take(self, saved: Started) -> None:
-        """Put what is set up now into optimizers and schedules; a learning rate keeps the factor that it has by now."""
+        """Apply the current settings to optimizers and schedules; a learning rate keeps its factor."""
         for phase, number, before, now in self._pairs(saved):
             group = phase.optimizer.param_groups[number]
             for name in _changed(before, now):
@@ -196,7 +196,7 @@ class LearningRates:
                 schedule.base_lrs = [group["initial_lr"] for group in phase.optimizer.param_groups]
 
     def _pairs(self, saved: Started) -> Iterator[tuple[Phase[Any], int, GroupSettings, GroupSettings]]:
-        """Every group: its phase and number, what it was set up with at the start, and now."""
+        """Yield phase, number, saved initial settings and current initial settings of every group."""
         for phase in self._phases:
             pairs = zip(saved.get(phase.name, ()), self._here[phase.name], strict=False)
             for number, (before, now) in enumerate(pairs):
@@ -204,13 +204,13 @@ class LearningRates:
 
 
 def _settings(group: GroupSettings) -> GroupSettings:
-    """A group's settings, its learning rate before any schedule among them."""
+    """Return the settings of a group, including its learning rate before any schedule."""
     rate = group.get("initial_lr", group["lr"])
     return {"lr": _plain(rate), **{name: _plain(value) for name, value in group.items() if name not in ELSEWHERE}}
 
 
 def _plain(value: Any) -> Any:
-    """Tensors as numbers, lists and tuples as copies."""
+    """Convert tensors to numbers, and copy lists and tuples."""
     if isinstance(value, Tensor):
         return value.tolist()
     if type(value) in (list, tuple):
@@ -230,7 +230,7 @@ def _set_rate(group: dict[str, Any], before: float, now: float) -> None:
 
 
 def _put(group: dict[str, Any], name: str, rate: float) -> None:
-    """Into the tensor, where it is one."""
+    """Set a rate, in place if it is a tensor."""
     if isinstance(group[name], Tensor):
         group[name].fill_(rate)
     else:
@@ -238,7 +238,7 @@ def _put(group: dict[str, Any], name: str, rate: float) -> None:
 
 
 def _simple(schedule: LRScheduler | None) -> Iterator[LRScheduler]:
-    """The schedule, or those that it is made of."""
+    """Yield the schedule, or the schedules that it is composed of."""
     if isinstance(schedule, SequentialLR | ChainedScheduler):
         for part in cast("Sequence[LRScheduler]", schedule._schedulers):  # noqa: SLF001  no public name
             yield from _simple(part)

@@ -41,17 +41,17 @@ _NAME = re.compile(r"window-(\d{9,})(?:-(\d+))?")
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint whose files are missing, changed or unreadable; the message says which and how."""
+    """A checkpoint whose files are missing, changed or unreadable; the message names the file and the problem."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckpointEntry:
-    """A checkpoint by its name; the newest is the greatest.
+    """A checkpoint by its name; entries are ordered from oldest to newest.
 
     Attributes:
-        windows: All windows since the start of the training.
-        revision: 1, and more for a window that was saved again, at an epoch's end or after a resume.
-        path: Its folder.
+        windows: Number of windows since the start of the training.
+        revision: 1, or more if the window was saved again at the end of an epoch or after a resume.
+        path: The folder of the checkpoint.
     """
 
     windows: int
@@ -60,10 +60,10 @@ class CheckpointEntry:
 
 
 def make(folder: Path) -> None:
-    """Make the folder if it is not there.
+    """Create the folder if it is missing.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     if not folder.is_dir():
         folder.mkdir(parents=True)
@@ -71,7 +71,7 @@ def make(folder: Path) -> None:
 
 
 def entries(folder: Path) -> list[CheckpointEntry]:
-    """All checkpoints, oldest first; empty if the folder is missing.
+    """Return all checkpoints, oldest first; empty if the folder is missing.
 
     Raises:
         OSError: The folder cannot be read.
@@ -83,7 +83,7 @@ def entries(folder: Path) -> list[CheckpointEntry]:
 
 
 def next_entry(folder: Path, windows: int) -> CheckpointEntry:
-    """A name for a checkpoint after that many windows that no other has: the present one stays until this stands."""
+    """Return an unused entry for a checkpoint after that many windows; an existing one of that window is kept."""
     revision = max((entry.revision for entry in entries(folder) if entry.windows == windows), default=0) + 1
     suffix = "" if revision == 1 else f"-{revision}"
     return CheckpointEntry(windows, revision, folder / f"window-{windows:09d}{suffix}")
@@ -91,10 +91,10 @@ def next_entry(folder: Path, windows: int) -> CheckpointEntry:
 
 @contextmanager
 def draft(folder: Path) -> Generator[Path]:
-    """A new folder under a name that is no checkpoint's; what is left of it at the end is removed.
+    """Create a temporary folder for a checkpoint, and remove it at the end unless it was published.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     path = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
     try:
@@ -105,7 +105,7 @@ def draft(folder: Path) -> Generator[Path]:
 
 
 def publish(draft_path: Path, entry: CheckpointEntry) -> None:
-    """Turn a complete draft into a checkpoint, so that it is there after a power cut, or not at all.
+    """Turn a complete draft into a checkpoint atomically, also if the power fails.
 
     Raises:
         OSError: It cannot be renamed.
@@ -116,7 +116,7 @@ def publish(draft_path: Path, entry: CheckpointEntry) -> None:
 
 
 def remove(entry: CheckpointEntry) -> None:
-    """Remove a checkpoint; one whose removal is cut short is not taken for a damaged one.
+    """Remove a checkpoint; an interrupted removal does not leave a damaged checkpoint.
 
     Raises:
         OSError: It cannot be removed.
@@ -127,10 +127,10 @@ def remove(entry: CheckpointEntry) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes left that ended while they saved or removed; only for the holder of the folder's lock.
+    """Remove what interrupted saves and removals have left; only the holder of the folder's lock may call it.
 
     Raises:
-        OSError: Something cannot be removed.
+        OSError: A folder cannot be removed.
     """
     for path in folder.iterdir():
         if path.name.startswith((DRAFT, REMOVED)):
@@ -138,10 +138,10 @@ def sweep(folder: Path) -> None:
 
 
 def move(source: Path, target: Path, pauses: Sequence[float]) -> None:
-    """Rename; again after each pause (seconds) where Windows refuses because a virus scanner is looking.
+    """Rename, and retry after each pause (seconds), because a virus scanner may block it on Windows.
 
     Raises:
-        OSError: It was refused each time.
+        OSError: All attempts failed.
     """
     for pause in pauses:
         try:
@@ -154,7 +154,7 @@ def move(source: Path, target: Path, pauses: Sequence[float]) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, where the system offers that."""
+    """Flush the directory entries of a folder to the disk, if the system supports it."""
     if sys.platform == "win32":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -167,7 +167,7 @@ def flush_folder(folder: Path) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    _FAR_AWAY = 1 << 30  # the locked byte cannot be read by others, the name of the holder must be
+    _FAR_AWAY = 1 << 30  # other processes cannot read the locked byte, but must read the holder's name
 
     def _try_lock(handle: int) -> bool:
         os.lseek(handle, _FAR_AWAY, os.SEEK_SET)
@@ -189,11 +189,11 @@ else:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold the lock file; the system lets it go when this process ends, however it ends.
+    """Hold the lock file; the system releases it when this process ends for any reason.
 
     Raises:
-        CheckpointError: Another process or another training of this one holds it.
-        OSError: The file cannot be written or the file system has no locks.
+        CheckpointError: Another process, or another training in this one, holds it.
+        OSError: The file cannot be written, or the file system does not support locks.
     """
     with path.open("a+b", buffering=0) as file:
         if not _try_lock(file.fileno()):
@@ -203,7 +203,7 @@ def locked(path: Path) -> Generator[None]:
                 "for the other to end, or choose another folder"
             )
         if sys.platform != "win32":
-            os.register_at_fork(after_in_child=file.close)  # a data worker that outlives this process must not hold it
+            os.register_at_fork(after_in_child=file.close)  # a data worker may outlive this process
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
         try:
@@ -216,18 +216,18 @@ def check_space(folder: Path, needed: int) -> None:
     """Check that a checkpoint of `needed` bytes fits.
 
     Raises:
-        CheckpointError: It does not.
-        OSError: Its free space cannot be read.
+        CheckpointError: It does not fit.
+        OSError: The free space cannot be read.
     """
     if needed > shutil.disk_usage(folder).free:
         raise full(folder, needed)
 
 
 def full(folder: Path, needed: int) -> CheckpointError:
-    """The error of a disk with too little room.
+    """Return the error for a disk with too little space.
 
     Raises:
-        OSError: Its free space cannot be read.
+        OSError: The free space cannot be read.
     """
     free = shutil.disk_usage(folder).free
     return CheckpointError(
@@ -237,13 +237,13 @@ def full(folder: Path, needed: int) -> CheckpointError:
 
 
 def reason(error: OSError) -> str:
-    """What went wrong and what to do."""
+    """Describe an error and what to do about it."""
     known = REASONS.get(error.errno) if error.errno is not None else None
     return known or error.strerror or str(error)
 
 
 def shown(size: int) -> str:
-    """A number of bytes as a person reads it."""
+    """Format a number of bytes, such as `1.5 GB`."""
     value, units = float(size), ["B", "kB", "MB", "GB"]
     while value >= UNIT and len(units) > 1:
         value /= UNIT

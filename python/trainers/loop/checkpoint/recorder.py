@@ -1,4 +1,4 @@
-"""What is written into a checkpoint, and how it is restored."""
+"""Saving a training to checkpoints, and resuming it."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -20,17 +20,17 @@ from trainers.loop.run_parts import RunParts
 from trainers.loop.weights.initial_weights import digest, named_tensors
 
 SHARE = 0.05
-"""How much of its time a training spends on the checkpoints of its epochs at most."""
+"""Maximum share of the training time that the checkpoints at the ends of epochs may take."""
 
 
 @final
 class Recorder:
-    """Writes a training down and puts it back, to the bit.
+    """Saves a training and restores it bit by bit.
 
     Args:
-        checkpoints: Where they stand, opened by the first process.
-        parts: What is written: every process adds its own generators, piece sizes and caller's state, and the first
-            one writes.
+        checkpoints: The checkpoints, opened by rank 0.
+        parts: The parts of the run. Every process contributes its generators, piece sizes and caller's state, and rank
+            0 writes the checkpoint.
     """
 
     def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any]) -> None:
@@ -49,9 +49,9 @@ class Recorder:
         self._begun: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
-        """Whether this process asks for a checkpoint after that many windows.
+        """Return whether this process requests a checkpoint after that many windows.
 
-        At an epoch's end it also does where writing one takes a small share of the time since the last.
+        At the end of an epoch one is also due if writing it takes a small share of the time since the last.
         """
         if self._group.rank:
             return False
@@ -59,7 +59,7 @@ class Recorder:
         return cheap or self._checkpoints.is_due(windows)
 
     def save(self, *, epoch_end: bool) -> CheckpointReport:
-        """Write a checkpoint; where that fails, say so in the report, and the training can continue."""
+        """Write a checkpoint; a failure goes into the report, and the training can continue."""
         started = perf_counter()
         training = self._parts.training
         snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
@@ -79,11 +79,10 @@ class Recorder:
         """Restore the newest valid checkpoint, and return notices for the user.
 
         Raises:
-            CheckpointError: There are checkpoints, and all of them are damaged; or no checkpoint could hold the
-                caller's state.
-            ResumeMismatchError: They belong to another training.
+            CheckpointError: All checkpoints are damaged, or a checkpoint cannot hold the caller's state.
+            ResumeMismatchError: The checkpoints belong to another training.
         """
-        check_keepable(self._settings.state)  # now rather than in every checkpoint of a training that nothing saves
+        check_keepable(self._settings.state)  # fail at the start rather than at every checkpoint
         self._begun = deepcopy(state_of(self._settings.state))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
@@ -91,11 +90,11 @@ class Recorder:
             return []
         notices = [TrainingNotice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        # Older checkpoints hold neither of the two that follow: nothing is compared, and nothing was kept.
+        # Older checkpoints have neither "started" nor "kept".
         self._parts.rates.check(restored.state.get("started"))
         kept = restored.state["processes"][self._group.rank].get("kept", {})
         check_kept(kept, self._settings.state)
-        load_kept(kept, self._settings.state)  # first, because it is the last that may refuse
+        load_kept(kept, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
         notices += [
             TrainingNotice(message=message) for message in self._parts.rates.load(restored.state.get("started"))
@@ -105,7 +104,7 @@ class Recorder:
         return [*notices, TrainingNotice(message=f"goes on {place}, from {restored.folder}")]
 
     def outgrown(self) -> list[TrainingNotice]:
-        """What of the caller's state a resumed training would refuse; reported once, and early enough to mend it."""
+        """Return a notice, once, if the caller's state has changed so that a resume would fail."""
         if self._begun is None:
             return []
         differences = outgrown(state_of(self._settings.state), self._begun)
@@ -120,7 +119,7 @@ class Recorder:
         ]
 
     def _written(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
-        """Folder, size and problem of the checkpoint; only the first process writes it."""
+        """Write the checkpoint on rank 0 and return its folder, size and problem."""
         place = str(self._checkpoints.folder)
         if self._group.rank:
             return place, 0, None
@@ -167,7 +166,7 @@ class Recorder:
             for average in phase.averages:
                 average.load([tensors["average"][f"{phase.phase.name}.{next(numbers)}"] for _ in average.tensors])
         parts.best.load(state["best"], tensors.get("best", {}))
-        if "validation" in state:  # older checkpoints come from trainings that the first such validation has ended
+        if "validation" in state:  # missing in older checkpoints, which had no limit
             parts.score_guard.load(state["validation"])
         parts.training.load(state["standing"])
         own = state["processes"][self._group.rank]
@@ -177,7 +176,7 @@ class Recorder:
         restore(own["generators"], self._settings.device)
 
     def _own(self) -> dict[str, Any]:
-        """What differs from process to process."""
+        """Return the state that differs between processes."""
         return {
             "generators": captured(self._settings.device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},

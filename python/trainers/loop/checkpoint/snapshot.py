@@ -1,4 +1,4 @@
-"""One checkpoint: what goes in, how it is written, and how it is read back, every file of it verified first."""
+"""The content of one checkpoint, and how its files are written, verified and read."""
 
 import json
 from collections.abc import Mapping
@@ -31,15 +31,15 @@ META_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A training between two windows.
+    """The state of a training between two windows.
 
     Attributes:
-        tensors: Tensors by name, in groups such as `modules` or `average`; a file per group, none for an empty one.
-        state: Everything else, of optimizers, schedulers, scalers and generators: tensors and plain Python values in
-            any nesting.
+        tensors: Tensors by name, in groups such as `modules` or `average`; every group that is not empty has a file.
+        state: The states of optimizers, schedulers, scalers, generators and the rest: nested tensors and plain Python
+            values.
         epoch: The epoch, counted from 0.
-        window: Windows of that epoch that are done.
-        windows: All windows since the start of the training.
+        window: Number of complete windows of that epoch.
+        windows: Number of windows since the start of the training.
         best: Whether the newest recorded value is the best one.
     """
 
@@ -56,9 +56,9 @@ class SavedCheckpoint:
     """A checkpoint that was written.
 
     Attributes:
-        folder: Where it stands.
+        folder: The folder of the checkpoint.
         bytes: Its size.
-        seconds: Time it took, old checkpoints' removal included.
+        seconds: Time taken, including the removal of old checkpoints.
     """
 
     folder: Path
@@ -71,14 +71,14 @@ class LoadedCheckpoint:
     """A checkpoint that was read; all tensors are on the CPU and share no memory with its files.
 
     Attributes:
-        tensors: Tensors by name, in their groups; a group that was empty is absent.
-        state: Everything else, as it was saved.
-        settings: What identifies the training.
+        tensors: Tensors by name, in groups; empty groups are absent.
+        state: The remaining state, as in `Snapshot`.
+        settings: The settings that identify the training.
         epoch: The epoch, counted from 0.
-        window: Windows of that epoch that are done.
-        windows: All windows since the start of the training.
-        folder: Where it stands.
-        damaged: Newer checkpoints that could not be used, each with the reason.
+        window: Number of complete windows of that epoch.
+        windows: Number of windows since the start of the training.
+        folder: The folder of the checkpoint.
+        damaged: Newer checkpoints that are damaged, with the reasons.
     """
 
     tensors: Mapping[str, Mapping[str, Tensor]]
@@ -97,12 +97,12 @@ class CheckpointMetadata:
 
     Attributes:
         epoch: The epoch, counted from 0.
-        window: Windows of that epoch that are done.
-        windows: All windows since the start of the training.
+        window: Number of complete windows of that epoch.
+        windows: Number of windows since the start of the training.
         best: Whether the newest recorded value was the best one.
-        settings: What identifies the training.
+        settings: The settings that identify the training.
         torch: The version of torch that wrote it.
-        files: All files but this one, by name.
+        files: The digests of all other files, by name.
     """
 
     epoch: int
@@ -114,15 +114,15 @@ class CheckpointMetadata:
     files: Mapping[str, FileDigest]
 
     def text(self) -> bytes:
-        """The file: JSON with a digest of itself, so that a changed digit is noticed."""
+        """Return the file: JSON with a digest of its content, which reveals any change."""
         return _sealed({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Read what `text()` wrote.
+        """Parse the result of `text()`.
 
         Raises:
-            DamagedError: A single byte is different, or another version wrote it.
+            DamagedError: A byte has changed, or another version wrote it.
         """
         content = _unsealed(text)
         if content.get("format") != FORMAT:
@@ -142,10 +142,10 @@ class CheckpointMetadata:
 
 
 def check_snapshot(snapshot: Snapshot) -> None:
-    """Check that it can be written and read back.
+    """Check that a snapshot can be written and read back.
 
     Raises:
-        CheckpointError: Something in it cannot; the message names it.
+        CheckpointError: A value cannot; the message names it.
     """
     for group, tensors in snapshot.tensors.items():
         check_group(group, tensors)
@@ -153,15 +153,15 @@ def check_snapshot(snapshot: Snapshot) -> None:
 
 
 def snapshot_bytes(snapshot: Snapshot) -> int:
-    """About what a checkpoint takes on the disk, and not less."""
+    """Estimate the size of a checkpoint on the disk; the estimate is not too low."""
     return META_BYTES + state_bytes(snapshot.state) + sum(map(group_bytes, snapshot.tensors.values()))
 
 
 def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> int:
-    """Write all files to the disk, `meta.json` last; returns their bytes.
+    """Write all files to the disk, `meta.json` last, and return their size in bytes.
 
     Raises:
-        OSError: One cannot be written.
+        OSError: A file cannot be written.
     """
     files: dict[str, FileDigest] = {}
     for group, tensors in snapshot.tensors.items():
@@ -190,7 +190,7 @@ def read_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Verify and read a checkpoint.
 
     Raises:
-        DamagedError: It is not byte by byte what was written; the message says where.
+        DamagedError: A file has changed since it was written; the message names it.
     """
     try:
         meta = read_meta(folder)
@@ -210,10 +210,10 @@ def read_checkpoint(folder: Path) -> LoadedCheckpoint:
 
 
 def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
-    """Verify all of a checkpoint, and read one group of its tensors of any shape; None without such a group.
+    """Verify a checkpoint, and read one group of its tensors [...]; None if it has no such group.
 
     Raises:
-        DamagedError: It is not byte by byte what was written; the message says where.
+        DamagedError: A file has changed since it was written; the message names it.
     """
     try:
         meta = read_meta(folder)
@@ -224,10 +224,10 @@ def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
 
 
 def read_meta(folder: Path) -> CheckpointMetadata:
-    """What a checkpoint says of itself.
+    """Read the metadata of a checkpoint.
 
     Raises:
-        DamagedError: `meta.json` is missing or not what was written.
+        DamagedError: `meta.json` is missing or has changed since it was written.
         OSError: It cannot be read.
     """
     try:
@@ -261,7 +261,7 @@ def _sealed(content: Mapping[str, object]) -> bytes:
 
 
 def _unsealed(text: bytes) -> dict[str, Any]:
-    """Writing it again must give the same bytes: that is stricter than any reading of JSON."""
+    """Parse and verify the text; writing it again must give the same bytes, which is stricter than a JSON parser."""
     try:
         sealed: Any = json.loads(text)
         content: dict[str, Any] = sealed["content"]

@@ -1,4 +1,4 @@
-"""The checkpoints of a training: how often, how many, and in which folder."""
+"""The checkpoints of a training, and the signals that stop it."""
 
 import math
 import signal
@@ -52,23 +52,24 @@ GROUPS: Mapping[Which, str] = {"best": "best", "newest": "modules"}
 
 @final
 class Checkpoints:
-    """Where a training keeps its checkpoints, how many, and how often it writes one.
+    """The checkpoint folder of a training.
 
-    Reading needs nothing; `open` comes before everything that writes.
+    Call `open` before anything that writes; reading does not need it.
 
     Args:
-        folder: Holds only the checkpoints of this run; created if missing.
-        keep: How many of the newest are kept, 1 or more; the newest that was the best is kept besides.
-        every_seconds: Seconds from one to the next; None for no such rule.
-        every_windows: Windows from one to the next; None for no such rule.
-        settings: What identifies the training, as JSON; a checkpoint of other settings is not resumed from.
-        clock: The time in seconds that `every_seconds` is measured by; it never goes back.
+        folder: The folder, which must hold only the checkpoints of this run; created if missing.
+        keep: Number of newest checkpoints to keep, 1 or more, in addition to the newest one that was the best.
+        every_seconds: Seconds between checkpoints; None for no such rule.
+        every_windows: Windows between checkpoints; None for no such rule.
+        settings: The settings that identify the training, as JSON. A training resumes only from checkpoints with the
+            same settings.
+        clock: A monotonic clock in seconds, for `every_seconds`.
 
     Attributes:
-        folder: As given, as a `Path`.
+        folder: The folder.
 
     Raises:
-        SettingsError: One lies outside its range, or `settings` is no JSON.
+        SettingsError: A number is out of range, or `settings` is not JSON.
     """
 
     def __init__(
@@ -98,9 +99,9 @@ class Checkpoints:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Hold the folder, so that no other training writes into it, and remove what a killed one left unfinished.
+        """Lock the folder against other trainings, and remove incomplete files of killed ones.
 
-        Opened again inside, as by a loop whose caller holds the folder for longer, nothing more happens.
+        A nested call does nothing, so a caller may hold the folder for longer than the loop.
 
         Raises:
             CheckpointError: Another training holds the folder, or it cannot be written.
@@ -128,11 +129,11 @@ class Checkpoints:
         return bool(self._entries())
 
     def load(self) -> LoadedCheckpoint | None:
-        """The newest checkpoint that is undamaged; None if there is none at all.
+        """Read the newest undamaged checkpoint; None if the folder has no checkpoint.
 
         Raises:
-            ResumeMismatchError: It is another training's; every setting that differs is named.
-            CheckpointError: There are checkpoints, but all of them are damaged.
+            ResumeMismatchError: It belongs to another training; the message names every setting that differs.
+            CheckpointError: All checkpoints are damaged.
         """
         damaged: list[str] = []
         for entry in reversed(self._entries()):
@@ -151,21 +152,21 @@ class Checkpoints:
         return None
 
     def weights(self, which: Which = "best") -> dict[str, Tensor]:
-        """The weights alone of the newest checkpoint, for another training to start from, whatever its settings.
+        """Read only the weights of the newest checkpoint, for example to start another training with any settings.
 
-        Nothing is held, written or removed: the training that owns the folder may run meanwhile.
+        It does not lock or change the folder, so the training that owns it may be running.
 
         Args:
-            which: `best` for those of the lowest value so far, of the moving average if there is one; `newest` for
-                those that were trained, as they were at the checkpoint.
+            which: `best` for the weights of the lowest value so far, averaged if there is a moving average; `newest`
+                for the trained weights at the time of the checkpoint.
 
         Returns:
-            By name, such as `network.0.weight`, of the modules' shapes [...], on the CPU; their buffers are included.
+            Weights and buffers by name, such as `network.0.weight`, in the modules' shapes [...], on the CPU.
 
         Raises:
-            CheckpointError: There is no checkpoint, or the newest is damaged: an older one is not taken in its place.
-            NoBestWeightsError: No value was recorded by then.
-            SettingsError: `which` is neither.
+            CheckpointError: There is no checkpoint, or the newest one is damaged; older ones are not tried.
+            NoBestWeightsError: No value had been recorded at that time.
+            SettingsError: `which` is invalid.
         """
         if which not in GROUPS:
             raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
@@ -173,7 +174,7 @@ class Checkpoints:
         try:
             tensors = read_tensors(entry.path, GROUPS[which])
         except DamagedError as error:
-            if not entry.path.exists():  # the training that owns it has written a newer one since
+            if not entry.path.exists():  # the training that owns it has replaced it by a newer one
                 return self.weights(which)
             raise CheckpointError(
                 f"{entry.path} is damaged: {error.message}; restore it from a backup, or remove it to take the weights "
@@ -193,31 +194,31 @@ class Checkpoints:
         return entries[-1]
 
     def is_due(self, windows: int) -> bool:
-        """Whether a checkpoint is due now that `windows`, 1 or more, are done since the start of the training."""
+        """Return whether a checkpoint is due after `windows`, 1 or more, since the start of the training."""
         if self._every_windows is not None and windows % self._every_windows == 0:
             return True
         return self._every_seconds is not None and self._clock() - self._since >= self._every_seconds
 
     def save(self, snapshot: Snapshot) -> SavedCheckpoint:
-        """Write a checkpoint to the disk whole, then remove those that are not kept.
+        """Write a checkpoint to the disk, then remove those that are not kept.
 
         Raises:
-            CheckpointError: It cannot be written, and those before it are untouched; or it stands, and old ones
+            CheckpointError: It cannot be written, and earlier ones are unchanged; or it was written, but old ones
                 cannot be removed. Training can continue.
         """
         started = perf_counter()
         self._check_open()
-        self._since = self._clock()  # first, so that a full disk is tried again when the next is due, not every window
+        self._since = self._clock()  # set before writing, so that a failed save is not retried in every window
         check_snapshot(snapshot)
         entry, size = _write(self.folder, snapshot, self._settings)
         _prune(self.folder, entry, self._keep)
         return SavedCheckpoint(folder=entry.path, bytes=size, seconds=perf_counter() - started)
 
     def clear(self) -> None:
-        """Remove all checkpoints, oldest first, when the training has succeeded.
+        """Remove all checkpoints, oldest first, after the training has succeeded.
 
         Raises:
-            CheckpointError: One cannot be removed.
+            CheckpointError: A checkpoint cannot be removed.
         """
         self._check_open()
         try:
@@ -238,10 +239,10 @@ class Checkpoints:
 
 
 def unwanted(present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int) -> list[CheckpointEntry]:
-    """The checkpoints to remove, oldest first, once `newest` stands.
+    """Return the checkpoints to remove, oldest first, after `newest` was written.
 
-    Kept are the `keep` newest, and the newest that was the best. Those with a greater number than `newest` were damaged
-    when the training resumed from before them, and of one window only the last version counts.
+    The `keep` newest are kept, and the newest that was the best. Of each window only the last revision counts.
+    Checkpoints after `newest` are removed too: they were damaged when the training resumed from an earlier one.
     """
     current = {entry.windows: entry for entry in sorted(present) if entry <= newest}
     ranked = list(current.values())
@@ -301,19 +302,19 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 @final
 class StopSignals:
-    """While entered, notes the first SIGTERM or SIGINT instead of acting on it; the second of a kind acts at once.
+    """A context that records the first SIGTERM or SIGINT; a second signal of the same kind takes effect at once.
 
-    A signal that is ignored or that the host of an embedded interpreter handles itself is left alone, and so are all
-    of them outside the main thread, where Python cannot handle any.
+    Ignored signals and those that the host of an embedded interpreter handles are not touched. Outside the main thread,
+    where Python cannot handle signals, the context does nothing.
 
     Args:
-        echo_seconds: The same signal within this many seconds is the same request: `torchrun` passes on to its
-            processes what the terminal has sent to them already.
-        clock: The time in seconds, which never goes back.
+        echo_seconds: A repeated signal within this many seconds counts as one: `torchrun` forwards signals to
+            processes that have already received them from the terminal.
+        clock: A monotonic clock in seconds.
 
     Attributes:
-        requested: The number of the first signal; 0 while there was none.
-        installed: Whether any signal is being noted.
+        requested: The number of the first signal; 0 before.
+        installed: Whether a handler is installed for any signal.
     """
 
     def __init__(self, *, echo_seconds: float = 0.0, clock: Callable[[], float] = monotonic) -> None:
@@ -326,14 +327,14 @@ class StopSignals:
         self._noted: dict[int, float] = {}
 
     def __enter__(self) -> Self:
-        """Begin to note signals."""
+        """Install the handlers."""
         for number in STOPPING:
             self._install(number)
         self.installed = bool(self._previous)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Put back what was there before, which now gets a signal that has not ended the training by then."""
+        """Restore the previous handlers, and raise a recorded signal again unless the context ends with an error."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
@@ -353,7 +354,7 @@ class StopSignals:
         self._previous[number] = previous
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """The handler; `frame` is where the program was."""
+        """Handle a signal."""
         del frame
         if number in self._noted and self._clock() - self._noted[number] >= self._echo_seconds:
             self._passed_on = True

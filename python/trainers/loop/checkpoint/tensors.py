@@ -1,8 +1,8 @@
 """The files of a checkpoint, hashed while they are written: groups of tensors, and other state.
 
 Groups are safetensors files, written without a second copy in memory. The state of optimizers, schedulers, scalers and
-generators is written by `torch.save` and read by `torch.load(weights_only=True)`, which builds only the types below and
-calls nothing else. What it would refuse is refused here before it is written.
+generators is written by `torch.save` and read by `torch.load(weights_only=True)`, which creates only the types below
+and calls no other code. Values that it would reject are rejected before writing.
 """
 
 import json
@@ -30,16 +30,16 @@ MAPPINGS = (dict, OrderedDict, Counter)
 SEQUENCES = (list, tuple, set, torch.Size)
 TENSORS = (Tensor, nn.Parameter)
 LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, torch.dtype, torch.device, torch.layout)
-MAX_INT_BITS = 2039  # and a sign: the pickle opcode with a length of one byte
-TENSOR_BYTES = 768  # record, directory entry and padding in the archive, and its place in the pickle
+MAX_INT_BITS = 2039  # and a sign bit: the maximum of the pickle opcode with a length of one byte
+TENSOR_BYTES = 768  # record, directory entry and padding in the archive, and its entry in the pickle
 VALUE_BYTES = 16
 CHARACTER_BYTES = 4
 ARCHIVE_BYTES = 4096
 SHOWN_VALUE = 60
 MAX_EXPANDED_BYTES = 64 << 20
-"""What tensors may take, written out in full, that are views of fewer numbers than they show."""
+"""Maximum size in full of tensors that are views of fewer elements than they have, such as expanded ones."""
 MAX_HEADER_BYTES = 2 << 20
-"""Names, types and shapes of some 20 000 tensors; a reader takes seconds for a header of many more."""
+"""Enough for names, types and shapes of about 20 000 tensors; parsing a much larger header takes seconds."""
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float64: "F64",
@@ -62,11 +62,11 @@ LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDigest:
-    """What a file must be.
+    """Size and digest of a file.
 
     Attributes:
-        bytes: Its size.
-        sha256: Its digest, 64 hexadecimal digits.
+        bytes: The size.
+        sha256: The digest, 64 hexadecimal digits.
     """
 
     bytes: int
@@ -75,10 +75,10 @@ class FileDigest:
 
 @final
 class HashedFile:
-    """Takes the content of one file and hashes it on the way.
+    """A writer of one file that hashes its content.
 
     Attributes:
-        failure: The first write that failed; torch reports it as an error of its own.
+        failure: The error of the first failed write, because torch replaces it by another error.
     """
 
     __slots__ = ("_bytes", "_digest", "_file", "failure")
@@ -90,7 +90,7 @@ class HashedFile:
         self.failure: OSError | None = None
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append `data` and return its length in bytes."""
+        """Write `data` and return its length in bytes."""
         try:
             written = self._file.write(data)
         except OSError as error:
@@ -101,17 +101,17 @@ class HashedFile:
         return written
 
     def flush(self) -> None:
-        """Hand over what is buffered to the system."""
+        """Flush the buffer to the system."""
         self._file.flush()
 
     def mark(self) -> FileDigest:
-        """Size and digest of what was written so far."""
+        """Return size and digest of the content so far."""
         return FileDigest(bytes=self._bytes, sha256=self._digest.hexdigest())
 
 
 @contextmanager
 def new_file(path: Path) -> Generator[HashedFile]:
-    """A sink for a file that does not exist yet; at the end the file is on the disk and readable for everybody.
+    """Create a file, flush it to the disk at the end and make it readable for all users.
 
     Raises:
         OSError: It cannot be written.
@@ -124,11 +124,11 @@ def new_file(path: Path) -> Generator[HashedFile]:
 
 
 def check_state(state: Mapping[str, Any]) -> None:
-    """Check that a resumed training will be able to read the state back.
+    """Check that a resumed training can read the state.
 
     Raises:
-        CheckpointError: A value of a type that it will not, whose place the message names; or expanded tensors that
-            would fill the memory.
+        CheckpointError: A value has a type that cannot be read, and the message names its path; or expanded tensors
+            would take too much memory.
     """
     for place, value in _leaves(state):
         if not _is_readable(value):
@@ -147,7 +147,7 @@ def check_state(state: Mapping[str, Any]) -> None:
 
 
 def state_bytes(state: Mapping[str, Any]) -> int:
-    """About the size of the file, rather more than less."""
+    """Estimate the size of the file; the estimate is rather too high than too low."""
     leaves = [value for _, value in _leaves(state)]
     tensors = [value for value in leaves if isinstance(value, Tensor)]
     storages = {
@@ -172,18 +172,19 @@ def write_state(sink: HashedFile, state: Mapping[str, Any]) -> None:
         OSError: The file cannot be written.
     """
     try:
-        torch.save(dict(state), cast("IO[bytes]", sink))  # it writes and flushes, and asks for no more
+        torch.save(dict(state), cast("IO[bytes]", sink))  # torch only calls write and flush
     except RuntimeError as error:
-        if sink.failure is not None:  # torch goes on after a failed write and trips over its own position
+        if sink.failure is not None:  # torch continues after a failed write and fails later with another error
             raise sink.failure from error
         raise
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """The state, all tensors on the CPU. Nothing that the file names is imported or called.
+    """Read the state with all tensors on the CPU, without importing or calling anything that the file names.
 
     Raises:
-        DamagedError: It is no archive of tensors and plain Python values, or would take far more than its own size.
+        DamagedError: The file is not an archive of tensors and plain Python values, or it would take far more memory
+            than its size.
     """
     try:
         _check_archive(path)
@@ -200,7 +201,7 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse an archive that unpacks to more than it is: torch writes what it holds as it is, one after the other."""
+    """Check that an archive is uncompressed, as torch writes it, and does not unpack to more than its size."""
     with ZipFile(path) as archive:
         members = archive.infolist()
     if any(member.compress_type != ZIP_STORED for member in members):
@@ -210,13 +211,13 @@ def _check_archive(path: Path) -> None:
 
 
 def _expanded_bytes(state: Mapping[str, Any]) -> int:
-    """What those tensors would take in full that are views of fewer numbers than they show."""
+    """Return the total size in full of tensors that are views of fewer elements than they have."""
     tensors = [value for _, value in _leaves(state) if isinstance(value, Tensor) and value.layout is torch.strided]
     return sum(tensor.nbytes for tensor in tensors if tensor.nbytes > tensor.untyped_storage().nbytes())
 
 
 def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Every key and every value that is no container, with its place; a container that is met again is passed over."""
+    """Yield every key and every value that is not a container, with its path; repeated containers are skipped."""
     seen: set[int] = set()
     waiting: list[tuple[str, object]] = [(f"state[{key!r}]", value) for key, value in reversed(list(state.items()))]
     while waiting:
@@ -229,7 +230,7 @@ def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _inner(place: str, value: object) -> list[tuple[str, object]]:
-    """The keys and items of a container, the attributes of a tensor; last first."""
+    """Return the keys and items of a container, or the attributes of a tensor, in reverse order."""
     if type(value) in MAPPINGS:
         items = cast("Mapping[object, object]", value)
         keys = [(f"the key {key!r} of {place}", key) for key in items]
@@ -243,11 +244,11 @@ def _inner(place: str, value: object) -> list[tuple[str, object]]:
 
 
 def _is_readable(value: object) -> bool:
-    """Subclasses are not: `numpy.float64` is a float, and no plain one."""
+    """Return whether a value is of a readable type; subclasses, such as `numpy.float64` of float, are not."""
     if type(value) is int:
         return value.bit_length() <= MAX_INT_BITS
     if type(value) is bytes:
-        return len(value) > 0  # pickle writes empty ones as a call of `bytes`, which is not allowed
+        return len(value) > 0  # pickle writes empty bytes as a call of `bytes`, which is not allowed
     return type(value) in (*LEAVES, *TENSORS)
 
 
@@ -257,11 +258,11 @@ def _short(value: object) -> str:
 
 
 def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
-    """Check that a safetensors file can hold every tensor, whatever its shape.
+    """Check that a safetensors file can hold the tensors [...].
 
     Raises:
-        CheckpointError: One is sparse, without content, or of a type that the format does not know; or there are too
-            many of them.
+        CheckpointError: A tensor is sparse, has no content, or has a dtype that the format lacks; or there are too
+            many tensors.
     """
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.is_meta or tensor.dtype not in DTYPES:
@@ -277,12 +278,12 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def group_bytes(tensors: Mapping[str, Tensor]) -> int:
-    """The size of the file of a group of tensors of any shape."""
+    """Return the size of the file for a group of tensors of any shape."""
     return len(_header(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
 
 
 def write_group(sink: HashedFile, tensors: Mapping[str, Tensor]) -> None:
-    """Write every tensor, of any shape, out in full, those that share memory too.
+    """Write every tensor, of any shape, in full, even if it shares memory with another.
 
     Raises:
         OSError: The file cannot be written.
@@ -294,17 +295,17 @@ def write_group(sink: HashedFile, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_group(path: Path) -> dict[str, Tensor]:
-    """The tensors of a group, in the shapes they were written in.
+    """Read the tensors of a group, in the shapes in which they were written.
 
-    They have memory of their own: the file may be removed while they are in use.
+    The tensors do not share memory with the file, which may be removed while they are in use.
 
     Raises:
-        DamagedError: It is not a safetensors file, or has a header that is larger than any that is written.
+        DamagedError: It is not a safetensors file, or its header exceeds the maximum size.
     """
     _check_header(path)
     try:
         with safe_open(path, framework="pt") as file:  # pyright: ignore[reportUnknownVariableType]  typed as Any
-            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  it is no mapping
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  it is not a mapping
     except SafetensorError as error:
         raise DamagedError(f"{path.name} is not a safetensors file: {error}") from error
 
@@ -317,7 +318,7 @@ def _check_header(path: Path) -> None:
 
 
 def _header(tensors: Mapping[str, Tensor]) -> bytes:
-    """Length and JSON of the format's header, padded so that the data begin aligned."""
+    """Return length and JSON of the header, padded to align the data."""
     entries: dict[str, object] = {}
     end = 0
     for name in _order(tensors):
@@ -330,5 +331,5 @@ def _header(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _order(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Wide types first, so that every tensor is aligned."""
+    """Sort wide types first, so that every tensor is aligned."""
     return sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))

@@ -1,4 +1,4 @@
-"""The device: hardware, precision, memory, compilation and random state."""
+"""The device of a training: hardware, precision, memory, compilation and random state."""
 
 from trainers.loop.device.compilation import compact, compiled
 from trainers.loop.device.hardware import DeviceChoice, Hardware, check_device, choose_device, made_current

@@ -1,4 +1,4 @@
-"""Available devices, the choice of one for a run, and a test that it computes correctly."""
+"""The available devices, the choice of one for a run, and a self-test of it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from trainers.loop.errors import DeviceUnavailableError, SelfTestError, listed
 
 CPU = torch.device("cpu")
-# NVIDIA GPUs may multiply float32 in TF32, which keeps 10 bits of every factor and loses about 0.0005 of it. Over the
-# probe's time steps that grows to some 0.002 of the largest value; a wrong kernel is off by far more than this.
+# NVIDIA GPUs may multiply float32 in TF32, which keeps 10 bits of every factor, a relative error of about 0.0005. Over
+# the probe's time steps this grows to about 0.002 of the largest value; the error of a wrong kernel is far larger.
 TOLERANCE = 0.02
 BATCH, STEPS, FEATURES, HIDDEN = 4, 6, 8, 16
 
@@ -25,7 +25,7 @@ class Hardware:
 
     Attributes:
         cuda: Names of the CUDA devices, in order of their index.
-        cuda_bf16: Whether the first CUDA device multiplies bfloat16 natively; emulation is slow and does not count.
+        cuda_bf16: Whether the first CUDA device supports bfloat16 natively; emulation is slow and does not count.
         xpu: Names of the Intel GPUs.
         mps: Whether there is an Apple GPU.
     """
@@ -37,7 +37,7 @@ class Hardware:
 
     @classmethod
     def detect(cls) -> Self:
-        """Ask torch what this machine has."""
+        """Detect the devices of this machine with torch."""
         cuda = tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
         return cls(
             cuda=cuda,
@@ -47,7 +47,7 @@ class Hardware:
         )
 
     def devices(self) -> tuple[str, ...]:
-        """Every device by the name that `choose_device` takes, the fastest kind first."""
+        """Return the names of all devices for `choose_device`, the fastest kind first."""
         return (
             *(f"cuda:{index}" for index in range(len(self.cuda))),
             *(f"xpu:{index}" for index in range(len(self.xpu))),
@@ -58,22 +58,22 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceChoice:
-    """The device of a run, and why it is this one."""
+    """The device of a run, with the reason for the choice."""
 
     device: torch.device
     reason: str
 
 
 def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> DeviceChoice:
-    """Turn `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps` into a device.
+    """Return the device for `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
 
     Args:
-        requested: As above.
-        hardware: The machine's.
-        local_rank: The number of this process among those that train together on this machine; each takes its own GPU.
+        requested: One of the names above.
+        hardware: The hardware of this machine.
+        local_rank: Number of this process on this machine; each process of a group uses a separate GPU.
 
     Raises:
-        DeviceUnavailableError: The machine has no such device; the message names those it has.
+        DeviceUnavailableError: The machine has no such device; the message lists its devices.
     """
     present = hardware.devices()
     kind = present[0].partition(":")[0] if requested == "auto" else requested
@@ -90,10 +90,10 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
 
 
 def made_current(device: torch.device) -> AbstractContextManager[None]:
-    """Inside, `device` is the one that torch takes where only a kind is named, such as `cuda`; afterwards as before.
+    """Make `device` torch's current device inside the context, which names without an index, such as `cuda`, refer to.
 
-    Without it every process of a group would put on the first GPU what it does not place by number: NCCL's and cuBLAS's
-    workspaces, and tensors that a loss makes on `cuda`.
+    Without it, every process of a group would allocate on the first GPU whatever has no index: the workspaces of NCCL
+    and cuBLAS, and tensors that a loss creates on `cuda`.
     """
     if device.type in ("cuda", "xpu"):
         return torch.accelerator.device_index(device.index)
@@ -122,10 +122,10 @@ def _why_no_accelerator(requested: str, hardware: Hardware) -> str:
 
 @final
 class Probe(nn.Module):
-    """Two recurrent layers and a linear one, with the same weights whenever it is made; it starts on the CPU.
+    """Two recurrent layers and a linear one with fixed initial weights, on the CPU.
 
     Args:
-        dropout: Between the recurrent layers, 0 to 1.
+        dropout: Dropout between the recurrent layers, 0 to 1.
     """
 
     def __init__(self, dropout: float) -> None:
@@ -140,22 +140,20 @@ class Probe(nn.Module):
                 parameter.uniform_(-0.5, 0.5, generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """One number per sequence: float32 [N, steps, features] to [N, 1]."""
+        """Compute one number per sequence: float32 [N, steps, features] to [N, 1]."""
         hidden: Tensor = self.recurrent(inputs)[0]
         return self.head(hidden[:, -1])
 
 
 def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) -> dict[str, Tensor]:
-    """What a training step and an evaluation give on a device.
-
-    The global generators are afterwards as they were.
+    """Compute a training step and an evaluation on a device, without changing the global generators.
 
     Args:
-        device: Computes.
-        make: Makes the network with a given dropout, on the CPU.
+        device: The device to compute on.
+        make: Creates the network with a given dropout, on the CPU.
 
     Returns:
-        Every result, of any shape, by what it is, on the CPU.
+        The results, of any shape, by description, on the CPU.
     """
     accelerators = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices=accelerators, device_type=device.type), torch.enable_grad():
@@ -165,17 +163,17 @@ def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) ->
 
 
 def check_device(device: torch.device, *, compute: Callable[[torch.device], Figures] = figures) -> None:
-    """Compare a training step on the device with the same on the CPU, in float32; on the CPU do nothing.
+    """Compare a training step on the device with one on the CPU, in float32; on the CPU do nothing.
 
-    Some drivers and releases compute wrongly without an error. One on Apple GPUs went on applying dropout in evaluation
-    after it had trained (https://github.com/pytorch/pytorch/issues/180744).
+    Some drivers and releases silently compute wrong results. One on Apple GPUs continued to apply dropout in evaluation
+    after training (https://github.com/pytorch/pytorch/issues/180744).
 
     Args:
         device: The device of the training.
-        compute: Makes the device's figures: tensors of any shape, by name.
+        compute: Computes the device's results: tensors of any shape, by description.
 
     Raises:
-        SelfTestError: A result differs by more than rounding; the message names which, and by how much.
+        SelfTestError: A result differs by more than rounding; the message names the results and the errors.
     """
     if device.type == "cpu":
         return
@@ -189,7 +187,7 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Figu
 
 
 def _training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
-    # A large epsilon makes the step a smooth function of the gradient, so that rounding stays rounding.
+    # A large epsilon makes the step a smooth function of the gradient, so that it does not amplify rounding errors.
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, eps=0.01)
     output = network(_inputs(device))
     output.square().mean().backward()
@@ -207,7 +205,7 @@ def _training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor
 
 
 def _evaluation(network: nn.Module, device: torch.device) -> Tensor:
-    """The output of evaluation, for the very shapes that training has just been through."""
+    """Return the output in evaluation mode, after a training step with the same shapes."""
     inputs = _inputs(device)
     network.train()
     network(inputs).sum().backward()
@@ -222,11 +220,11 @@ def _inputs(device: torch.device) -> Tensor:
 
 
 def _differences(results: Figures, expected: Figures) -> list[str]:
-    """What differs by more than rounding, in words."""
+    """Describe the results that differ by more than rounding."""
     wrong: list[str] = []
     for name, tensor in results.items():
         error = float((tensor - expected[name]).abs().max())
         largest = float(expected[name].abs().max())
-        if not error <= TOLERANCE * largest:  # so that not-a-number is wrong too
+        if not error <= TOLERANCE * largest:  # NaN is wrong too
             wrong.append(f"{name} is off by {error:.3g} where the largest value is {largest:.3g}")
     return wrong

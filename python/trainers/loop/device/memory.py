@@ -10,11 +10,11 @@ import torch
 
 KIBIBYTE = 1024
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-STATM = Path("/proc/self/statm")  # Linux: sizes of the process in pages; the second is what is resident
+STATM = Path("/proc/self/statm")  # Linux: sizes of the process in pages; the second is the resident size
 
 TEXTS = (
     "out of memory",  # CUDA, HIP and XPU; "MPS backend out of memory" is a plain RuntimeError
-    "can't allocate memory",  # the CPU's allocator, and that is a plain RuntimeError too
+    "can't allocate memory",  # the CPU's allocator, also a plain RuntimeError
     "not enough memory",  # the same on Windows
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
@@ -23,20 +23,20 @@ WITHOUT_KERNEL = (
     "nable to find an engine to execute this computation",  # after "GET was u", "FIND was u" or, of older torch, "U"
     "Unable to find a valid cuDNN algorithm to run convolution",
 )
-"""Convolutions on CUDA. Torch tries one kernel after the other, passes over those whose workspace finds no memory, and
-says this when none is left (aten/src/ATen/native/cudnn, Conv_v8.cpp and Conv_v7.cpp). It also says so where cuDNN has
-no kernel at all, such as for depthwise convolutions in bfloat16 on older GPUs; then no smaller piece helps."""
+"""Messages of convolutions on CUDA. Torch tries all kernels, skips those whose workspace does not fit in memory, and
+raises this if none is left (aten/src/ATen/native/cudnn, Conv_v8.cpp and Conv_v7.cpp). It raises the same if cuDNN has
+no kernel at all, as for depthwise convolutions in bfloat16 on older GPUs; smaller pieces do not help then."""
 
 _BLOCK: Final = 2**24
-"""Bytes. Larger arrays go back to the system when they are freed, as glibc has them."""
+"""Bytes. glibc then keeps twice as much; see `keep_freed_memory`."""
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """The most memory used so far, in bytes.
+    """Return the peak memory use in bytes; None if unknown.
 
-    On CUDA and XPU that of torch's tensors since the start of the process or the last reset of torch's count; on Apple
-    GPUs, which count no peak, what the driver holds now, unused cache included; on a CPU the largest resident size of
-    the process; None where it is unknown.
+    On CUDA and XPU it is that of torch's tensors since the start of the process or the last reset. Apple GPUs have no
+    peak counter, so it is the current memory of the driver, including unused cache. On a CPU it is the peak resident
+    size of the process.
     """
     match device.type:
         case "cuda":
@@ -50,7 +50,7 @@ def peak_bytes(device: torch.device) -> int | None:
 
 
 def used_bytes(device: torch.device) -> int | None:
-    """Memory in use now, in bytes: of tensors on a GPU, of the whole process on a CPU; None where that is unknown."""
+    """Return the memory in use in bytes: by tensors on a GPU, by the process on a CPU; None if unknown."""
     match device.type:
         case "cuda":
             return torch.cuda.memory_allocated(device)
@@ -63,10 +63,10 @@ def used_bytes(device: torch.device) -> int | None:
 
 
 def total_bytes(device: torch.device) -> int | None:
-    """Memory that there is, in bytes, whoever uses it.
+    """Return the total memory of a device in bytes; None if unknown.
 
-    On Apple GPUs what the system recommends as the most; on a CPU the machine's memory or, where it is less, the
-    process's limit of address space; None where that is unknown.
+    On Apple GPUs it is the maximum that the system recommends. On a CPU it is the machine's memory or the process's
+    limit on address space, whichever is lower.
     """
     match device.type:
         case "cuda":
@@ -80,7 +80,7 @@ def total_bytes(device: torch.device) -> int | None:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that is not in use, in bytes, torch's own cache not counted; None where that is unknown."""
+    """Return the free memory of a device in bytes, without torch's cache; None if unknown."""
     match device.type:
         case "cuda":
             return torch.cuda.mem_get_info(device)[0]
@@ -91,7 +91,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def in_words(size: int) -> str:
-    """A size in bytes as people write it, such as `1.5 GiB`."""
+    """Format a size in bytes, such as `1.5 GiB`."""
     amount = float(size)
     for unit in UNITS[:-1]:
         if amount < KIBIBYTE:
@@ -126,9 +126,9 @@ def _host_bytes() -> int | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on whatever device.
+    """Return whether an error means that memory ran out, on any device.
 
-    Other CUDA errors are not among them: after those the device cannot be used any more.
+    Other CUDA errors do not count, because the device is unusable after them.
     """
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
@@ -136,7 +136,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> str:
-    """What the allocator message, in one line; where it may mean something else, that too."""
+    """Return the message of the allocator in one line, with other possible causes."""
     message = str(error).partition("\n")[0]
     if isinstance(error, torch.OutOfMemoryError) or not any(text in message for text in WITHOUT_KERNEL):
         return message
@@ -147,18 +147,18 @@ def cause_of(error: BaseException) -> str:
 
 
 def usage(device: torch.device) -> str:
-    """How much memory is in use now and how much there is, in words."""
+    """Describe the memory in use and the total memory."""
     used, total = used_bytes(device), total_bytes(device)
     known = "an unknown amount" if used is None else in_words(used)
     return f"{known} in use on {device}" + ("" if total is None else f" of {in_words(total)}")
 
 
 def release(device: torch.device, *, thorough: bool = True) -> None:
-    """Free unreferenced memory; call it outside of the `except` block, which keeps the failed frames.
+    """Free unreferenced memory; call it outside the `except` block, which keeps the failed frames alive.
 
     Args:
-        device: Whose cache is emptied.
-        thorough: Look for old garbage too, which takes longer than many a window.
+        device: The device whose cache is emptied.
+        thorough: Collect old garbage too, which may take longer than a window.
     """
     gc.collect(2 if thorough else 1)
     if device.type != "cpu":
@@ -166,11 +166,11 @@ def release(device: torch.device, *, thorough: bool = True) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep up to 32 MiB of freed memory, so that a training step finds again what the last one freed.
+    """Let the process keep up to 32 MiB of freed memory for the next training step.
 
-    glibc returns the free end of its heap once that is twice as large as the largest block it has seen freed (see
-    M_MMAP_THRESHOLD in mallopt(3)). Small networks free a little more at the end of every step, and the pages, which
-    the system must clear and hand out again, then cost as much as the step itself. A large block that is taken and
-    freed, and never written to, moves that limit. Where the C library is another one, nothing changes.
+    glibc returns the free end of its heap to the system when it is twice as large as the largest block freed so far
+    (see M_MMAP_THRESHOLD in mallopt(3)). Small networks exceed this at the end of every step, and then allocating and
+    clearing the pages again takes as long as the step itself. Allocating and freeing a large block, without writing to
+    it, raises the limit. With other C libraries this has no effect.
     """
     torch.empty(_BLOCK, dtype=torch.uint8)

@@ -18,14 +18,14 @@ PRECISIONS: tuple[str, ...] = ("auto", "fp32", "bf16", "fp16")
 
 
 class LossScaler(Protocol):
-    """What the loop asks of a gradient scaler; `torch.amp.GradScaler` is one."""
+    """The interface of a gradient scaler, such as `torch.amp.GradScaler`."""
 
     def scale(self, outputs: Tensor, /) -> Tensor:
-        """`outputs`, of any shape [...], times the current scale."""
+        """Return `outputs`, of any shape [...], times the current scale."""
         ...
 
     def unscale_(self, optimizer: Optimizer, /) -> None:
-        """Divide the optimizer's gradients by the scale and note whether any is not finite."""
+        """Divide the optimizer's gradients by the scale and record whether any is not finite."""
         ...
 
     def step(self, optimizer: Optimizer, /) -> float | None:
@@ -33,31 +33,31 @@ class LossScaler(Protocol):
         ...
 
     def update(self) -> None:
-        """Lower the scale after a gradient that was not finite, raise it after many good steps."""
+        """Lower the scale after a gradient that was not finite, or raise it after many good steps."""
         ...
 
     def get_scale(self) -> float:
-        """The current scale."""
+        """Return the current scale."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale and growth, for a checkpoint; empty if the scaler is disabled."""
+        """Return scale and growth for a checkpoint; empty if the scaler is disabled."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Take over such a state, which must not be empty."""
+        """Restore a state, which must not be empty."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """How the forward computes; weights and optimizer states stay in the precision they were made in.
+    """The precision of the forward; weights and optimizer states keep their dtypes.
 
     Attributes:
         name: `fp32`, `bf16` or `fp16`.
-        dtype: What autocast computes in; None leaves autocast off.
-        scaler: Makes a phase's scaler; None where gradients do not underflow, which is everywhere but in float16.
-        reason: Why it is this one.
+        dtype: The dtype of autocast; None disables autocast.
+        scaler: Creates the scaler of a phase; None if gradients do not underflow, as in all precisions but float16.
+        reason: The reason for the choice.
     """
 
     name: str
@@ -67,13 +67,13 @@ class Precision:
 
 
 def choose_precision(requested: str, device: torch.device, hardware: Hardware) -> Precision:
-    """Turn `auto`, `fp32`, `bf16` or `fp16` into a precision for `device`.
+    """Return the precision for `auto`, `fp32`, `bf16` or `fp16` on `device`.
 
-    Automatic is bfloat16 on GPUs that multiply it natively, float16 with a scaler on older CUDA devices, and float32
-    elsewhere: Apple GPUs gain little from less, and CPUs only where the processor has instructions for it.
+    `auto` selects bfloat16 on GPUs that support it natively, float16 with a scaler on older CUDA devices, and float32
+    elsewhere: Apple GPUs gain little from fewer bits, and CPUs only if the processor has instructions for them.
 
     Raises:
-        PrecisionError: Not a precision, or one that the device cannot compute in.
+        PrecisionError: The name is unknown, or the device does not support the precision.
     """
     if requested not in PRECISIONS:
         raise PrecisionError(f"{requested!r} is not a precision; use one of {', '.join(PRECISIONS)}")
@@ -116,11 +116,11 @@ def _asked(requested: str, device: torch.device, hardware: Hardware) -> str:
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which nothing is computed in 16 bits, for what needs all 32: spectra, divergences, logarithms.
+    """Return a context without autocast, for operations that need float32, such as spectra, divergences and logarithms.
 
-    What comes from outside is 16 bits still; call `.float()` on it.
+    Tensors from outside the context may still have 16 bits; convert them with `.float()`.
 
     Args:
-        device: Where it is computed.
+        device: The device of the computation.
     """
     return torch.autocast(device.type, enabled=False)

@@ -18,13 +18,13 @@ REPRODUCIBLE_WORKSPACES = (":4096:8", ":16:8")
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and torch, on every device. Call it before the network is built.
+    """Seed Python, NumPy and torch on all devices. Call it before the network is created.
 
     Args:
         seed: 0 to 2**32 - 1.
     """
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002  libraries that a task uses may draw from the global generator
+    np.random.seed(seed)  # noqa: NPY002  libraries may draw from the global generator
     torch.manual_seed(seed)
 
 
@@ -40,24 +40,24 @@ def seed_host(seed: int) -> None:
 
 
 def mixed(*numbers: int) -> int:
-    """One seed, 0 to 2**64 - 1, made of several numbers that are 0 or more; another for other numbers."""
+    """Derive a seed, 0 to 2**64 - 1, from several numbers that are 0 or more."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
 def device_generator(device: torch.device) -> torch.Generator | None:
-    """The default generator of an accelerator; None on the CPU, whose own is `torch.default_generator`."""
+    """Return the default generator of an accelerator; None on the CPU, which has `torch.default_generator`."""
     match device.type:
         case "cpu":
             return None
         case "mps":
-            return torch.mps._get_default_mps_generator()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  torch gives it no public name
+            return torch.mps._get_default_mps_generator()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public name
         case kind:
             generators: tuple[torch.Generator, ...] = getattr(torch, kind).default_generators
             return generators[device.index or 0]
 
 
 def captured(device: torch.device) -> dict[str, Any]:
-    """The state of Python's, NumPy's and torch's generators, as tensors and plain Python."""
+    """Return the states of Python's, NumPy's and torch's generators as tensors and plain Python values."""
     generator = device_generator(device)
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002  the global one
     return {
@@ -69,7 +69,7 @@ def captured(device: torch.device) -> dict[str, Any]:
 
 
 def restore(state: Mapping[str, Any], device: torch.device) -> None:
-    """Set every generator to a captured state."""
+    """Set all generators to a captured state."""
     random.setstate(state["python"])
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002  the global one
@@ -92,7 +92,7 @@ class TorchGenerator:
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """Go on from where it was left; afterwards the generator is as it was before."""
+        """Continue the separate state inside the context, and restore the generator at the end."""
         generator = torch.default_generator
         before = generator.get_state()
         generator.set_state(self._left)
@@ -105,9 +105,9 @@ class TorchGenerator:
 
 @final
 class HostGenerators:
-    """Python's, NumPy's and torch's generators of the host in states of their own, which begin at a seed.
+    """Python's, NumPy's and torch's generators of the host in separate states, which start at a seed.
 
-    Going in and out takes a fifth of a millisecond, most of it for NumPy.
+    Entering and leaving takes 0.2 ms, most of it for NumPy.
 
     Args:
         seed: 0 to 2**64 - 1.
@@ -119,7 +119,7 @@ class HostGenerators:
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """Go on from where they were left; afterwards the generators are as they were before."""
+        """Continue the separate states inside the context, and restore the generators at the end."""
         before = captured(CPU)
         try:
             if self._left is None:
@@ -134,29 +134,29 @@ class HostGenerators:
 
 @final
 class LighterGenerators:
-    """As a context: Python's and NumPy's generators in states of their own, for what happens in every window.
+    """A context with Python's and NumPy's generators in separate states; it is fast enough to use in every window.
 
-    NumPy's generator is replaced by another, as its state takes long to copy. What a normal distribution has drawn in
-    advance is lost by that, inside and outside.
+    NumPy's generator is replaced, because copying its state is slow. Entering and leaving discards the value that a
+    normal distribution has drawn in advance.
 
     Args:
         seed: 0 or more.
     """
 
     def __init__(self, seed: int) -> None:
-        self._python = random.Random(seed).getstate()  # noqa: S311  for no secret
+        self._python = random.Random(seed).getstate()  # noqa: S311  not for secrets
         self._numpy: np.random.BitGenerator = np.random.MT19937(seed)
 
     def __enter__(self) -> None:
-        """Put them in."""
+        """Install the separate states."""
         self._swap()
 
     def __exit__(self, *_: object) -> None:
-        """Put the others back, whatever happened."""
+        """Restore the previous states."""
         self._swap()
 
     def _swap(self) -> None:
-        numpy: Any = np.random  # whose stubs lack the two functions
+        numpy: Any = np.random  # the stubs lack the two functions
         outside = random.getstate(), numpy.get_bit_generator()
         random.setstate(self._python)
         numpy.set_bit_generator(self._numpy)
@@ -165,15 +165,15 @@ class LighterGenerators:
 
 @contextmanager
 def deterministic(device: torch.device) -> Generator[None]:
-    """Inside, torch uses algorithms whose results repeat, and raises a RuntimeError where it has none.
+    """Make torch use deterministic algorithms inside the context, or raise a RuntimeError if it has none.
 
-    The settings are torch's own and hold for the whole process; at the end they are as they were.
+    The settings of torch apply to the process and are restored at the end.
 
     Args:
         device: The device of the training.
 
     Raises:
-        SettingsError: A CUDA device, and cuBLAS was not set at the start of the process to be reproducible.
+        SettingsError: On a CUDA device, the environment does not configure cuBLAS to be reproducible.
     """
     if device.type == "cuda":
         _check_workspace()

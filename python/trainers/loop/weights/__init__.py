@@ -1,1 +1,1 @@
-"""Initial weights, moving averages and the best weights."""
+"""Initial weights, moving averages and best weights."""

@@ -1,4 +1,4 @@
-"""Initial weights from an existing state: matching tensors are loaded, and the others are reported."""
+"""Initial weights from an existing state, and checks that every parameter is trained by one phase."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ def check_coverage(
     """Check that phases, optimizers and modules have the same parameters [...].
 
     Raises:
-        UncoveredParameterError: A phase's parameters are not its optimizer's; one of them is frozen or in no module; a
-            parameter is trained by two phases; a trainable parameter of a module is in no phase.
+        UncoveredParameterError: The parameters of a phase and of its optimizer differ; a parameter is frozen, in no
+            module or in two phases; or a trainable parameter of a module is in no phase.
     """
     names = parameter_names(modules.items())
     owners: dict[Parameter, str] = {}
@@ -45,7 +45,7 @@ def check_coverage(
 
 
 def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter, str]:
-    """Every parameter [...] with its name, such as `net.head.weight`."""
+    """Return the name of every parameter [...], such as `net.head.weight`."""
     return {
         parameter: f"{module_name}.{name}"
         for module_name, module in modules
@@ -54,9 +54,9 @@ def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter,
 
 
 def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """Every parameter and buffer of any shape that belongs to the modules' state, by name; caches do not.
+    """Return every parameter and persistent buffer of any shape, by name.
 
-    Of what stands at several places, the first.
+    A tensor that several modules share appears under its first name only.
     """
     named: dict[str, Tensor] = {}
     for module_name, module in modules.items():
@@ -67,7 +67,7 @@ def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
 
 def kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
-    """The buffers among them, of any shape, such as BatchNorm's statistics."""
+    """Return the persistent buffers, of any shape, such as BatchNorm's statistics."""
     return [tensor for tensor in named_tensors(modules).values() if not isinstance(tensor, Parameter)]
 
 
@@ -78,12 +78,12 @@ def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], pro
 
 
 def digest(module: nn.Module) -> str:
-    """SHA-256 over the names, shapes and bits of all parameters and buffers; the same on every device."""
+    """Return the SHA-256 of names, dtypes, shapes and values of all parameters and buffers, on any device."""
     return digest_of((*module.named_parameters(), *module.named_buffers()))
 
 
 def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """The same over tensors of any shape by name, in their order."""
+    """Return the SHA-256 of names, dtypes, shapes and values of tensors [...], in their order."""
     sha = hashlib.sha256()
     for name, tensor in tensors:
         sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -97,13 +97,13 @@ Modules = nn.Module | Mapping[str, nn.Module | FrozenModule]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialWeights:
-    """What modules start from.
+    """A summary of the weights that modules start from.
 
     Attributes:
-        reused: Names of the modules' weights that were taken.
-        new: Of those that were not, and are as they were before.
-        dropped: Of the weights that nothing was done with.
-        digest: SHA-256 of what was reused: in the settings of `Checkpoints`, it refuses to resume from other weights.
+        reused: Names of the modules' weights that were copied from the given ones.
+        new: Names of the modules' weights that were left unchanged.
+        dropped: Names of the given weights that were not used.
+        digest: SHA-256 of the reused weights. As a setting of `Checkpoints` it prevents a resume with other weights.
     """
 
     reused: tuple[str, ...]
@@ -112,7 +112,7 @@ class InitialWeights:
     digest: str
 
     def __str__(self) -> str:
-        """One line with every name."""
+        """The summary in one line, with all names."""
         rest = (("new", self.new), ("dropped", self.dropped))
         others = [f"{word}: {', '.join(names)}" for word, names in rest if names]
         return "; ".join([f"reused {len(self.reused)} weights: {', '.join(self.reused)}", *others])
@@ -125,22 +125,22 @@ def take_weights(
     new: str | Iterable[str] = (),
     dropped: str | Iterable[str] = (),
 ) -> InitialWeights:
-    """Fill modules from tensors by name: all of one from all of the other, but for what is declared.
+    """Copy tensors into the weights of modules by name; all names must match, except those that are declared.
 
-    Call it before the modules train. In a group every process does, with the same tensors.
+    Call it before the modules are trained. In a group, every process must call it with the same tensors.
 
     Args:
-        modules: As a `Loop` takes them, named `module.path`; or one module, named by its own paths.
-        tensors: By the same names: `Checkpoints(folder).weights()`, a module's `state_dict()`, or what
-            `safetensors.torch.load_file` reads.
-        new: Weights of the modules that keep what they hold, each by its name or by a beginning of it, such as `head`
-            for `head.weight`.
-        dropped: Tensors that are not wanted, likewise. What is replaced by a new one of the same name is in both.
+        modules: The modules of a `Loop`, whose weights are named `module.path`; or one module, whose weights are named
+            by path.
+        tensors: The tensors by the same names, such as `Checkpoints(folder).weights()`, a module's `state_dict()` or
+            the result of `safetensors.torch.load_file`.
+        new: Weights of the modules that stay unchanged, each by name or prefix, such as `head` for `head.weight`.
+        dropped: Tensors to ignore, likewise. To replace a tensor by a new weight of the same name, list it in both.
 
     Raises:
-        WeightsMismatchError: A name stands in one only, shapes or kinds differ, a weight holds no numbers or some that
-            are not finite, weights that share their memory are to differ, or what is declared is not so. The message
-            names all of it, and nothing was changed.
+        WeightsMismatchError: A name is missing on one side; shapes or types differ; a weight has no content or is not
+            finite; weights that share memory would get different values; or a declared name does not exist. The
+            message names all problems, and no weight was changed.
     """
     new, dropped = _names(new), _names(dropped)
     here, aliases = _tensors_of(modules)
@@ -159,7 +159,7 @@ def take_weights(
     if problems:
         raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
     with torch.no_grad():
-        # Copied first, because what is offered may be views of the modules themselves.
+        # All are cloned first, because the given tensors may be views of the modules' weights.
         taken = [next(iter(offered[name].values())).clone() for name in wanted]
         for tensor, values in zip(wanted.values(), taken, strict=True):
             tensor.copy_(values)
@@ -175,7 +175,7 @@ def _matches(name: str, beginnings: Iterable[str]) -> bool:
 
 
 def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The modules' weights by name, and the first name of those that stand at several places."""
+    """Return the modules' weights by name, and a map from every name, also of shared weights, to the first one."""
     given = {"": modules} if isinstance(modules, nn.Module) else modules
     plain = {name: part.module if isinstance(part, FrozenModule) else part for name, part in given.items()}
     here = {name.removeprefix("."): tensor for name, tensor in named_tensors(plain).items()}
@@ -190,7 +190,7 @@ def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
-    """The offered tensors, each with the name it came by, by the first name that the modules have for it."""
+    """Group the offered tensors by the first name that the modules have for them."""
     by_name: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         by_name.setdefault(aliases.get(name, name), {})[name] = tensor
@@ -204,7 +204,7 @@ def _undeclared(
     fresh: Sequence[str],
     unwanted: Sequence[str],
 ) -> Iterator[str]:
-    """What stands in one only, and what must be declared for it."""
+    """Yield the names that are missing on one side, with the declarations that they need."""
     lacking = [name for name in wanted if name not in offered]
     over = [(first, name) for first, named in offered.items() if first not in wanted for name in named]
     strange, kept = [[name for first, name in over if (first in fresh) is same] for same in (False, True)]
@@ -222,14 +222,14 @@ def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable
 
 
 def _listed(problem: str, names: Sequence[str], advice: str) -> str:
-    """The problem with every name: what is not named cannot be mended."""
+    """Return the problem with all names, because the user must fix every one; empty without names."""
     if not names:
         return ""
     return f"{problem}: {', '.join(names)}{f' ({advice})' if advice else ''}"
 
 
 def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
-    """How a weight differs from what is offered for it; nothing if it can be taken."""
+    """Describe why a weight cannot take the offered tensors; empty if it can."""
     unlike = [given for given, tensor in offered.items() if _kind(tensor) != _kind(here) or tensor.is_meta]
     if unlike:
         where = "" if unlike == [name] else f" as {name}"
@@ -243,7 +243,7 @@ def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
 
 
 def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
-    """Weights that share their memory in the modules, and are to be different things."""
+    """Yield the weights that share memory in the modules, but would get different values."""
     places: dict[tuple[int, torch.Size], str] = {}
     for name, tensor in wanted.items():
         if not tensor.numel():
@@ -255,7 +255,7 @@ def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Te
 
 
 def _kind(value: object) -> str:
-    """Kind and shape, and why there is nothing to copy from or to."""
+    """Describe dtype and shape, and anything that prevents a copy."""
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"
     if is_lazy(value):

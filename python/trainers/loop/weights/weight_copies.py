@@ -1,4 +1,4 @@
-"""Copies of the trained weights: their moving average, and the best so far."""
+"""Copies of the trained weights: moving average and best weights."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence
@@ -15,45 +15,45 @@ from trainers.loop.weights.initial_weights import named_tensors
 from trainers.loop.window.guards import Nonfinite
 
 LARGE = 256 * 2**20
-"""Bytes of all copies together, those of 64 million float32 parameters. Larger ones lie on the host: a training holds
-four times its weights anyway (weights, gradients and two moments), and each further copy is memory that batches cannot
-have. They are made or put back a few times per epoch at most, and 256 MiB pass a GPU's link in some hundredths of a
-second (reckoned at 8 GB/s or more); smaller ones are not worth the wait."""
+"""Bytes, the size of 64 million float32 parameters. Copies that are larger in total are kept on the host, because a
+training already needs four times its weights (weights, gradients and two moments), and further copies would leave less
+memory for batches. Copies are made or restored only a few times per epoch, and transferring 256 MiB takes some
+hundredths of a second at 8 GB/s or more."""
 
 HOST = torch.device("cpu")
 
 
 def copies_of(tensors: Sequence[Tensor], *, large: int = LARGE) -> list[Tensor]:
-    """A copy of every tensor of any shape, without its graph: beside it, or all on the host where they are large.
+    """Return detached copies of tensors of any shape, on the same device or, if they are large, on the host.
 
-    Beside a CUDA device they lie in pinned memory, which it reads and writes without a detour.
+    Host copies of CUDA tensors are in pinned memory, which allows direct transfers.
     """
     aside = is_large(tensors, large=large)
     return [to_host(tensor) if aside else tensor.detach().clone() for tensor in tensors]
 
 
 def is_large(tensors: Sequence[Tensor], *, large: int = LARGE) -> bool:
-    """Whether copies of these tensors of any shape, of which some are on an accelerator, are kept on the host."""
+    """Return whether the tensors [...] are on an accelerator and so large that their copies are kept on the host."""
     elsewhere = any(tensor.device != HOST for tensor in tensors)
     return elsewhere and sum(tensor.numel() * tensor.element_size() for tensor in tensors) > large
 
 
 def to_host(tensor: Tensor) -> Tensor:
-    """A copy of a tensor of any shape on the host."""
+    """Return a copy of a tensor of any shape on the host."""
     return torch.empty_like(tensor, device=HOST, requires_grad=False, pin_memory=tensor.is_cuda).copy_(tensor.detach())
 
 
 @final
 class BestWeights:
-    """Keeps the weights of the lowest value in memory: on the device they are on, or on the host where they are large.
+    """Keeps the weights of the lowest value in memory, on their device or, if they are large, on the host.
 
     Args:
         modules: The trained modules by name; their parameters and buffers are kept.
-        nonfinite: Whether a value that is not finite counts as no improvement (`skip`) or raises.
+        nonfinite: Whether a value that is not finite counts as no improvement (`skip`) or raises (`raise`).
 
     Attributes:
         value: The lowest value; None before the first finite one.
-        stale: Values since then that were not lower.
+        stale: Number of values since then that were not lower.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], nonfinite: Nonfinite = "raise") -> None:
@@ -64,28 +64,28 @@ class BestWeights:
         self.stale = 0
 
     def record(self, value: float) -> bool:
-        """Note a value, lower being better; True if it is the best so far, whose weights are then kept.
+        """Record a value, lower is better; if it is the lowest so far, keep the weights and return True.
 
         Raises:
-            NonFiniteError: The value is infinite or not a number, and that is to raise.
+            NonFiniteError: The value is not finite, and `nonfinite` is `raise`.
         """
-        value = float(value)  # a float64 of NumPy is one too, and no checkpoint could be read back with it
+        value = float(value)  # a checkpoint with a numpy.float64, which is a float, could not be read
         if self._nonfinite == "raise":
             check_finite_score(value, "the recorded value")
         if not math.isfinite(value) or (self.value is not None and value >= self.value):
             self.stale += 1
             return False
         self.value, self.stale = value, 0
-        self._kept.clear()  # first, so that there is never more than one copy
+        self._kept.clear()  # frees the old copy first, so that there is never more than one
         here = named_tensors(self._modules)
         self._kept = dict(zip(here, copies_of([*here.values()]), strict=True))
         return True
 
     def restore(self) -> None:
-        """Put the weights of the best value back into the modules, in place.
+        """Load the weights of the best value into the modules, in place.
 
         Raises:
-            NoBestWeightsError: No value was recorded that is finite.
+            NoBestWeightsError: No finite value was recorded.
         """
         if self.value is None and self.begun:
             raise NoBestWeightsError(
@@ -100,20 +100,20 @@ class BestWeights:
 
     @property
     def begun(self) -> bool:
-        """Whether any value was recorded, also before a resume."""
+        """Whether any value was recorded, including before a resume."""
         return self.value is not None or self.stale > 0
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The kept weights by name; none before the first value."""
+        """The kept weights by name; empty before the first finite value."""
         return self._kept
 
     def state(self) -> dict[str, Any]:
-        """Value and staleness, for a checkpoint, which keeps the tensors apart."""
+        """Return value and staleness for a checkpoint, which saves the tensors separately."""
         return {"value": self.value, "stale": self.stale}
 
     def load(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Go on from such a state and its tensors, in the weights' shapes, moved to where `record` keeps them."""
+        """Restore a state and its tensors, in the weights' shapes, on the device where `record` keeps them."""
         self.value, self.stale = state["value"], state["stale"]
         here = named_tensors(self._modules)
         aside = is_large([*here.values()])
@@ -122,24 +122,24 @@ class BestWeights:
 
 @final
 class AveragedWeights:
-    """An exponential moving average of parameters, on their device, however large: it moves in every step.
+    """An exponential moving average of parameters; it stays on their device, because every step updates it.
 
     Polyak and Juditsky, "Acceleration of stochastic approximation by averaging" (1992), with exponential weights. The
-    average of float16 and bfloat16 parameters is kept in float32, because its movement in one step is less than they
-    can express. Buffers, such as the statistics of BatchNorm, are not averaged.
+    average of float16 and bfloat16 parameters is kept in float32, because these types cannot represent its change in
+    one step. Buffers, such as the statistics of BatchNorm, are not averaged.
 
     Args:
-        parameters: Of any shapes; on the device that trains them.
-        decay: What stays of the average in a step, above 0 and below 1; 0.999 averages over some 1000 steps.
-        module: The name of the module whose parameters they are; None for those of all modules.
+        parameters: The parameters, of any shapes, on the device that trains them.
+        decay: The weight of the previous average in a step, above 0 and below 1; 0.999 averages over about 1000 steps.
+        module: The name of the module of the parameters; None for those of all modules.
 
     Attributes:
         tensors: The averages, in the order of the parameters; for checkpoints.
-        decay: As given.
-        module: As given.
+        decay: The weight of the previous average in a step.
+        module: The name of the module.
 
     Raises:
-        SettingsError: The decay is out of its range.
+        SettingsError: The decay is out of range.
     """
 
     def __init__(self, parameters: Sequence[Parameter], decay: float, *, module: str | None = None) -> None:
@@ -154,24 +154,23 @@ class AveragedWeights:
     def update(self, step: int) -> None:
         """Move the average towards the parameters.
 
-        Early on it forgets faster, at a decay of (1 + step) / (10 + step), so that the first weights soon weigh little.
+        Early steps use a smaller decay, (1 + step) / (10 + step), so that the initial weights soon lose influence.
 
         Args:
-            step: Steps that were taken, the last one included; 1 or more.
+            step: Number of steps taken, including the last one; 1 or more.
         """
         decay = min(self.decay, (1 + step) / (10 + step))
         with torch.no_grad():
             now = [parameter.to(tensor.dtype) for parameter, tensor in zip(self._parameters, self.tensors, strict=True)]
-            # One pass over all tensors; torch gives it no public name.
+            # One pass over all tensors; torch has no public function for it.
             torch._foreach_lerp_(list(self.tensors), now, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
 
     @contextmanager
     def applied(self) -> Generator[None]:
-        """The parameters hold the average inside; afterwards, also after an error, exactly what they held before.
+        """Replace the parameters by the average inside the context, and restore them exactly at the end.
 
-        Only contents are copied, so that optimizers and the flat weights of recurrent layers stay valid. It takes the
-        memory of one more copy of the parameters, which lies on the host where they are large. No graph may be alive
-        that is still to go backward.
+        Only contents are copied, so that optimizers and the flat weights of recurrent layers stay valid. It needs the
+        memory of another copy of the parameters, on the host if they are large. Complete all backward passes first.
         """
         kept = copies_of(self._parameters)
         try:
@@ -181,18 +180,18 @@ class AveragedWeights:
             _copy(kept, self._parameters)
 
     def settle(self) -> None:
-        """Put the average into the parameters for good."""
+        """Replace the parameters by the average permanently."""
         _copy(self.tensors, self._parameters)
 
     def restart(self) -> None:
-        """Start again from the parameters as they are."""
+        """Restart from the current parameters."""
         _copy(self._parameters, self.tensors)
 
     def load(self, tensors: Sequence[Tensor]) -> None:
-        """Take the averages of a checkpoint, wherever its tensors are.
+        """Restore the averages of a checkpoint from tensors on any device.
 
         Raises:
-            ResumeMismatchError: Their shapes are not those of the parameters.
+            ResumeMismatchError: The shapes differ from those of the parameters.
         """
         shapes = [list(tensor.shape) for tensor in tensors]
         expected = [list(tensor.shape) for tensor in self.tensors]
