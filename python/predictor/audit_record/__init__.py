@@ -1,7 +1,7 @@
-"""The audit of a model: what was tried to show that its skill is a leak, a lag, a cost or luck, and what came of it.
+"""The record of a model's audit: the checks that tried to refute its skill, and their results.
 
-A JSON file next to the artifact's folder, `NAME.audit.json`. It holds the SHA-256 of the manifest that it was made for;
-next to another artifact it is refused.
+It is stored in `NAME.audit.json` next to the artifact's folder, with the SHA-256 of the artifact's manifest. A record
+of another artifact is rejected.
 """
 
 from predictor.audit_record.record import (

@@ -1,7 +1,4 @@
-"""An audit, whole, its canonical JSON, and the file that holds it.
-
-It lies beside the artifact's folder, so that the folder stays as it was hashed.
-"""
+"""The audit record, its canonical JSON, and its file next to the artifact's folder, whose hash it must not change."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -23,7 +20,7 @@ class AuditVerdict(StrEnum):
     FAIL = "fail"
     """The skill is refuted, or a leak was detected."""
     UNDECIDED = "undecided"
-    """The data cannot tell."""
+    """The data are insufficient."""
 
 
 class AuditCheck(Protocol):
@@ -31,7 +28,7 @@ class AuditCheck(Protocol):
 
     @property
     def name(self) -> str:
-        """What is checked, in words."""
+        """The check's name."""
         ...
 
     @property
@@ -41,35 +38,35 @@ class AuditCheck(Protocol):
 
     @property
     def sentence(self) -> str:
-        """The numbers in words."""
+        """The check's numbers in words."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FutureCheck:
-    """Bars after a session replaced by noise, or deleted: nothing at that session may change."""
+    """Replaces or deletes the bars after a session: nothing at that session may change."""
 
     verdict: AuditVerdict
     sessions: tuple[int, ...]
-    """yyyymmdd, the sessions at which it was tried."""
+    """The tested sessions, yyyymmdd."""
     stages: tuple[str, ...]
-    """What was compared bit for bit, such as observed features, scale and forecast."""
+    """The values that were compared bit for bit, such as observed features, scale and forecast."""
     changed: tuple[str, ...]
-    """Stages that changed; empty where none did."""
+    """Stages that changed."""
     first_changed: int | None
-    """The earliest session at which one did."""
+    """The earliest session at which a stage changed."""
     deletion_gap: float | None
-    """Largest change of a forecast where the bars are deleted instead, relative to the largest forecast of the day;
-    None where it cannot be compared, because another set of stocks is forecast."""
+    """Largest change of a forecast when the bars are deleted instead, relative to the largest forecast of the day;
+    None if a different set of stocks is forecast, so that there is no comparison."""
 
     @property
     def name(self) -> str:
-        """What is checked."""
+        """The check's name."""
         return "future bars replaced by noise"
 
     @property
     def sentence(self) -> str:
-        """The numbers in words."""
+        """The check's numbers in words."""
         tried = f"at {_count(len(self.sessions), 'session')}"
         if not self.changed:
             gap = "unknown" if self.deletion_gap is None else f"{self.deletion_gap:.1e}"
@@ -80,23 +77,23 @@ class FutureCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermutationCheck:
-    """Labels shuffled over days and the model trained on them: its skill on true days must vanish."""
+    """Trains the model on labels shuffled over days: its skill on true days must vanish."""
 
     verdict: AuditVerdict
     epochs: int
-    """Of each training, at most."""
+    """Most epochs of each training."""
     yardstick: str
-    """Name of the one baseline that skill is measured against."""
+    """Name of the baseline that skill is measured against."""
     skill: float
-    """Of the model itself: how much smaller its pinball loss is than the yardstick's, as a share."""
+    """Relative improvement of the audited model's pinball loss on the yardstick's."""
     permuted: tuple[float, ...]
-    """The same of each model that was trained on shuffled labels; at least one."""
+    """The skill of each model trained on shuffled labels; at least one."""
     error: float
     """Standard error of the mean of `permuted`, by days."""
 
     @property
     def name(self) -> str:
-        """What is checked."""
+        """The check's name."""
         return "labels permuted and retrained"
 
     @property
@@ -106,12 +103,12 @@ class PermutationCheck:
 
     @property
     def p_value(self) -> float:
-        """Share of models at least as good as the model itself, itself among them; never below 1 / (n + 1)."""
+        """Share of models, the audited one included, that are at least as good as it; never below 1 / (n + 1)."""
         return (1 + sum(permuted >= self.skill for permuted in self.permuted)) / (1 + len(self.permuted))
 
     @property
     def sentence(self) -> str:
-        """The numbers in words."""
+        """The check's numbers in words."""
         trained = f"{_count(len(self.permuted), 'training')} of at most {_count(self.epochs, 'epoch')}"
         return (
             f"against {self.yardstick}: skill {100 * self.mean:+.2f} % ± {100 * self.error:.2f} % after {trained} on "
@@ -121,64 +118,64 @@ class PermutationCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagRow:
-    """The same forecasts against outcomes that begin `lag` closes after them."""
+    """Scores of the forecasts against outcomes that begin `lag` closes later."""
 
     lag: int
     skill: float
-    """How much smaller the pinball loss is than the yardstick's, as a share."""
+    """Relative improvement of the pinball loss on the yardstick's."""
     skill_error: float
     ic: float | None
     """Mean daily rank correlation of median forecasts with returns across stocks; None with fewer than three."""
     ic_error: float | None
     sharpe: float | None
-    """Sharpe ratio of the strategy traded at that close, per year and before costs; None where it never moves."""
+    """Annual Sharpe ratio before costs of the strategy traded at that close; None if its returns are constant."""
     sharpe_error: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagCheck:
-    """Whether the skill is still there when a trader can act."""
+    """Delays the trade: the skill must persist until a trader can act."""
 
     verdict: AuditVerdict
     horizon: int
     """Horizon of IC and strategy, in sessions."""
     yardstick: str
-    """Name of the one baseline that skill is measured against."""
+    """Name of the baseline that skill is measured against."""
     rows: tuple[LagRow, ...]
 
     @property
     def name(self) -> str:
-        """What is checked."""
+        """The check's name."""
         return "skill by lag"
 
     @property
     def sentence(self) -> str:
-        """The numbers in words."""
+        """The check's numbers in words."""
         return f"against {self.yardstick}: {'; '.join(_lag_words(row) for row in self.rows)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostCheck:
-    """What trading may cost before nothing is left."""
+    """Computes the trading cost at which the strategy breaks even."""
 
     verdict: AuditVerdict
     strategy: str
     charged_bps: float
-    """Basis points charged on every unit traded before the Sharpe ratio is computed."""
+    """Cost in basis points per unit traded that the Sharpe ratio includes."""
     break_even_bps: float | None
-    """Cost at which the mean return is zero; below 0 where it loses without costs; None where nothing is traded."""
+    """Cost at which the mean return is zero; negative if it loses without costs; None if it never trades."""
     sharpe: float | None
-    """Sharpe ratio per year, after costs."""
+    """Annual Sharpe ratio after costs."""
     sharpe_error: float | None
 
     @property
     def name(self) -> str:
-        """What is checked."""
+        """The check's name."""
         return "cost at which it breaks even"
 
     @property
     def sentence(self) -> str:
-        """The numbers in words."""
+        """The check's numbers in words."""
         if self.break_even_bps is None:
             return f"strategy {self.strategy} never trades"
         after = _pair(self.sharpe, self.sharpe_error)
@@ -190,17 +187,17 @@ class CostCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsCheck:
-    """The Sharpe ratio against what the best of so many skill-less trials would show (Bailey & Lopez de Prado 2014)."""
+    """Compares the Sharpe ratio with that of the best of many trials without skill (Bailey & Lopez de Prado 2014)."""
 
     verdict: AuditVerdict
     trials: int
     counted_by: str
-    """Who counted them."""
+    """The source of the count."""
     sessions: int
     sharpe: float | None
-    """Sharpe ratio per year, after costs."""
+    """Annual Sharpe ratio after costs."""
     expected_best: float
-    """Sharpe ratio per year to be expected of the best of the trials if none had skill."""
+    """Expected annual Sharpe ratio of the best trial if none had skill."""
     probabilistic: float | None
     """Probability that the true Sharpe ratio is above 0."""
     deflated: float | None
@@ -208,12 +205,12 @@ class TrialsCheck:
 
     @property
     def name(self) -> str:
-        """What is checked."""
+        """The check's name."""
         return "trials counted, Sharpe deflated"
 
     @property
     def sentence(self) -> str:
-        """The numbers in words."""
+        """The check's numbers in words."""
         tried = f"{_count(self.trials, 'trial')} ({self.counted_by})"
         if self.sharpe is None or self.deflated is None or self.probabilistic is None:
             return f"{tried}; the strategy never moves, so there is no Sharpe ratio"
@@ -245,7 +242,7 @@ FORMAT: Final = "quantra-audit"
 FORMAT_VERSION: Final = 1
 
 FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
-"""What all audits measured skill against before their records named it."""
+"""The yardstick of records that do not name it."""
 
 _EARLIER: Final = {"yardstick": FIRST_YARDSTICK}
 
@@ -257,16 +254,16 @@ _MANIFEST: Final = "manifest.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """An audit, whole."""
+    """An audit of an artifact or a recipe."""
 
     digest: str
-    """SHA-256 of the artifact's manifest; for a recipe, of its settings and features."""
+    """SHA-256 of the artifact's manifest, or of the recipe's settings and features."""
     told: str
-    """What was audited, in words."""
+    """Description of the audited model."""
     bars: str
-    """SHA-256 of the bars that it was audited on."""
+    """SHA-256 of the bars."""
     first_session: int
-    """Of the decisions that skill was measured on, yyyymmdd."""
+    """First decision day that skill was measured on, yyyymmdd."""
     last_session: int
     future: FutureCheck
     permutation: PermutationCheck
@@ -275,16 +272,16 @@ class AuditRecord:
     trials: TrialsCheck
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    """What makes the bars or the files beside them doubtful; empty if unknown."""
+    """Warnings about the bars and covariate files; empty if unknown."""
 
     @property
     def checks(self) -> tuple[AuditCheck, ...]:
-        """All checks, in the order in which they are shown."""
+        """All checks, in display order."""
         return (self.future, self.permutation, self.lags, self.costs, self.trials)
 
     @property
     def measured(self) -> str:
-        """What is called skill here, in a sentence: against which yardstick, and on which days."""
+        """A definition of skill for readers: the yardstick and the days."""
         days = f"{shown_date(self.first_session)} to {shown_date(self.last_session)}"
         return (
             f"Skill in this audit is how far the pinball loss lies below that of one yardstick, "
@@ -294,32 +291,32 @@ class AuditRecord:
 
     @property
     def leak(self) -> bool:
-        """Whether a leak was found: by the future, or by shuffled labels."""
+        """Whether a leak was found, by future bars or by shuffled labels."""
         return AuditVerdict.FAIL in (self.future.verdict, self.permutation.verdict)
 
     @property
     def verdict(self) -> AuditVerdict:
-        """Fail if any check fails, pass if all pass."""
+        """Fail if any check fails, pass if all pass, else undecided."""
         verdicts = {check.verdict for check in self.checks}
         if AuditVerdict.FAIL in verdicts:
             return AuditVerdict.FAIL
         return AuditVerdict.PASS if verdicts == {AuditVerdict.PASS} else AuditVerdict.UNDECIDED
 
     def to_json(self) -> dict[str, Json]:
-        """What `from_bytes` reads, as values."""
+        """Convert to the JSON values that `from_bytes` reads."""
         facts: dict[str, Json] = asdict(self)
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **facts}
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON."""
+        """Encode as canonical JSON."""
         return canonical.to_bytes(self.to_json())
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str) -> Self:
-        """Read it back, strictly; `source` names the file in errors.
+        """Decode the result of `to_bytes`; `source` names the file in errors.
 
         Raises:
-            ArtifactError: naming the key that is missing, unknown or wrong.
+            ArtifactError: a key is missing, unknown or invalid; the message names it.
         """
         record = Record.from_bytes(data, source)
         stated = record.text("format"), record.integer("format_version")
@@ -353,20 +350,20 @@ def _permutation(record: Record) -> PermutationCheck:
 
 
 def audit_path(path: Path) -> Path:
-    """Where the audit of an artifact's folder, or of a recipe's file, is kept: beside it."""
+    """The path of the audit record for an artifact's folder or a recipe's file."""
     return path.with_name(path.name + SUFFIX)
 
 
 def write_audit(path: Path, record: AuditRecord) -> None:
-    """Write the audit beside an artifact or a recipe; it replaces an older one."""
+    """Write an audit record next to an artifact or a recipe, replacing an older one."""
     replace_file(audit_path(path), record.to_bytes())
 
 
 def read_audit(folder: Path) -> AuditRecord | None:
-    """The audit beside an artifact's folder; None where there is none.
+    """Read the audit record of an artifact's folder; None if there is none.
 
     Raises:
-        ArtifactError: it is not an audit, or it belongs to another artifact.
+        ArtifactError: the record is malformed or belongs to another artifact.
     """
     path = audit_path(folder)
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Features as expressions: a closed language, its evaluation over bars, and the numbers that scale it. No torch."""
+"""Features: the expression language, its evaluation over bars, and fitted scaling. Does not load torch."""
 
 from predictor.features.alpha158 import alpha158_features
 from predictor.features.defaults import default_features, every_day_features

@@ -1,16 +1,15 @@
-"""Qlib's Alpha158: 9 features of the day's candle, 4 prices against the close, and 29 families over 5 to 60 bars.
+"""Qlib's Alpha158: 9 features of the day's candle, 4 prices relative to the close, and 29 families over 5 to 60 bars.
 
 Names, order and formulas are those of Qlib's loader (Yang et al. 2020, "Qlib: An AI-oriented Quantitative Investment
-Platform"). Two expressions are written differently, with the same values: `Plus(x, 1e-12)` says aloud what
-`x + 1e-12` below a division means where prices are flat, and the volume-weighted price, which daily bars do not hold,
-is (open + high + low + close) / 4.
-Qlib knows a feature from a window's first bar on; here it is known from the first full window.
+Platform"), with two differences in notation. `Plus(x, 1e-12)` makes the epsilon of `x + 1e-12` in a denominator
+explicit, for flat prices. The volume-weighted price, which daily bars lack, is (open + high + low + close) / 4.
+Qlib computes a feature from a window's first bar on; here it is NaN until the window is full.
 
-Qlib's constants stand beside prices and volumes as they are, so the size of these shows a little: `CORR` takes the
-logarithm of volume + 1, and 1e-12 lies next to each range. Volumes are adjusted as the prices are, so a split changes
-nothing; a price counted in other units changes the values by less than 1e-6 where a day has a range of 1e-6 or more.
+Qlib's constants are absolute, so features depend slightly on the size of prices and volumes: `CORR` takes the logarithm
+of volume + 1, and 1e-12 is added to each range. Volumes are adjusted like prices, so splits change nothing. Prices in
+other units change the values by less than 1e-6 if the day's range is at least 1e-6.
 
-The calendar features are those of the default set: Alpha158 has none.
+Alpha158 has no calendar features; those of the default set are used.
 """
 
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from predictor.features.defaults import default_features
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
 
 WINDOWS: Final = (5, 10, 20, 30, 60)
-"""Bars that the rolling families look back."""
+"""Window lengths of the rolling families, in bars."""
 
 _RANGE: Final = "Plus($high - $low, 1e-12)"
 _UPPER: Final = "($high - Greater($open, $close))"
@@ -70,7 +69,7 @@ _PRICES: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """One formula over several windows; `{n}` stands for the window's bars in expression and meaning."""
+    """One formula over several windows; `{n}` in expression and meaning is the window's length."""
 
     name: str
     expression: str
@@ -78,7 +77,6 @@ class _Family:
     unit: str
 
     def members(self) -> Iterator[FeatureDefinition]:
-        """One feature per window."""
         for n in WINDOWS:
             yield FeatureDefinition(f"{self.name}{n}", self.expression.format(n=n), self.meaning.format(n=n), self.unit)
 
@@ -158,6 +156,6 @@ _FAMILIES: Final = (
 
 @cache
 def alpha158_features() -> FeatureSet:
-    """The 158 features in Qlib's order, with the calendar of the default set; they look back 61 bars."""
+    """The 158 features in Qlib's order, with the calendar features of the default set; the look-back is 61 bars."""
     rolling = tuple(member for family in _FAMILIES for member in family.members())
     return FeatureSet(observed=(*_CANDLE, *_PRICES, *rolling), known=default_features().known)

@@ -1,11 +1,11 @@
-"""The features of a model whose user chose none: 23 of the bars, 5 of the calendar. They look back 81 bars.
+"""The default features: 23 of the bars and 5 of the calendar, with a look-back of 81 bars.
 
-What trades on every day of the week has no nights and no holidays: 22 of the bars and 3 of the calendar are left.
+Assets that trade every day of the week have no nights and no holidays, which leaves 22 and 3 of them.
 
-Prices enter only as ratios or logarithms of ratios, so multiplying all prices with 7 changes nothing, and money traded
-only against its own past. Sums below a division carry an epsilon: relative to the price where prices are meant, and
-`1e-8`, the variance of one hundredth of a percent a day, where variances are. Averages without an end are cut off; the
-weight that this leaves out is 0.3 % in ATR and RSI, at most 1 % in each of MACD's averages.
+Prices occur only in ratios, so a constant factor of all prices changes nothing, and money traded only relative to its
+own past. Denominators that are sums have an epsilon: relative to the price for prices, and `1e-8`, the variance of
+0.01 % a day, for variances. Infinite averages are truncated; the omitted weight is 0.3 % in ATR and RSI, and at most
+1 % in each average of MACD.
 
 Sources: Parkinson 1980 (high-low volatility), Garman and Klass 1980, Wilder 1978 (ATR, RSI), Appel (MACD), Bollinger,
 Donchian; Corsi 2009 for volatility over several spans.
@@ -160,13 +160,13 @@ _KNOWN: Final = (
 
 @cache
 def default_features() -> FeatureSet:
-    """The default set, parsed once."""
+    """The default features; parsed once."""
     return FeatureSet(observed=_OBSERVED, known=_KNOWN)
 
 
 @cache
 def every_day_features() -> FeatureSet:
-    """The default set of what trades on every day of the week, parsed once: a bar opens where the last one closed."""
+    """The default features of assets that trade every day of the week, which have no overnight gap; parsed once."""
     return FeatureSet(
         observed=tuple(one for one in _OBSERVED if one.name != "gap"),
         known=(

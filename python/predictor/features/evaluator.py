@@ -1,7 +1,7 @@
-"""Expressions turned into a list of steps once, and run over bars many times.
+"""Compiles expressions to a list of steps, which is then evaluated over many panels.
 
-Equal sub-expressions become one step. Inside, a series is [rows, symbols] with its rows starting at its own look-back,
-so every value of it has a full window and nothing is computed for the rows before, which are NaN by definition.
+Equal sub-expressions become one step. Internally, a series is [rows, symbols] and its rows begin at its own look-back:
+every value has a full window, and the rows before, which are NaN by definition, are not computed.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -16,31 +16,31 @@ from predictor.features.kernels import Kernel
 from predictor.features.operators import BINARY_KERNELS, OPERATORS
 
 NOTHING: Final = np.zeros(0)
-"""In a slot before it is filled, and when no step needs it any more."""
+"""The content of an empty or released slot."""
 
 
 class _Source(NamedTuple):
-    """A step's input: its slot, and how many of its oldest rows the step has no use for."""
+    """A step's input: its slot, and the number of its oldest rows to skip."""
 
     slot: int
     skipped: int
 
 
 class _Step(NamedTuple):
-    """One operation; its result goes into `slot`, and the slots in `released` are not needed after it."""
+    """One operation; stores its result in `slot` and releases the slots that no later step needs."""
 
     kernel: Kernel
     sources: tuple[_Source, ...]
     slot: int
     reach: int
-    """Rows before a value's own that it reads of its inputs."""
+    """Number of earlier rows of its inputs that a value depends on."""
     released: tuple[int, ...] = ()
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What is known of a slot while the plan is made."""
+    """A slot while the plan is being built."""
 
     slot: int
     lookback: int
@@ -52,9 +52,9 @@ class EvaluationPlan:
     """The steps that evaluate several expressions together.
 
     Attributes:
-        fields: The columns that are read.
+        fields: The columns that the expressions read.
         fields_of_each: The columns that each expression reads.
-        lookbacks: Of each expression, in bars, the current one included.
+        lookbacks: Look-back of each expression in bars, including the current one.
     """
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
@@ -72,7 +72,7 @@ class EvaluationPlan:
 
     @property
     def lookback(self) -> int:
-        """The longest of the expressions' look-backs; 1 without expressions."""
+        """The longest look-back of the expressions; 1 without expressions."""
         return max(self.lookbacks, default=1)
 
     def evaluate(self, columns: Mapping[str, FloatArray]) -> FloatArray:
@@ -82,7 +82,7 @@ class EvaluationPlan:
             columns: At least `fields`, each [S, T], NaN = unknown.
 
         Returns:
-            [F, T, S], F expressions; NaN where a window is not full or holds a NaN.
+            [F, T, S] for F expressions; NaN where a window is incomplete or contains NaN.
         """
         symbols, sessions = next(iter(columns.values())).shape
         missing = max(0, self.lookback - sessions)
@@ -97,7 +97,7 @@ class EvaluationPlan:
         return result[:, missing:]
 
     def evaluate_last(self, columns: Mapping[str, FloatArray], rows: int) -> FloatArray:
-        """The same [F, rows, S] of the last sessions alone: nothing is computed that they do not depend on."""
+        """As `evaluate`, for the last `rows` sessions only, [F, rows, S]; computes only what they depend on."""
         symbols, sessions = next(iter(columns.values())).shape
         if sessions < rows + self.lookback - 1:
             return self.evaluate(columns)[:, -rows:]
@@ -112,14 +112,13 @@ class EvaluationPlan:
 
 
 def _time_first(column: FloatArray, missing: int = 0) -> FloatArray:
-    """[T, S], contiguous, after as many rows of NaN as the look-back is longer than the bars."""
+    """Transpose to a contiguous [T, S], after `missing` rows of NaN."""
     if missing:
         column = np.pad(column, ((0, 0), (missing, 0)), constant_values=np.nan)
     return np.ascontiguousarray(column.T)
 
 
 def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
-    """Fill the slots, step by step."""
     with np.errstate(all="ignore"):
         for kernel, sources, slot, _, released in steps:
             slots[slot] = kernel(*[slots[one][skipped:] if skipped else slots[one] for one, skipped in sources])
@@ -128,7 +127,7 @@ def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
 
 
 def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, ...]:
-    """The steps, each with the slots that no later step reads, so that memory is used again while it is in cache."""
+    """Mark the slots that no later step reads for release, so that memory is reused while it is in cache."""
     needed = set(kept)
     result: list[_Step] = []
     for step in reversed(steps):
@@ -139,7 +138,7 @@ def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, 
 
 
 def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Collection[int]) -> Mapping[int, int]:
-    """How many rows of each slot the outputs' last row depends on, before that row; a constant has none."""
+    """The number of earlier rows of each slot that the outputs' last row depends on; 0 for a constant."""
     before = dict.fromkeys((*outputs, *constants), 0)
     for step in reversed(steps):
         for source in step.sources:
@@ -149,14 +148,14 @@ def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Coll
 
 
 def _of_last(step: _Step, before: Mapping[int, int]) -> _Step:
-    """The step over series that begin with the first row that is needed of each; all end on the last session."""
+    """Adapt a step to series that begin at their first needed row; all end on the last session."""
     wanted = before[step.slot] + step.reach
     return step._replace(sources=tuple(_Source(one.slot, max(0, before[one.slot] - wanted)) for one in step.sources))
 
 
 @final
 class _Builder:
-    """Gives every different sub-expression one slot, children before parents."""
+    """Assigns one slot to every distinct sub-expression, children before parents."""
 
     def __init__(self) -> None:
         self.fields: dict[str, int] = {}
@@ -166,16 +165,16 @@ class _Builder:
 
     @property
     def number_slots(self) -> tuple[int, ...]:
-        """The slots of numbers, which stay for the next run."""
+        """The slots of numbers, which are never released."""
         return tuple(slot for slot, value in enumerate(self.constants) if value is not NOTHING)
 
     @property
     def constant_slots(self) -> frozenset[int]:
-        """The slots of numbers, and of what follows from numbers alone."""
+        """The slots of numbers and of expressions of only numbers."""
         return frozenset(series.slot for series in self._known.values() if series.constant)
 
     def series_of(self, expression: Expression) -> _Series:
-        """The slot of an expression, made if there is none yet."""
+        """Return the slot of an expression, creating its steps if necessary."""
         match expression:
             case Number(value):
                 return self._leaf(("number", value), np.array(value))

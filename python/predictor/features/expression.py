@@ -1,7 +1,7 @@
-"""A feature's expression as a tree of immutable nodes, and the one text that prints it.
+"""Feature expressions as trees of immutable nodes, their canonical text, and the columns that they can read.
 
-The tree is what a feature means. Its text is fully resolved: no defaults, whole numbers for windows, numbers as the
-shortest decimals that read back to the same bits, and parentheses only where the tree needs them.
+The canonical text has no default arguments, integers for windows, numbers as the shortest decimals that parse to the
+same bits, and parentheses only where necessary.
 """
 
 import math
@@ -29,57 +29,53 @@ _LARGEST_PLAIN_WHOLE_NUMBER: Final = 1e15
 @final
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A constant, finite and not negative (a negative one is a `Negative` of it)."""
+    """A constant, finite and not negative; a negative one is a `Negative` of its absolute value."""
 
     value: float
 
     def __post_init__(self) -> None:
-        """Refuse what the text cannot say."""
         if not math.isfinite(self.value) or math.copysign(1.0, self.value) < 0:
             raise ValueError(f"a number in an expression must be finite and not negative, but is {self.value}")
 
     def __str__(self) -> str:
-        """Shortest decimal, without a fraction of zero."""
         return _text_of_number(self.value)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of the bars or of the calendar; `name` is without the dollar."""
+    """A column of the bars, the calendar or the covariates; `name` excludes the dollar sign."""
 
     name: str
 
     def __str__(self) -> str:
-        """The name with its dollar."""
         return f"${self.name}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """The operand with the other sign."""
+    """The negated operand."""
 
     operand: "Expression"
 
     def __str__(self) -> str:
-        """A minus before the operand."""
         return f"-{_within(self.operand, _NEGATIVE)}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Two operands, element by element."""
+    """An element-wise operation on two operands."""
 
     operator: BinaryOperator
     left: "Expression"
     right: "Expression"
 
     def __str__(self) -> str:
-        """Both operands; the right one in parentheses if it binds no tighter, because operators group from the left.
+        """Format with the right operand in parentheses unless it binds tighter, since operators are left-associative.
 
-        A comparison does not group at all, so its left operand obeys the same rule.
+        A comparison is not associative, so the same applies to its left operand.
         """
         binding = _BINDING[self.operator]
         left = _within(self.left, binding + (binding == _COMPARISON))
@@ -89,7 +85,7 @@ class Binary:
 @final
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A named operator over series; `windows` holds the whole numbers of its signature, `numbers` the others."""
+    """A named operator over series; `windows` are the integers of its signature, `numbers` its other numbers."""
 
     operator: str
     arguments: tuple["Expression", ...]
@@ -97,7 +93,6 @@ class Call:
     numbers: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        """Series first, then windows, then numbers."""
         texts = (*map(str, self.arguments), *map(str, self.windows), *map(_text_of_number, self.numbers))
         return f"{self.operator}({', '.join(texts)})"
 
@@ -121,7 +116,7 @@ def fields_of(expression: Expression) -> frozenset[str]:
 
 
 def _within(expression: Expression, binding: int) -> str:
-    """The text, in parentheses if it binds less tightly than its place demands."""
+    """Format an expression, in parentheses if it binds less tightly than `binding`."""
     return f"({expression})" if _binding_of(expression) < binding else str(expression)
 
 
@@ -132,7 +127,7 @@ def _binding_of(expression: Expression) -> int:
 
 
 def _text_of_number(value: float) -> str:
-    """`5`, `0.25`, `1e-9`: the digits of Python's shortest form, the exponent without plus and zeros."""
+    """Format a number, such as `5`, `0.25`, `1e-9`: `repr` without a fraction of zero and leading exponent zeros."""
     if value.is_integer() and value <= _LARGEST_PLAIN_WHOLE_NUMBER:
         return str(int(value))
     digits, _, exponent = repr(value).partition("e")
@@ -145,8 +140,8 @@ class FieldSet:
     """The columns that one kind of feature can read.
 
     Attributes:
-        name: What the kind is called in messages.
-        formulas: Each column's name, without the dollar, and how it follows from what is given.
+        name: The kind of feature, for messages.
+        formulas: The definition of each column by name, without the dollar sign.
     """
 
     name: str
@@ -177,7 +172,7 @@ KNOWN: Final = FieldSet(
         "days_from_holiday": f"calendar days since the last holiday, at most {HOLIDAY_REACH}",
     },
 )
-"""Columns of the calendar, known for future sessions too; whole numbers as float64."""
+"""Columns of the calendar, known for future sessions too; integers as float64."""
 
 
 COVARIATES: Final[Mapping[str, str]] = {
@@ -186,7 +181,7 @@ COVARIATES: Final[Mapping[str, str]] = {
     "known": "value of the latest date up to the session's own among the rows known by the last bar, the one that "
     "became known last if several; of future sessions too",
 }
-"""How a covariate's column follows from rows of date, known_from and value."""
+"""The definitions of a covariate's column, from rows of date, known_from and value."""
 
 
 FORMULAS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -195,7 +190,7 @@ FORMULAS: Final[Mapping[str, Mapping[str, str]]] = {
     "known": KNOWN.formulas,
     "covariates": COVARIATES,
 }
-"""What features.json says of the columns: enough to compute them without this program."""
+"""The definitions of all columns in features.json, sufficient to compute them without Quantra."""
 
 
 Columns = Mapping[str, FloatArray]
@@ -209,21 +204,20 @@ MOST_COVARIATES: Final = 500
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CovariateFields:
-    """Columns beside those of bars and calendar, by name.
+    """The names of the covariates that features can read.
 
     Attributes:
-        observed: Read by observed features, as known at the close of each session.
-        known: Read by known features, of future sessions too.
+        observed: Covariates of observed features, as known at the close of each session.
+        known: Covariates of known features, which include future sessions.
 
     Raises:
-        ConfigurationError: There are too many, or a name is invalid, appears twice, or is that of another column.
+        ConfigurationError: There are too many names, or one is invalid, repeated, or the name of another column.
     """
 
     observed: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the names."""
         names = (*self.observed, *self.known)
         if len(names) > MOST_COVARIATES:
             raise ConfigurationError(f"there are {len(names)} covariates, at most {MOST_COVARIATES} are read")
@@ -236,12 +230,12 @@ class CovariateFields:
 
     @property
     def observed_set(self) -> FieldSet:
-        """What observed features can read."""
+        """The columns that observed features can read."""
         return _joined(OBSERVED, self.observed, COVARIATES["observed"])
 
     @property
     def known_set(self) -> FieldSet:
-        """What known features can read."""
+        """The columns that known features can read."""
         return _joined(KNOWN, self.known, COVARIATES["known"])
 
 
@@ -250,7 +244,7 @@ def _joined(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:
 
 
 def observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
-    """The bars' columns under the names of `OBSERVED`; each float64 [S, T]."""
+    """The columns of bars by their names in `OBSERVED`, each float64 [S, T]."""
     return {
         "open": bars.open,
         "high": bars.high,
@@ -262,10 +256,10 @@ def observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
 
 
 def check_given(names: tuple[str, ...], covariates: Columns) -> None:
-    """Refuse to go on without a covariate.
+    """Check that all covariates that the features read are present.
 
     Raises:
-        CovariateMissingError: naming the first one.
+        CovariateMissingError: a covariate is missing.
     """
     for name in names:
         if name not in covariates:

@@ -1,4 +1,4 @@
-"""The features of a model: names, expressions, meanings, and their evaluation over bars."""
+"""The feature set of a model: definitions of its features, and their evaluation over bars."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,10 +28,10 @@ from predictor.features.operators import OPERATOR_SET
 from predictor.features.parser import parse
 
 SYMBOLS_AT_ONCE: Final = 64
-"""Symbols that are evaluated together: few enough that a step's arrays stay in the processor's cache."""
+"""Symbols that are evaluated together; small enough that a step's arrays stay in the processor's cache."""
 
 FEATURES_AT_ONCE: Final = 4
-"""Features whose values are held at once where one after the other will do."""
+"""Features that `columns` evaluates together."""
 
 LONGEST_NAME: Final = 64
 MOST_FEATURES: Final = 1000
@@ -41,13 +41,13 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 @final
 @dataclass(frozen=True, slots=True)
 class FeatureDefinition:
-    """One feature.
+    """The definition of one feature.
 
     Attributes:
-        name: Letters, digits and underscores, starting with a letter; at most 64.
-        expression: Its text in the language of predictor.features.parser.
-        meaning: What it means, for people.
-        unit: Of its value, for people; "1" for a plain ratio.
+        name: At most 64 letters, digits and underscores, starting with a letter.
+        expression: The expression in the language of `predictor.features.parser`.
+        meaning: The meaning in words.
+        unit: The unit of its values; "1" for a plain ratio.
     """
 
     name: str
@@ -56,7 +56,6 @@ class FeatureDefinition:
     unit: str
 
     def __post_init__(self) -> None:
-        """Check the name."""
         if len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"feature name {self.name[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} letters, digits and "
@@ -67,18 +66,18 @@ class FeatureDefinition:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSet:
-    """What a model reads of bars and calendar. Expressions are kept as their canonical text.
+    """The features of a model. Expressions are stored as canonical text.
 
     Attributes:
-        observed: F features of the bars and of observed covariates, known up to the last bar; at least one.
-        known: K features of the calendar and of known covariates, known for future sessions too; each reads one
-            session only.
-        covariates: The columns beside those of bars and calendar.
+        observed: F features of the bars and observed covariates, up to the last bar; at least one.
+        known: K features of the calendar and known covariates, for future sessions too; each reads only its own
+            session.
+        covariates: The covariates that the features read.
         operator_set: The set of operators that the expressions may use, 1 to `OPERATOR_SET`.
 
     Raises:
-        ExpressionError: Naming the feature and the place in its expression.
-        ConfigurationError: For a name given twice, a known feature that looks back, or another operator set.
+        ExpressionError: An expression is invalid; the message names the feature and the position.
+        ConfigurationError: A name is repeated, a known feature looks back, or the operator set is unknown.
     """
 
     observed: tuple[FeatureDefinition, ...]
@@ -89,7 +88,6 @@ class FeatureSet:
     _known_plan: EvaluationPlan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Parse every expression and plan their evaluation."""
         if not 1 <= self.operator_set <= OPERATOR_SET:
             raise ConfigurationError(f"operator set {self.operator_set} is unknown; this version has {OPERATOR_SET}")
         self._check_names()
@@ -119,11 +117,11 @@ class FeatureSet:
 
         Args:
             path: The file.
-            covariates: Columns that its expressions may read beside those of bars and calendar.
+            covariates: Covariates that its expressions may read.
 
         Raises:
-            ConfigurationError: Naming the file and the place that is wrong.
-            ExpressionError: Naming the feature and the place in its expression.
+            ConfigurationError: The file is unreadable or malformed; the message names the file and the key.
+            ExpressionError: An expression is invalid; the message names the feature and the position.
         """
         path = Path(path)
         try:
@@ -142,7 +140,7 @@ class FeatureSet:
             raise ConfigurationError(f"{path.name}: {error.message}") from error
 
     def with_covariates(self, covariates: CovariateFields) -> Self:
-        """The set with one more feature for each covariate that no expression reads: the value as it is."""
+        """Add a feature for each covariate that no expression reads, with the covariate's value."""
         read = {*self._observed_plan.fields, *self._known_plan.fields}
         return replace(
             self,
@@ -153,7 +151,7 @@ class FeatureSet:
 
     @property
     def reads_volume(self) -> bool:
-        """Whether an expression reads the shares or the money traded."""
+        """Whether an expression reads the volume or the money traded."""
         return not {"volume", "money"}.isdisjoint(self._observed_plan.fields)
 
     @property
@@ -168,7 +166,7 @@ class FeatureSet:
 
     @property
     def lookback(self) -> int:
-        """L: the observed values at bar t depend on bars t - L + 1 to t alone."""
+        """The look-back L: observed values at bar t depend only on bars t - L + 1 to t."""
         return self._observed_plan.lookback
 
     @property
@@ -178,19 +176,19 @@ class FeatureSet:
 
     @property
     def of_covariates(self) -> tuple[bool, ...]:
-        """[K] which known features read a covariate, and so differ between symbols and may be unknown."""
+        """Which known features [K] read a covariate, so that they differ between symbols and may be NaN."""
         names = set(self.covariates.known)
         return tuple(not names.isdisjoint(fields) for fields in self._known_plan.fields_of_each)
 
     @property
     def sparse(self) -> frozenset[str]:
-        """Names of the observed features that read a covariate: it may be one value most of the time."""
+        """Names of the observed features that read a covariate, which may be constant most of the time."""
         names = set(self.covariates.observed)
         pairs = zip(self.names, self._observed_plan.fields_of_each, strict=True)
         return frozenset(name for name, fields in pairs if not names.isdisjoint(fields))
 
     def evaluate(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> FloatArray:
-        """The observed features [S, T, F], read-only; NaN where a feature's look-back holds no full set of bars."""
+        """Evaluate the observed features to [S, T, F], read-only; NaN where bars of the look-back are missing."""
         result = np.empty((*bars.close.shape, len(self.observed)))
         for rows, values in self.blocks(bars, covariates):
             result[rows] = values
@@ -198,9 +196,9 @@ class FeatureSet:
         return result
 
     def columns(self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS) -> Iterator[FloatArray]:
-        """Each observed feature's values [S, T], one after the other; only a few of them are held at a time.
+        """Yield the values [S, T] of each observed feature, holding only a few at a time.
 
-        Shared parts of features are evaluated more than once, so where memory is plenty, `evaluate` is faster.
+        Sub-expressions are evaluated repeatedly, so `evaluate` is faster if there is enough memory.
         """
         for first in range(0, len(self.observed), FEATURES_AT_ONCE):
             few = replace(self, observed=self.observed[first : first + FEATURES_AT_ONCE], known=())
@@ -209,15 +207,15 @@ class FeatureSet:
     def blocks(
         self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS, *, last: int | None = None
     ) -> Iterator[tuple[slice, FloatArray]]:
-        """The observed features [symbols, T, F] of a few symbols at a time, and which symbols these are.
+        """Yield slices of symbols and their observed features [symbols, T, F].
 
         Args:
             bars: S symbols, T sessions.
-            covariates: The observed ones by name, float64 [S, T], or [1, T] if the same for all symbols.
-            last: Only so many of the last sessions, with the same values; None = all T.
+            covariates: Observed covariates by name, float64 [S, T], or [1, T] if equal for all symbols.
+            last: Compute only the last sessions, this many; None = all T.
 
         Raises:
-            CovariateMissingError: Naming a covariate that is not given.
+            CovariateMissingError: A covariate is missing.
         """
         check_given(self.covariates.observed, covariates)
         columns = observed_columns(bars)
@@ -231,18 +229,18 @@ class FeatureSet:
             yield rows, values.transpose(2, 1, 0)
 
     def evaluate_known(self, columns: Columns, covariates: Columns = NO_COLUMNS) -> FloatArray:
-        """The known features of each session.
+        """Evaluate the known features of each session.
 
         Args:
             columns: The fields of `KNOWN`, each float64 [T].
-            covariates: The known ones by name, float64 [S, T], or [1, T] if the same for all symbols.
+            covariates: Known covariates by name, float64 [S, T], or [1, T] if equal for all symbols.
 
         Returns:
-            float64 [S, T, K], read-only; S is 1 where nothing differs between symbols.
+            float64 [S, T, K], read-only; S is 1 if nothing differs between symbols.
 
         Raises:
-            ConfigurationError: If a field of the calendar is missing.
-            CovariateMissingError: If a covariate is.
+            ConfigurationError: A field of the calendar is missing.
+            CovariateMissingError: A covariate is missing.
         """
         missing = [name for name in KNOWN.formulas if name not in columns]
         if missing:
@@ -268,10 +266,10 @@ Definitions = tuple[FeatureDefinition, ...]
 
 
 def read_features(root: Record) -> tuple[int, Definitions, Definitions]:
-    """Operator set, observed and known definitions of a document.
+    """Read the operator set and the definitions of observed and known features from a document.
 
     Raises:
-        ArtifactError: Naming the key that is missing, unknown or wrong.
+        ArtifactError: A key is missing, unknown or invalid; the message names it.
     """
     return root.integer("operator_set"), _definitions(root.records("observed")), _definitions(root.records("known"))
 
@@ -290,12 +288,12 @@ def _definition(entry: Record) -> FeatureDefinition:
 
 
 def _as_it_is(name: str) -> FeatureDefinition:
-    """A covariate's value as a feature."""
+    """A feature with a covariate's value."""
     return FeatureDefinition(name, f"${name}", "covariate of the user", "as given")
 
 
 def _where_bars(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
-    """A covariate of these symbols; like every column it is unknown where there is no bar."""
+    """Select rows of a covariate; like every column it is NaN without a bar."""
     return np.where(np.isnan(close), np.nan, column[rows] if len(column) > 1 else column)
 
 

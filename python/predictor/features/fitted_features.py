@@ -1,4 +1,4 @@
-"""Features with their fitted numbers: what an artifact carries as features.json."""
+"""Features with their fitted scaling, stored in an artifact as features.json."""
 
 import hashlib
 from collections import Counter
@@ -18,7 +18,7 @@ from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_f
 from predictor.features.statics import DEFAULT_CLIP, StaticFeatures
 
 NORMAL_QUARTILE_RANGE: Final = 1.3489795003921634
-"""Distance between the quartiles of a standard normal distribution: with it the scale of normal data is their std."""
+"""Interquartile range of the standard normal distribution; makes the scale of normal data its standard deviation."""
 
 FEWEST_ROWS: Final = 20
 
@@ -29,12 +29,12 @@ _SHOWN: Final = 5
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scaling:
-    """Fitted numbers: a scaled value is (x - center) / scale, clipped to [-clip, clip].
+    """Fitted scaling of F features: (x - center) / scale, clipped to [-clip, clip].
 
     Attributes:
         center: float64 [F], finite.
         scale: float64 [F], finite and positive.
-        clip: Positive; how many scales a value may lie from its center.
+        clip: Largest absolute scaled value; positive.
     """
 
     center: FloatArray
@@ -42,7 +42,6 @@ class Scaling:
     clip: float = DEFAULT_CLIP
 
     def __post_init__(self) -> None:
-        """Copy, lock and check."""
         for name in ("center", "scale"):
             values = np.array(getattr(self, name), dtype=np.float64)
             values.setflags(write=False)
@@ -67,22 +66,22 @@ class Scaling:
         clip: float = DEFAULT_CLIP,
         sparse: Collection[str] = (),
     ) -> Self:
-        """Median as center and the distance of the quartiles as scale: crashes and data errors do not move them.
+        """Fit the median as center and the interquartile range as scale, which are robust to crashes and data errors.
 
         Quartiles are interpolated linearly between the two nearest values.
 
         Args:
-            columns: For each feature, float64 [S, T] of the training rows only; non-finite values are left out. They
-                may come one by one, so that a long history need not be held with all its features.
+            columns: For each feature, float64 [S, T] of only the training rows; non-finite values are ignored. May be
+                a generator, so that not all features of a long history are in memory at once.
             names: F feature names, for messages.
-            present: Bars that count, [S, T]; all of them if None.
-            clip: How many scales a value may lie from its center.
-            sparse: Names of features that may be one value most of the time, such as an indicator of rare days: where
-                the quartiles of one are equal, its scale is the standard deviation.
+            present: Bars to use, [S, T]; None = all.
+            clip: Largest absolute scaled value.
+            sparse: Names of features that may be constant most of the time, such as an indicator of rare days. If
+                their quartiles are equal, their scale is the standard deviation.
 
         Raises:
-            ConfigurationError: Naming a feature with fewer than 20 finite values, or that hardly varies: its quartiles
-                are equal, or all of its values where it may be sparse.
+            ConfigurationError: A feature has fewer than 20 finite values, or equal quartiles, or if it is sparse,
+                equal values.
         """
         fitted = [
             _fit_one(name, column if present is None else column[present], sparse=name in sparse)
@@ -92,12 +91,10 @@ class Scaling:
         return cls(center=numbers[:, 0], scale=numbers[:, 1], clip=clip)
 
     def apply(self, values: FloatArray) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Scale in float64, then round once.
-
-        This is the one place where a value that is not finite becomes 0 and masked.
+        """Scale values in float64, then round to float32; non-finite values become 0 and are masked.
 
         Args:
-            values: float64 [N, F], or with more dimensions before the last.
+            values: float64 [..., F].
 
         Returns:
             The scaled values as float32 and the mask, True where the value is known; both in the shape of `values`.
@@ -137,18 +134,17 @@ NO_SCALING: Final = Scaling(center=np.zeros(0), scale=np.ones(0))
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedFeatures:
-    """A feature set and the numbers that were fitted for it.
+    """A feature set with its fitted scaling.
 
-    Known features of the calendar come at their right size and are never unknown. One of a covariate is scaled, and a
-    second column says whether it is known: 1 = yes; then the first is 0 where it is not. These second columns come
-    after all of the first ones.
+    Known features of the calendar are not scaled and never unknown. A known feature of a covariate is scaled, and is 0
+    where it is unknown; an additional column is 1 where it is known. These additional columns come last.
 
     Attributes:
         features: F observed and K known features.
-        scaling: The fitted numbers of the observed ones.
-        known_scaling: Those of the known ones that read a covariate, in their order.
+        scaling: Scaling of the observed features.
+        known_scaling: Scaling of the known features that read a covariate, in their order.
         statics: The static variables.
-        schema_hash: SHA-256 of the bytes of features.json, in hex: windows made with another hash are another model's.
+        schema_hash: SHA-256 of features.json, in hex; feature windows with another hash do not fit the model.
     """
 
     features: FeatureSet
@@ -158,7 +154,6 @@ class FittedFeatures:
     schema_hash: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check that they belong together."""
         have, want = self.scaling.center.size, len(self.features.observed)
         if have != want:
             raise ConfigurationError(f"the scaling was fitted for {have} features, but the set has {want}")
@@ -181,15 +176,16 @@ class FittedFeatures:
         present: NDArray[np.bool_] | None = None,
         clip: float = DEFAULT_CLIP,
     ) -> Self:
-        """Fit every number on training rows; see `Scaling.fit`.
+        """Fit the scaling on training rows; see `Scaling.fit`.
 
         Args:
-            features: The set.
-            columns: Of each observed feature its values in the training rows [S, T], such as the set's `columns`.
-            known: Its `evaluate_known` of the same rows [S or 1, T, K]; needed where known features read a covariate.
-            statics: Variables that were fitted on the training symbols.
-            present: Bars that count, [S, T]; all of them if None.
-            clip: How many scales a value may lie from its center.
+            features: The feature set.
+            columns: Values [S, T] of each observed feature in the training rows, for example `features.columns(...)`.
+            known: Result of `features.evaluate_known` for the same rows, [S or 1, T, K]; required if known features
+                read a covariate.
+            statics: Static variables, fitted on the training symbols.
+            present: Bars to use, [S, T]; None = all.
+            clip: Largest absolute scaled value.
         """
         return cls(
             features=features,
@@ -201,9 +197,9 @@ class FittedFeatures:
     def observed(
         self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS, *, last: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """The scaled observed features and their mask (True = known), both [S, T, F]; masked values are 0.
+        """Compute the scaled observed features and their mask (True = known), both [S, T, F]; masked values are 0.
 
-        Where `last` is given, T is so many of the last sessions; else all of the bars'.
+        T is the last `last` sessions, or all sessions of the bars if it is None.
         """
         symbols, sessions = bars.close.shape
         shape = (symbols, last or sessions, len(self.features.observed))
@@ -214,22 +210,22 @@ class FittedFeatures:
 
     @property
     def known_columns(self) -> tuple[str, ...]:
-        """[K'] the known features' names, then those of the columns that say whether one is known."""
+        """Names of the K' known columns: the known features, then the indicators of known values."""
         pairs = zip(self.features.known_names, self.features.of_covariates, strict=True)
         return (*self.features.known_names, *(f"{name}_is_known" for name, of_covariate in pairs if of_covariate))
 
     def known(self, columns: Columns, covariates: Columns = NO_COLUMNS) -> NDArray[np.float32]:
-        """The known features of sessions whose calendar fields are given, each float64 [T].
+        """Compute the columns of known features for T sessions.
 
         Args:
-            columns: The calendar's fields.
-            covariates: The known ones by name, float64 [S, T], or [1, T] if the same for all symbols.
+            columns: The calendar's fields, each float64 [T].
+            covariates: Known covariates by name, float64 [S, T], or [1, T] if equal for all symbols.
 
         Returns:
-            float32 [S, T, K'], `known_columns` last; S is 1 where nothing differs between symbols.
+            float32 [S, T, K'], in the order of `known_columns`; S is 1 if nothing differs between symbols.
 
         Raises:
-            ConfigurationError: Naming a feature of the calendar that is not finite.
+            ConfigurationError: A feature of the calendar is not finite.
         """
         values = self.features.evaluate_known(columns, covariates)
         chosen = np.array(self.features.of_covariates, np.bool_)
@@ -248,17 +244,17 @@ class FittedFeatures:
 
     @property
     def known_groups(self) -> tuple[int, ...]:
-        """[K'] which known feature each column belongs to."""
+        """Index of the known feature that each of the K' columns belongs to."""
         second = (k for k, of_covariate in enumerate(self.features.of_covariates) if of_covariate)
         return (*range(len(self.features.known)), *second)
 
     @property
     def static_groups(self) -> tuple[int, ...]:
-        """[C] which static variable each column belongs to."""
+        """Index of the static variable that each of the C columns belongs to."""
         return tuple(k for k, width in enumerate(self.statics.widths) for _ in range(width))
 
     def to_json(self) -> bytes:
-        """The bytes of features.json: the same for the same features and numbers."""
+        """Encode as features.json; equal features and numbers give equal bytes."""
         return to_bytes(
             {
                 "operator_set": self.features.operator_set,
@@ -278,10 +274,10 @@ class FittedFeatures:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Read features.json back.
+        """Decode features.json.
 
         Raises:
-            ArtifactError: Naming the key that is unknown, missing, repeated or wrong.
+            ArtifactError: A key is unknown, missing, repeated or invalid; the message names it.
         """
         root = Record.from_bytes(data, SOURCE)
         operator_set, observed, known = read_features(root)
@@ -310,7 +306,7 @@ class FittedFeatures:
 
 
 def _check_once(names: tuple[str, ...], whose: str) -> None:
-    """Raise ConfigurationError if a name appears twice."""
+    """Raise ConfigurationError if a name is repeated."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ConfigurationError(f"names of {whose} appear twice: {', '.join(twice[:_SHOWN])}")
@@ -326,7 +322,7 @@ def _entry(definition: FeatureDefinition) -> dict[str, str]:
 
 
 def _known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
-    """Fitted on those known features that read a covariate."""
+    """Fit the scaling of the known features that read a covariate."""
     chosen = np.array(features.of_covariates, np.bool_)
     names = [name for name, of_covariate in zip(features.known_names, chosen, strict=True) if of_covariate]
     return Scaling.fit(np.moveaxis(known[..., chosen], -1, 0), names=names, sparse=names)
@@ -349,7 +345,7 @@ def _covariates(record: Record) -> CovariateFields:
 
 
 def _check_canonical(given: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:
-    """An artifact's expression is its canonical text, so that every reader sees the same one."""
+    """Check that an artifact's expressions are in canonical form, so that all readers parse the same text."""
     for written, definition in zip(given, definitions, strict=True):
         if written != definition:
             raise ArtifactError(

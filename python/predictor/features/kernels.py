@@ -1,13 +1,13 @@
-"""The operators' arithmetic, float64, to the last bit.
+"""The operators' arithmetic in float64, defined to the last bit.
 
-Every series is an array [R, S], oldest row first, contiguous; a kernel that looks back n bars returns n rows fewer, so
-its first row is the first that has a full window. The rules that a second implementation follows:
+Every series is a contiguous array [R, S], oldest row first. A kernel that looks back n bars returns n rows fewer: its
+first row is the first with a full window. Another implementation must follow these rules:
 
-- a sum starts with the oldest value and adds the next younger one, one accumulator, no fused multiply-add, and every
-  row is summed anew, so a value depends on its own window alone;
-- a mean is the sum divided by n; a deviation takes a second pass over the window;
-- NaN anywhere in a window gives NaN; division by zero and the logarithm of zero follow IEEE 754;
-- `Log` alone may differ in its last bit between machines.
+- A sum adds from the oldest to the youngest value, with one accumulator and without fused multiply-add. Every row is
+  summed separately, so a value depends only on its own window.
+- A mean is the sum divided by n. A deviation takes a second pass over the window.
+- NaN anywhere in a window gives NaN. Division by zero and the logarithm of zero follow IEEE 754.
+- Only `Log` may differ in its last bit between machines.
 """
 
 import math
@@ -23,23 +23,23 @@ SeriesKernel = Callable[[FloatArray], FloatArray]
 PairKernel = Callable[[FloatArray, FloatArray], FloatArray]
 
 RELATIVE_EPSILON: Final = 1e-9
-"""A spread below this share of the level counts as rounding."""
+"""A spread below this share of the level is considered rounding."""
 
 CELLS_AT_ONCE: Final = 1 << 18
-"""Cells of windows that are held at once, 2 MiB: little enough for a processor's cache, however long the history."""
+"""Window cells that are processed at once (2 MiB), to fit into the processor's cache."""
 
 
 def windows_of(series: FloatArray, n: int) -> FloatArray:
-    """A view [n, R - n + 1, S]: its first row the oldest value of every window, its last row the youngest."""
+    """A view [n, R - n + 1, S] of all windows; the first axis runs from the oldest to the youngest value."""
     rows, symbols = series.shape
     row, cell = series.strides
     return np.ndarray((n, rows - n + 1, symbols), np.float64, series, 0, (row, row, cell))
 
 
 def add_oldest_first(windows: FloatArray) -> FloatArray:
-    """The sum over the first axis of [n, ...] in its order, [...].
+    """Sum [n, ...] over its first axis in order, to [...].
 
-    NumPy adds along the first axis row by row, unless a row is a single value: then it would add in pairs.
+    NumPy adds row by row along the first axis, except that it sums pairwise if a row is a single value.
     """
     if windows[0].size == 1:
         return np.add.accumulate(windows)[-1]
@@ -47,9 +47,9 @@ def add_oldest_first(windows: FloatArray) -> FloatArray:
 
 
 def over_windows(n: int, value: Callable[..., FloatArray]) -> Kernel:
-    """A kernel that sees windows as an array [n, rows, S] and gives a value for each, some rows after the other.
+    """A kernel that maps windows [n, rows, S] to values, in blocks of rows.
 
-    A value depends on its own window alone, so where the rows are parted changes no bit.
+    A value depends only on its own window, so the size of the blocks does not change the result.
     """
 
     def kernel(*series: FloatArray) -> FloatArray:
@@ -69,7 +69,7 @@ def ref(n: int) -> SeriesKernel:
 
 
 def delta(n: int) -> SeriesKernel:
-    """The value minus that of n bars ago."""
+    """The value minus the value n bars ago."""
     return lambda x: x[n:] - x[: x.shape[0] - n]
 
 
@@ -84,7 +84,7 @@ def mean(n: int) -> SeriesKernel:
 
 
 def variance(n: int) -> SeriesKernel:
-    """The squared deviations from the window's mean, added and divided by n - 1."""
+    """The sum of squared deviations from the window's mean, divided by n - 1."""
 
     def value(windows: FloatArray) -> FloatArray:
         deviations = windows - add_oldest_first(windows) / n
@@ -110,7 +110,7 @@ def smallest(n: int) -> SeriesKernel:
 
 
 def _extreme(pick: PairKernel, n: int) -> SeriesKernel:
-    """The value picked among the last n; picking has no rounding, so windows of twice the width follow from two."""
+    """The extreme of the last n values; computed by doubling the window, which is exact since nothing is rounded."""
 
     def kernel(x: FloatArray) -> FloatArray:
         best, width = x, 1
@@ -126,14 +126,14 @@ def _extreme(pick: PairKernel, n: int) -> SeriesKernel:
 def exponential_weights(decay: float, taps: int) -> FloatArray:
     """Weights [taps], oldest first: 1, decay, decay * decay ... from the youngest, divided by their sum.
 
-    Cutting the endless tail off leaves out a weight of decay ** taps, which the division hands to the rest.
+    Truncation omits a weight of decay ** taps, which the division distributes over the rest.
     """
     weights = np.multiply.accumulate(np.concatenate(([1.0], np.full(taps - 1, decay))))[::-1]
     return weights / np.add.accumulate(weights)[-1]
 
 
 def smoothed(decay: float, taps: int) -> SeriesKernel:
-    """The weighted sum of the last `taps` values: each is multiplied by its weight, then they are added."""
+    """The weighted sum of the last `taps` values: first the products with the weights, then their sum."""
     weights = exponential_weights(decay, taps)[:, None, None]
 
     def value(windows: FloatArray) -> FloatArray:
@@ -143,19 +143,19 @@ def smoothed(decay: float, taps: int) -> SeriesKernel:
 
 
 def exponential(n: int, taps: int) -> SeriesKernel:
-    """The exponential average of span n, cut off after `taps` values."""
+    """The exponential average of span n, truncated after `taps` values."""
     return smoothed(1.0 - 2.0 / (n + 1), taps)
 
 
 def wilder(n: int, taps: int) -> SeriesKernel:
-    """Wilder's average of n, cut off after `taps` values."""
+    """Wilder's average of n, truncated after `taps` values."""
     return smoothed(1.0 - 1.0 / n, taps)
 
 
 def slope(n: int) -> SeriesKernel:
     """The slope per bar of the least-squares line through the last n values.
 
-    The values enter as differences from the window's oldest one, so a constant series has slope 0 exactly.
+    It is computed from differences to the window's oldest value, so the slope of a constant series is exactly 0.
     """
     places = _places(n)
 
@@ -166,20 +166,20 @@ def slope(n: int) -> SeriesKernel:
 
 
 def _places(n: int) -> FloatArray:
-    """The places of n values around their middle, [n, 1, 1]."""
+    """The positions of n values relative to their middle, [n, 1, 1]."""
     return (np.arange(n, dtype=np.float64) - (n - 1) / 2)[:, None, None]
 
 
 def _spread_of_places(n: int) -> float:
-    """The sum of their squares."""
+    """The sum of the squared positions of n values."""
     return n * (n * n - 1) / 12
 
 
 def correlation(n: int) -> PairKernel:
     """Pearson's correlation over the last n pairs.
 
-    Each sum of squares gains n * (1e-9 * mean) ** 2, so a constant series, whose deviations are only rounding, gives
-    0 within 1e-6; where a sum of squares is 0 all the same (a constant 0), the result is 0.
+    Each sum of squares is increased by n * (1e-9 * mean) ** 2, so a constant series, whose deviations are only
+    rounding, gives 0 within 1e-6. If a sum of squares is still 0 (a constant 0), the result is 0.
     """
 
     def value(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -192,7 +192,7 @@ def correlation(n: int) -> PairKernel:
 
 
 def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
-    """The deviations from the mean, and the root of their summed squares and of what rounding can make of them."""
+    """The deviations from the mean, and the root of their sum of squares plus an allowance for rounding."""
     average = add_oldest_first(windows) / n
     off = windows - average
     rounding = RELATIVE_EPSILON * average
@@ -200,9 +200,9 @@ def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
 
 
 def determination(n: int) -> SeriesKernel:
-    """The share of the last n values' variance that their least-squares line explains, 0 to 1 (R squared).
+    """R squared of the least-squares line through the last n values, 0 to 1.
 
-    It is the square of the correlation with the places, so a constant series gives 0, as `correlation` says.
+    It is the squared correlation with the positions, so a constant series gives 0; see `correlation`.
     """
     places = _places(n)
     spread = math.sqrt(_spread_of_places(n))
@@ -217,9 +217,9 @@ def determination(n: int) -> SeriesKernel:
 
 
 def residual(n: int) -> SeriesKernel:
-    """How far the youngest of the last n values lies above their least-squares line.
+    """The youngest of the last n values minus their least-squares line.
 
-    The values enter as differences from the window's oldest one, so a constant series has residual 0 exactly.
+    It is computed from differences to the window's oldest value, so the residual of a constant series is exactly 0.
     """
     places = _places(n)
 
@@ -233,12 +233,12 @@ def residual(n: int) -> SeriesKernel:
 
 
 def place_of_largest(n: int) -> SeriesKernel:
-    """The place of the largest of the last n values: 1 for the oldest to n for the youngest, the oldest of equals."""
+    """The position of the largest of the last n values, from 1 (oldest) to n (youngest); the oldest of equal ones."""
     return _place_of(np.maximum, n)
 
 
 def place_of_smallest(n: int) -> SeriesKernel:
-    """The place of the smallest of the last n values: 1 for the oldest to n for the youngest, the oldest of equals."""
+    """The position of the smallest of the last n values, from 1 (oldest) to n (youngest); the oldest of equal ones."""
     return _place_of(np.minimum, n)
 
 
@@ -251,10 +251,10 @@ def _place_of(pick: np.ufunc, n: int) -> SeriesKernel:
 
 
 def quantile(n: int, level: float) -> SeriesKernel:
-    """The value below which the share `level` of the last n values lies.
+    """The quantile `level` of the last n values.
 
-    With the values in rising order and their places counted from 0, it is at level * (n - 1), and between two
-    places on the straight line: lower + (upper - lower) * fraction.
+    It is at position level * (n - 1) of the sorted values, counted from 0, with linear interpolation:
+    lower + (upper - lower) * fraction.
     """
     lower = math.floor(level * (n - 1))
     upper = min(lower + 1, n - 1)
@@ -269,12 +269,12 @@ def quantile(n: int, level: float) -> SeriesKernel:
 
 
 def greater(x: FloatArray, y: FloatArray) -> FloatArray:
-    """1 where x is greater than y, 0 elsewhere, NaN where one of them is unknown; all [R, S]."""
+    """1 where x is greater than y, else 0; NaN where one of them is NaN; all [R, S]."""
     return np.where(np.isnan(x) | np.isnan(y), math.nan, x > y)
 
 
 def less(x: FloatArray, y: FloatArray) -> FloatArray:
-    """1 where x is less than y, 0 elsewhere, NaN where one of them is unknown; all [R, S]."""
+    """1 where x is less than y, else 0; NaN where one of them is NaN; all [R, S]."""
     return greater(y, x)
 
 
@@ -284,7 +284,7 @@ def plus(number: float) -> SeriesKernel:
 
 
 def rank(n: int) -> SeriesKernel:
-    """The youngest value's place among the last n, divided by n; equal values share the mean of their places."""
+    """The rank of the youngest of the last n values, divided by n; equal values have the mean of their ranks."""
 
     def value(windows: FloatArray) -> FloatArray:
         youngest = windows[-1]
@@ -296,5 +296,5 @@ def rank(n: int) -> SeriesKernel:
 
 
 def _known(windows: FloatArray) -> FloatArray:
-    """1, or NaN where a window holds a NaN."""
+    """1, or NaN where a window contains NaN."""
     return np.where(np.isnan(add_oldest_first(np.abs(windows))), math.nan, 1.0)

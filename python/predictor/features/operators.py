@@ -1,8 +1,8 @@
-"""Operator set 1: every named operator, its signature, how far it looks back, and its arithmetic.
+"""Operator set 1: every named operator with its signature, look-back and arithmetic.
 
-The names are those of Qlib where it has the operator. An artifact names the set it was made with, so what stands here
-keeps its meaning. A new operator is added to the table and raises the number: an older set is part of every newer one,
-and a program refuses a set that is newer than its own.
+Names are those of Qlib if it has the operator. An artifact records its operator set, so the meaning of an operator must
+never change. A new operator raises the set's number. A set includes all older sets, and a program rejects a newer set
+than its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,51 +19,51 @@ from predictor.features.kernels import Kernel
 OPERATOR_SET: Final = 1
 LONGEST_WINDOW: Final = 1000
 SMALLEST_PLUS: Final = 1e-12
-"""Less would not stand above the rounding of a price of 100."""
+"""A smaller number would be within the rounding of a price of 100."""
 
 
 class Flatness(Enum):
-    """What is left of an expression at a flat price, which decides whether it may stand below a division.
+    """The size of an expression at a flat price, which decides whether it may be a denominator.
 
-    There a difference or a standard deviation is no clean zero but rounding, and something divided by rounding is a
-    number that means nothing. So a spread may be a denominator only with something of the prices' own size added.
+    At a flat price a difference or a standard deviation is not exactly zero but rounding, and a quotient by rounding is
+    meaningless. A spread may therefore be a denominator only with a term of the prices' size added.
     """
 
     NUMBER = auto()
-    """A constant other than zero."""
+    """A nonzero constant."""
     LEVEL = auto()
-    """Something of the series' own size."""
+    """A value of the series' size."""
     SPREAD = auto()
-    """Nothing but rounding."""
+    """Only rounding."""
 
 
 def flatness_of_sum(left: Flatness, right: Flatness) -> Flatness:
-    """A level saves a spread; a number does not, because it is not relative to the prices."""
+    """A level dominates a spread; a number does not, because it is not relative to the prices."""
     if Flatness.LEVEL in (left, right):
         return Flatness.LEVEL
     return left if left is right else Flatness.SPREAD
 
 
 def flatness_of_product(left: Flatness, right: Flatness) -> Flatness:
-    """A spread stays one, whatever it is multiplied with."""
+    """A product with a spread is a spread."""
     if Flatness.SPREAD in (left, right):
         return Flatness.SPREAD
     return Flatness.NUMBER if left is right is Flatness.NUMBER else Flatness.LEVEL
 
 
 def flatness_of_quotient(above: Flatness, below: Flatness) -> Flatness:
-    """What stands above decides; below there is no spread."""
+    """The numerator decides; the denominator is never a spread."""
     return Flatness.LEVEL if (above, below) == (Flatness.NUMBER, Flatness.LEVEL) else above
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A whole number in an operator's signature, from `smallest` to 1000.
+    """An integer argument of an operator, from `smallest` to LONGEST_WINDOW.
 
     Attributes:
-        name: As in the signature.
-        smallest: The least number of bars that gives a value.
+        name: The name in the signature.
+        smallest: The smallest allowed value.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Window:
 @final
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number in an operator's signature, from `smallest` to `largest`.
+    """A number argument of an operator, from `smallest` to `largest`.
 
     Attributes:
-        name: As in the signature.
-        smallest: The least that means something.
-        largest: The most that means something.
+        name: The name in the signature.
+        smallest: The smallest allowed value.
+        largest: The largest allowed value.
     """
 
     name: str
@@ -120,14 +120,14 @@ class Operator:
     """One named operator.
 
     Attributes:
-        name: As in expressions.
-        series: Names of the arguments that are series.
-        windows: The whole numbers that follow them.
-        numbers: The other numbers, which stand last.
-        kernel: The arithmetic for given whole and other numbers.
-        reach: Bars before the current one that it reads, for given whole numbers.
-        flatness: What it leaves at a flat price, from what its series leave.
-        meaning: One line for people.
+        name: The name in expressions.
+        series: Names of the series arguments, which come first.
+        windows: The integer arguments, which come second.
+        numbers: The other number arguments, which come last.
+        kernel: Maps the integer and number arguments to the arithmetic.
+        reach: Maps the integer arguments to the number of bars that it reads before the current one.
+        flatness: Maps the flatness of the series arguments to that of the result.
+        meaning: A one-line description.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Operator:
 
     @property
     def signature(self) -> str:
-        """The operator with the names of its arguments."""
+        """The operator's name with the names of its arguments."""
         settings = (setting.name for setting in (*self.windows, *self.numbers))
         return f"{self.name}({', '.join((*self.series, *settings))})"
 
@@ -311,4 +311,4 @@ BINARY_KERNELS: Final[Mapping[BinaryOperator, Kernel]] = {
     "*": np.multiply,
     "/": np.divide,
 }
-"""The arithmetic between two series, element by element."""
+"""The element-wise arithmetic of two series."""

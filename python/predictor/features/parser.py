@@ -1,4 +1,4 @@
-"""From a feature's text to its tree. Nothing is ever run as code; what is not in the language is refused with a caret.
+"""Parser for feature expressions. Nothing is executed as code; errors show the position with a caret.
 
 comparison = sum [ (">" | "<") sum ]
 sum        = product { ("+" | "-") product }
@@ -33,15 +33,15 @@ _WHOLE: Final = re.compile(r"[0-9]+")
 
 
 def parse(text: str, fields: FieldSet) -> Expression:
-    """Read an expression and check everything that can be checked without bars.
+    """Parse an expression and make all checks that do not need bars.
 
     Args:
-        text: At most 2000 characters, in its canonical form too, 500 nodes, nested at most 32 deep, looking back at
-            most 2000 bars.
+        text: The expression, with at most 2000 characters, also in canonical form, 500 nodes, 32 levels of nesting and
+            a look-back of 2000 bars.
         fields: The columns that it may read.
 
     Raises:
-        ExpressionError: With the place of the first thing that is not allowed.
+        ExpressionError: The expression is invalid; the error has the first invalid position.
     """
     return _Parser(text, fields).whole()
 
@@ -57,7 +57,7 @@ class _Token:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ParsedTerm:
-    """A parsed piece: its tree, where it starts, and what the checks need to know of it."""
+    """A parsed subexpression with its position and the properties that are checked."""
 
     tree: Expression
     position: int
@@ -88,7 +88,7 @@ def _skip_space(text: str, position: int) -> int:
 
 @final
 class _Parser:
-    """Reads the tokens once, from left to right."""
+    """A recursive-descent parser."""
 
     def __init__(self, text: str, fields: FieldSet) -> None:
         self._text = text
@@ -98,14 +98,13 @@ class _Parser:
         self._nodes = 0
 
     def whole(self) -> Expression:
-        """The whole text as one expression."""
         part = self._comparison(0)
         if self._token.kind != "end":
             raise self._error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
         if part.constant:
             raise self._error(part.position, "a feature must read at least one field")
         length = len(str(part.tree))
-        if length > LONGEST_TEXT:  # an artifact holds that text, and must be able to read it
+        if length > LONGEST_TEXT:  # an artifact stores the canonical text and must be able to parse it
             problem = f"with spaces and whole numbers written out it has {length} characters, at most {LONGEST_TEXT}"
             raise self._error(part.position, f"{problem} are allowed")
         return part.tree
@@ -120,7 +119,7 @@ class _Parser:
         return token
 
     def _take_symbol(self, symbol: str) -> bool:
-        """Step over the symbol if it comes next."""
+        """Consume the symbol if it comes next."""
         is_there = self._token.kind == "symbol" and self._token.text == symbol
         self._place += is_there
         return is_there
@@ -243,7 +242,7 @@ class _Parser:
         )
 
     def _next_argument(self, operator: Operator, place: int) -> None:
-        """Step over the comma before every argument but the first; the arguments must not end here."""
+        """Consume the comma before every argument except the first; raise if the arguments end here."""
         token = self._token
         ended = token.text == ")"
         if not ended and place and not self._take_symbol(","):
@@ -296,7 +295,7 @@ class _Parser:
         lookback: int,
         start: int | None = None,
     ) -> _ParsedTerm:
-        """A new piece of the tree, within the limits on size, depth and look-back."""
+        """Create a node after checking the limits of size, depth and look-back."""
         self._nodes += 1
         height = 1 + max((part.height for part in parts), default=0)
         if self._nodes > MOST_NODES:

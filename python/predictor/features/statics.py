@@ -1,7 +1,7 @@
-"""Static covariates as a network reads them: each variable is a few columns, and not knowing it is one of them.
+"""Encoding of static covariates as input columns of a network.
 
-A category is one column per known text and one for `unknown`: 1 in the column that holds, 0 in the others. A number is
-two columns: (value - center) / scale, clipped, and 0 where it is unknown; then 1 where it is unknown, else 0.
+A category has one column per known string and one for `unknown`, one-hot encoded. A number has two columns: its scaled
+and clipped value, 0 if unknown, and an indicator that is 1 if it is unknown.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 UNKNOWN: Final = "unknown"
 DEFAULT_CLIP: Final = 8.0
-"""Scales that a value may lie from its center."""
+"""Largest absolute scaled value."""
 MOST_VARIABLES: Final = 200
 MOST_CATEGORIES: Final = 500
 
@@ -30,12 +30,12 @@ MOST_CATEGORIES: Final = 500
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticNumber:
-    """A number per symbol, in units of its standard deviation over the training symbols.
+    """A number per symbol, standardised over the training symbols.
 
     Attributes:
-        name: The covariate.
+        name: The covariate's name.
         center: Mean over the training symbols.
-        scale: Standard deviation, positive.
+        scale: Standard deviation over the training symbols, positive.
     """
 
     name: str
@@ -43,7 +43,6 @@ class StaticNumber:
     scale: float
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if not (np.isfinite(self.center) and 0 < self.scale < np.inf):
             raise ConfigurationError(
                 f"static covariate {self.name} has center {self.center:g} and scale {self.scale:g}, but the first must "
@@ -52,10 +51,10 @@ class StaticNumber:
 
     @classmethod
     def fit(cls, name: str, values: FloatArray) -> Self:
-        """The numbers of the training symbols [S], NaN = unknown.
+        """Fit to the values of the training symbols [S], NaN = unknown.
 
         Raises:
-            ConfigurationError: They are all equal, or unknown.
+            ConfigurationError: The known values are all equal, or there are none.
         """
         known = values[np.isfinite(values)]
         scale = float(np.std(known)) if known.size else 0.0
@@ -68,16 +67,16 @@ class StaticNumber:
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return 2
 
     @property
     def unknown(self) -> tuple[float, ...]:
-        """The columns of a symbol about which nothing is known."""
+        """The columns of an unknown value."""
         return (0.0, 1.0)
 
     def encode(self, values: FloatArray) -> NDArray[np.float32]:
-        """[S, 2] of S numbers, NaN = unknown."""
+        """Encode S numbers, NaN = unknown, as [S, 2]."""
         known = np.isfinite(values)
         scaled = np.clip((np.where(known, values, self.center) - self.center) / self.scale, -DEFAULT_CLIP, DEFAULT_CLIP)
         return np.stack([scaled, ~known], axis=1).astype(np.float32)
@@ -86,18 +85,17 @@ class StaticNumber:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticCategory:
-    """A text per symbol.
+    """A string per symbol.
 
     Attributes:
-        name: The covariate.
-        categories: The texts of the training symbols, sorted, each once.
+        name: The covariate's name.
+        categories: The distinct strings of the training symbols, sorted.
     """
 
     name: str
     categories: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check the texts."""
         known = self.categories
         if not known or any(a >= b for a, b in pairwise(known)) or "" in known:
             raise ConfigurationError(f"static covariate {self.name} must have categories, sorted and each once")
@@ -109,25 +107,25 @@ class StaticCategory:
 
     @classmethod
     def fit(cls, name: str, texts: Sequence[str]) -> Self:
-        """The texts of the training symbols, empty = unknown.
+        """Fit to the strings of the training symbols, empty = unknown.
 
         Raises:
-            ConfigurationError: There are none, or too many.
+            ConfigurationError: There are no known strings, or too many.
         """
         return cls(name=name, categories=tuple(sorted(set(texts) - {""})))
 
     @property
     def width(self) -> int:
-        """Columns: one per category, one for unknown."""
+        """Number of columns: one per category and one for `unknown`."""
         return len(self.categories) + 1
 
     @property
     def unknown(self) -> tuple[float, ...]:
-        """The columns of a symbol about which nothing is known."""
+        """The columns of an unknown value."""
         return (*(0.0 for _ in self.categories), 1.0)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """[S, categories + 1] of S texts; one that the training symbols did not have is unknown."""
+        """Encode S strings as [S, width]; a string that no training symbol has is unknown."""
         place = {text: k for k, text in enumerate(self.categories)}
         return np.eye(self.width, dtype=np.float32)[[place.get(text, self.width - 1) for text in texts]]
 
@@ -138,17 +136,16 @@ StaticVariable = StaticNumber | StaticCategory
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StaticFeatures:
-    """All static variables of a model, fitted; numbers first, then categories.
+    """The fitted static variables of a model; numbers first, then categories.
 
     Raises:
-        ConfigurationError: There are too many, or a name appears twice or is invalid.
+        ConfigurationError: There are too many, or a name is repeated or invalid.
     """
 
     numbers: tuple[StaticNumber, ...] = ()
     categories: tuple[StaticCategory, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the names."""
         if len(self.names) > MOST_VARIABLES:
             raise ConfigurationError(
                 f"there are {len(self.names)} static covariates, but at most {MOST_VARIABLES} can be learnt"
@@ -165,10 +162,10 @@ class StaticFeatures:
 
         Args:
             numbers: float64 [S] by name, NaN = unknown.
-            texts: S texts by name, empty = unknown.
+            texts: S strings by name, empty = unknown.
 
         Raises:
-            ConfigurationError: A variable says nothing about them.
+            ConfigurationError: A variable cannot be fitted.
         """
         return cls(
             numbers=tuple(StaticNumber.fit(name, values) for name, values in numbers.items()),
@@ -177,36 +174,36 @@ class StaticFeatures:
 
     @property
     def variables(self) -> tuple[StaticVariable, ...]:
-        """In the order of their columns."""
+        """All variables, in the order of their columns."""
         return (*self.numbers, *self.categories)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the variables."""
+        """Names of the variables."""
         return tuple(variable.name for variable in self.variables)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Columns of each variable."""
+        """Number of columns of each variable."""
         return tuple(variable.width for variable in self.variables)
 
     @property
     def unknown(self) -> NDArray[np.float32]:
-        """[C] the columns of a symbol about which nothing is known."""
+        """The columns [C] of a symbol without any known value."""
         return np.array([value for variable in self.variables for value in variable.unknown], np.float32)
 
     def encode(
         self, symbols: int, numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]
     ) -> NDArray[np.float32]:
-        """The columns [S, C] of S symbols.
+        """Encode all variables of S symbols as [S, C].
 
         Args:
-            symbols: S.
+            symbols: Number of symbols S.
             numbers: float64 [S] by name, NaN = unknown.
-            texts: One per symbol by name, empty = unknown.
+            texts: S strings by name, empty = unknown.
 
         Raises:
-            CovariateMissingError: Naming a variable that is not given, or given as the other kind.
+            CovariateMissingError: A variable is missing or of the other kind.
         """
         columns = [np.zeros((symbols, 0), np.float32)]
         columns += [one.encode(_given(one.name, numbers, "numbers", texts)) for one in self.numbers]
@@ -216,7 +213,7 @@ class StaticFeatures:
     def warnings(
         self, symbols: Sequence[str], numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]
     ) -> Iterator[str]:
-        """What is unknown about which symbol, for whoever reads the forecast; numbers are [S], as for `encode`."""
+        """Warnings about unknown values of symbols; arguments as in `encode`."""
         for number in self.numbers:
             absent = [symbol for symbol, value in zip(symbols, numbers[number.name], strict=True) if np.isnan(value)]
             if absent:
@@ -235,7 +232,7 @@ class StaticFeatures:
                 yield f"{listed(absent)}: {category.name} is unknown, and the forecast is made without it"
 
     def to_json(self) -> dict[str, Json]:
-        """As it is written in features.json."""
+        """Encode for features.json."""
         return {
             "numbers": [{"name": one.name, "center": one.center, "scale": one.scale} for one in self.numbers],
             "categories": [{"name": one.name, "categories": list(one.categories)} for one in self.categories],
@@ -244,10 +241,10 @@ class StaticFeatures:
 
     @classmethod
     def from_json(cls, record: Record) -> Self:
-        """Read it back.
+        """Decode from features.json.
 
         Raises:
-            ArtifactError: Naming the key that is unknown, missing or wrong.
+            ArtifactError: A key is unknown, missing or invalid; the message names it.
             ConfigurationError: A variable is invalid.
         """
         numbers, categories = record.records("numbers"), record.records("categories")

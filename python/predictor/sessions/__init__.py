@@ -1,11 +1,11 @@
-"""The trading sessions of an exchange, as a value that a model's artifact carries (`calendar.json`).
+"""Trading sessions of an exchange, stored in a model's artifact as `calendar.json`.
 
-A forecast for "5 sessions ahead" needs to know which days those are, a daily bar is only a bar once its session has
-closed, and a missing session must be told from a holiday. All of that is answered here from a list of holidays and
-close times, so that serving needs no calendar package. Building the list does (extra `calendars`).
+The calendar determines the future sessions of a forecast, whether a bar's session has closed, and whether a missing
+day is a holiday. It is computed from lists of holidays and close times, so serving needs no calendar package; building
+these lists does (extra `calendars`).
 
-Dates are int32 yyyymmdd of the session in the exchange's own time zone, everywhere. What trades on every day of the
-week has a calendar of its own, `24/7`, for which no package is needed; its sessions are days in UTC.
+Dates are int32 yyyymmdd of the session in the exchange's time zone. Assets that trade every day of the week use the
+calendar `24/7`, which needs no package and whose sessions are days in UTC.
 """
 
 from predictor.dates import dates_of, days_of, is_weekend

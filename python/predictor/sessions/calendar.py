@@ -1,4 +1,4 @@
-"""The calendar itself: which days are sessions, when they close, what is known of them ahead of time."""
+"""The session calendar: sessions, their close times, and the calendar fields that features read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,23 +24,23 @@ from predictor.sessions import exchange, schedule
 from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
-"""What `SessionCalendar.fields` gives for a session, in this order."""
+"""The fields of `SessionCalendar.fields`, in order."""
 
 
 HOLIDAY_REACH = 30
-"""Calendar days. A holiday further away than this, or none, counts as this far."""
+"""Upper bound of the distances to holidays, in calendar days."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTable:
-    """The sessions of a calendar int32 [N], ascending, and FIELDS float64 [5, N]."""
+    """All sessions of a calendar: dates int32 [N], ascending, and FIELDS float64 [5, N]."""
 
     sessions: NDArray[np.int32]
     fields: NDArray[np.float64]
 
 
 def table_of(schedule: Schedule) -> SessionTable:
-    """The sessions of a schedule and their fields."""
+    """Compute the sessions of a schedule and their fields."""
     closed, surprises = day_array(schedule.holidays), day_array(schedule.unannounced)
     days = np.setdiff1d(schedule.days, closed)
     values = np.stack(
@@ -58,13 +58,13 @@ def table_of(schedule: Schedule) -> SessionTable:
 
 
 def _earlier_in_month(days: NDArray[np.datetime64]) -> NDArray[np.float64]:
-    """How many of `days` come before each of them in its month."""
+    """Number of `days` before each one in its month."""
     months = days.astype("datetime64[M]")
     return (np.arange(days.size) - np.searchsorted(months, months)).astype(np.float64)
 
 
 def _later_in_month(days: NDArray[np.datetime64], planned: NDArray[np.datetime64]) -> NDArray[np.float64]:
-    """How many of the `planned` sessions come after each of `days` in its month."""
+    """Number of `planned` sessions after each of `days` in its month."""
     end = np.searchsorted(planned.astype("datetime64[M]"), days.astype("datetime64[M]"), side="right")
     return (end - np.searchsorted(planned, days, side="right")).astype(np.float64)
 
@@ -84,11 +84,11 @@ def _days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) 
 
 
 RENEWAL: Final = "train the model again (quantra train stock) to renew its calendar"
-"""What helps where a calendar has ended: it goes some years beyond the bars that a model is trained on."""
+"""Advice when a calendar has ended, some years after the bars that the model was trained on."""
 
 
 _OPEN_AT_MOST: Final = 3
-"""Of the sessions up to today, so many of the last may still be open, wherever the exchange is."""
+"""Most of the last sessions up to today that may still be open, in any time zone."""
 
 
 def _require_zone(now: datetime) -> None:
@@ -99,10 +99,10 @@ def _require_zone(now: datetime) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class SessionCalendar:
-    """Answers about the sessions of a schedule; equal schedules make equal calendars.
+    """The sessions of a schedule; calendars with equal schedules are equal.
 
-    Make one with `named`, `from_exchange`, `weekdays`, `every_day` or `from_json`; these check what the constructor
-    takes on trust.
+    Create one with `named`, `from_exchange`, `weekdays`, `every_day` or `from_json`, which validate the schedule; the
+    constructor does not.
     """
 
     schedule: Schedule
@@ -110,17 +110,16 @@ class SessionCalendar:
     _special_closes: Mapping[int, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compute the table that answers everything else."""
         object.__setattr__(self, "_table", table_of(self.schedule))
         object.__setattr__(self, "_special_closes", {one.date: one.time for one in self.schedule.special_closes})
 
     @classmethod
     def named(cls, name: str, first: int, last: int) -> Self:
-        """The calendar that a person means: `weekdays` or nothing, `24/7`, or an exchange's code.
+        """Create a calendar by name: `weekdays` or empty, `24/7`, or an exchange's code.
 
         Raises:
-            MissingPackageError: an exchange is named, and exchange-calendars is not installed.
-            ConfigurationError: as the others of its kind.
+            MissingPackageError: the name is an exchange's, and exchange-calendars is not installed.
+            ConfigurationError: as `weekdays`, `every_day` and `from_exchange`.
         """
         if name in {"", WEEKDAYS}:
             return cls.weekdays(first, last)
@@ -128,28 +127,28 @@ class SessionCalendar:
 
     @classmethod
     def weekdays(cls, first: int, last: int) -> Self:
-        """Monday to Friday, no holidays, closes unknown: the calendar of an unknown exchange.
+        """Create the calendar of an unknown exchange: Monday to Friday, without holidays and close times.
 
         Args:
-            first: first date, yyyymmdd; widened to the start of its month, so that month fields are right.
-            last: last date, yyyymmdd; widened to the end of its month.
+            first: first date, yyyymmdd; extended to the start of its month, so that month fields are right.
+            last: last date, yyyymmdd; extended to the end of its month.
 
         Raises:
-            ConfigurationError: no dates, or in the wrong order.
+            ConfigurationError: `first` or `last` is not a date, or `first` is after `last`.
         """
         start, end = whole_months(first, last)
         return cls(Schedule(name=WEEKDAYS, time_zone="UTC", first=start, last=end))
 
     @classmethod
     def every_day(cls, first: int, last: int) -> Self:
-        """Every day of the week, as cryptocurrencies trade; a session ends at midnight UTC, when the next one begins.
+        """Create the calendar of cryptocurrencies: every day of the week, with sessions that end at midnight UTC.
 
         Args:
-            first: first date, yyyymmdd; widened to the start of its month, so that month fields are right.
-            last: last date, yyyymmdd; widened to the end of its month.
+            first: first date, yyyymmdd; extended to the start of its month, so that month fields are right.
+            last: last date, yyyymmdd; extended to the end of its month.
 
         Raises:
-            ConfigurationError: no dates, or in the wrong order.
+            ConfigurationError: `first` or `last` is not a date, or `first` is after `last`.
         """
         start, end = whole_months(first, last)
         closes = (CloseTime(date=start, time=MIDNIGHT),)
@@ -159,38 +158,38 @@ class SessionCalendar:
 
     @classmethod
     def from_exchange(cls, name: str, first: int, last: int) -> Self:
-        """An exchange's sessions, as the package exchange-calendars knows them.
+        """Create the calendar of an exchange with the package exchange-calendars.
 
         Args:
-            name: the exchange's code, such as "XNYS", or an alias that the package knows, such as "NASDAQ".
-            first: first date, yyyymmdd; widened to the start of its month, so that month fields are right.
-            last: last date, yyyymmdd; widened to the end of its month. Some exchanges publish only a year or two
-                ahead: the calendar then ends where their record does, and its own `last` says so.
+            name: the exchange's code, such as "XNYS", or an alias of the package, such as "NASDAQ".
+            first: first date, yyyymmdd; extended to the start of its month, so that month fields are right.
+            last: last date, yyyymmdd; extended to the end of its month. Some exchanges publish only a year or two
+                ahead; the calendar's `last` is then earlier.
 
         Raises:
             MissingPackageError: exchange-calendars is not installed.
-            ConfigurationError: an unknown exchange, one with sessions on weekends or past midnight, or a range that
-                its record does not have.
+            ConfigurationError: the exchange is unknown, has sessions on weekends or past midnight, or is not recorded
+                for this range.
         """
         return cls(exchange.schedule_of(name, first, last))
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
-        """Read what `to_json` wrote; the result is equal to the calendar that was written.
+        """Decode the result of `to_json` to an equal calendar.
 
         Raises:
-            ArtifactError: not strict JSON, a key missing, unknown or twice, or an invalid value; the message and
+            ArtifactError: it is not strict JSON, or a key is missing, unknown, repeated or invalid; the message and
                 `metadata["key"]` name the key.
         """
         return cls(schedule.from_bytes(content))
 
     def to_json(self) -> bytes:
-        """The calendar as canonical JSON; equal calendars give equal bytes."""
+        """Encode as canonical JSON; equal calendars give equal bytes."""
         return schedule.to_bytes(self.schedule)
 
     @property
     def name(self) -> str:
-        """The exchange's code (ISO 10383, such as "XNYS"), "24/7", or "weekdays" where the exchange is unknown."""
+        """The exchange's code (ISO 10383, such as "XNYS"), "24/7", or "weekdays" for an unknown exchange."""
         return self.schedule.name
 
     @property
@@ -205,19 +204,19 @@ class SessionCalendar:
 
     @property
     def is_exchange(self) -> bool:
-        """Whether a market's own sessions are known; False for Monday to Friday, which is only a guess at them."""
+        """Whether the market's sessions are known; False for `weekdays`, which is only an approximation."""
         return self.name != WEEKDAYS
 
     @property
     def is_every_day(self) -> bool:
-        """Whether there are sessions on Saturdays and Sundays too."""
+        """Whether Saturdays and Sundays are sessions too."""
         return self.schedule.is_every_day
 
     def sessions(self, first: int, last: int) -> NDArray[np.int32]:
         """The sessions from `first` to `last`, both included, int32 [N] (read-only).
 
         Raises:
-            CalendarEndedError: a date that the calendar does not cover.
+            CalendarEndedError: the calendar does not cover both dates.
         """
         self._require_covered(first, last)
         start = np.searchsorted(self._table.sessions, first)
@@ -235,10 +234,10 @@ class SessionCalendar:
         return place < self._table.sessions.size and bool(self._table.sessions[place] == day)
 
     def following(self, session: int, count: int) -> NDArray[np.int32]:
-        """The `count` sessions after a date, which need not be a session itself; int32 [count] (read-only).
+        """The `count` sessions after a date, which may be any day; int32 [count] (read-only).
 
         Raises:
-            CalendarEndedError: the calendar does not cover the date, or ends before so many sessions.
+            CalendarEndedError: the calendar does not cover the date and all these sessions.
         """
         self._require_covered(session, session)
         start = int(np.searchsorted(self._table.sessions, session, side="right"))
@@ -252,10 +251,10 @@ class SessionCalendar:
         return result
 
     def preceding(self, session: int, count: int) -> NDArray[np.int32]:
-        """The `count` sessions before a date, which need not be a session itself; int32 [count], oldest first.
+        """The `count` sessions before a date, which may be any day; int32 [count], oldest first (read-only).
 
         Raises:
-            CalendarEndedError: the calendar does not cover the date, or begins after so many sessions.
+            CalendarEndedError: the calendar does not cover the date and all these sessions.
         """
         self._require_covered(session, session)
         stop = int(np.searchsorted(self._table.sessions, session))
@@ -268,18 +267,18 @@ class SessionCalendar:
         return self._table.sessions[stop - count : stop]
 
     def is_gapless(self, sessions: NDArray[np.int32]) -> bool:
-        """Whether these dates, int32 [T], are so many of the calendar's sessions in a row; never raises."""
+        """Whether these dates, int32 [T], are consecutive sessions; never raises."""
         start = int(np.searchsorted(self._table.sessions, sessions[0])) if sessions.size else 0
         return np.array_equal(self._table.sessions[start : start + sessions.size], sessions)
 
     def missing(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The sessions that are absent between the first and the last date given; int32 [M], ascending.
+        """The sessions between the first and the last of the dates that are not among them; int32 [M], ascending.
 
         Args:
             sessions: int32 [T], dates in any order.
 
         Raises:
-            CalendarEndedError: a date that the calendar does not cover.
+            CalendarEndedError: the calendar does not cover a date.
         """
         if not sessions.size:
             return sessions
@@ -290,18 +289,18 @@ class SessionCalendar:
         return self._table.sessions[first:stop][absent]
 
     def unexpected(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those of the dates given on which the exchange does not trade; int32 [M], in the order given.
+        """The dates that are not sessions; int32 [M], in the order of `sessions`.
 
         Args:
             sessions: int32 [T], dates in any order.
 
         Raises:
-            CalendarEndedError: a date that the calendar does not cover.
+            CalendarEndedError: the calendar does not cover a date.
         """
         return sessions[~self._found(sessions, self._rows(sessions))]
 
     def remedy(self, strangers: NDArray[np.int32]) -> str:
-        """What to do about bars on these dates, int32 [M], of which none is a session."""
+        """Advice for bars on dates, int32 [M], that are not sessions."""
         if is_weekend(strangers).any() and not self.is_every_day:
             return (
                 "remove these bars, or train by every day of the week, as cryptocurrencies trade, with --calendar "
@@ -310,7 +309,7 @@ class SessionCalendar:
         return "remove these bars, or train by the calendar of the exchange that they come from"
 
     def close_instant(self, session: int) -> datetime | None:
-        """When the session ends, in UTC; None where the calendar knows no closes.
+        """The time at which a session closes, in UTC; None if the calendar has no close times.
 
         Raises:
             CalendarEndedError: the calendar does not cover the date.
@@ -331,12 +330,12 @@ class SessionCalendar:
     def is_complete(self, session: int, now: datetime) -> bool:
         """Whether the session has closed, so that its daily bar is final.
 
-        Without close times a session counts as closed once its date is over in UTC. The stock exchanges from New
-        Zealand to California have closed by then; the answer comes some hours late, never early.
+        Without close times a session is considered closed when its date ends in UTC. All stock exchanges from New
+        Zealand to California have closed by then, so the result may be late by some hours but is never early.
 
         Args:
             session: yyyymmdd.
-            now: an instant with a time zone.
+            now: the current time, with a time zone.
 
         Raises:
             ConfigurationError: `now` has no time zone.
@@ -350,15 +349,15 @@ class SessionCalendar:
         return now >= close
 
     def closed_since(self, session: int, now: datetime) -> int:
-        """How many later sessions have closed, so that their bars could be known.
+        """Count the later sessions that have closed, whose bars could be known.
 
         Args:
-            session: yyyymmdd; 0 sessions where it has not closed itself.
-            now: an instant with a time zone.
+            session: yyyymmdd; if it has not closed itself, the result is 0.
+            now: the current time, with a time zone.
 
         Raises:
             ConfigurationError: `now` has no time zone.
-            CalendarEndedError: the calendar does not cover the session, or today.
+            CalendarEndedError: the calendar does not cover the session or today.
         """
         _require_zone(now)
         today = as_number(now.astimezone(UTC).date())
@@ -366,9 +365,9 @@ class SessionCalendar:
         return sum(self.is_complete(one, now) for one in later[-_OPEN_AT_MOST:]) + len(later[:-_OPEN_AT_MOST])
 
     def fields(self, sessions: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
-        """What the calendar alone says about each session, which is known ahead of time.
+        """The calendar's fields of each session, which are known in advance.
 
-        A session's values depend on its date and on the calendar, not on the other dates in the array.
+        The fields of a session depend only on its date and the calendar.
 
             weekday                    0 (Monday) to 4 (Friday); on every day of the week, to 6 (Sunday)
             sessions_to_month_end      sessions left in its month; 0 on the last
@@ -376,8 +375,8 @@ class SessionCalendar:
             days_to_holiday            calendar days until the next holiday, at most HOLIDAY_REACH
             days_from_holiday          calendar days since the previous holiday, at most HOLIDAY_REACH
 
-        Looking ahead, closures that were unannounced count as ordinary sessions. Holidays outside `first` to `last`
-        are not seen.
+        Fields that look ahead treat unannounced closures as ordinary sessions. Holidays outside `first` to `last` are
+        ignored.
 
         Args:
             sessions: int32 [T], sessions in any order.
@@ -386,13 +385,13 @@ class SessionCalendar:
             FIELDS, each float64 [T].
 
         Raises:
-            CalendarEndedError: a date that the calendar does not cover.
-            BarsError: a date that is not a session; the message names the first.
+            CalendarEndedError: the calendar does not cover a date.
+            BarsError: a date is not a session; the message names the first.
         """
         return dict(zip(FIELDS, self._table.fields[:, self.places(sessions)], strict=True))
 
     def places(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
-        """The place of each session [T] among all of the calendar's, in the shape of `sessions`; raises as `fields`."""
+        """The index of each session [T] among all sessions of the calendar; raises as `fields`."""
         rows = self._rows(sessions)
         is_session = self._found(sessions, rows)
         if is_session.all():
@@ -404,7 +403,6 @@ class SessionCalendar:
         )
 
     def _require_covered(self, first: int, last: int) -> None:
-        """Refuse dates outside the calendar."""
         outside = first if first < self.first else last
         if self.first <= outside <= self.last:
             return
@@ -416,11 +414,11 @@ class SessionCalendar:
         )
 
     def _rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
-        """The row of the table where each date is, or would be; [T]."""
+        """The row in the table of each date, or where it would be inserted; [T]."""
         if sessions.size:
             self._require_covered(int(sessions.min()), int(sessions.max()))
         return np.searchsorted(self._table.sessions, sessions)
 
     def _found(self, sessions: NDArray[np.int32], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of the dates are in the table at their row; [T]."""
+        """Whether each date is in the table at its row; [T]."""
         return self._table.sessions.take(rows, mode="clip") == sessions

@@ -1,4 +1,4 @@
-"""Schedules of exchanges, as the package exchange-calendars knows them (extra `calendars`)."""
+"""Schedules of exchanges from the package exchange-calendars (extra `calendars`)."""
 
 import difflib
 import warnings
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from exchange_calendars import ExchangeCalendar
 
-# Exchanges whose one-off closures were announced days or hours ahead at most (storms, attacks, days of mourning).
-# Elsewhere exchange-calendars files holidays of the lunar calendar, known years ahead, under the same heading.
+# Exchanges whose ad-hoc holidays were announced at most days ahead (storms, attacks, days of mourning). For other
+# exchanges, ad-hoc holidays of exchange-calendars include those of the lunar calendar, which are known years ahead.
 _ONE_OFF_CLOSURES_ARE_SURPRISES = frozenset({"XNYS"})
 
 
@@ -26,8 +26,8 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
 
     Raises:
         MissingPackageError: exchange-calendars is not installed.
-        ConfigurationError: an unknown exchange, one with sessions on weekends or past midnight, or a range that its
-            record does not have.
+        ConfigurationError: the exchange is unknown, has sessions on weekends or past midnight, or is not recorded for
+            this range.
     """
     start, end = whole_months(first, last)
     exchange = _exchange(name, start, end)
@@ -48,19 +48,21 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
 
 
 def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
-    """The package's own calendar from `first` to `last`, or to the end of its record."""
+    """The package's calendar from `first` to `last`, or to the end of its record."""
     try:
         import exchange_calendars
     except ModuleNotFoundError as error:
         raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}") from error
     _require_known(name, exchange_calendars.get_calendar_names())
     try:
-        with warnings.catch_warnings(category=DeprecationWarning, action="ignore"):  # its own use of newer pandas
+        with warnings.catch_warnings(
+            category=DeprecationWarning, action="ignore"
+        ):  # raised by the package's use of pandas
             default = exchange_calendars.get_calendar(name)
             earliest, latest = _bound(default.bound_min(), first), _bound(default.bound_max(), last)
             _require_recorded(name, (first, last), (earliest, latest))
             return exchange_calendars.get_calendar(name, start=shown_date(first), end=shown_date(min(last, latest)))
-    except (ValueError, NotImplementedError) as error:  # some of its calendars fail on their own rules
+    except (ValueError, NotImplementedError) as error:  # some calendars of the package are broken
         raise ConfigurationError(
             f"exchange-calendars cannot build {name}: {str(error)[:200]}; use {WEEKDAYS!r} instead",
             metadata={"exchange": name},
@@ -68,12 +70,12 @@ def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
 
 
 def _bound(bound: "pd.Timestamp | None", default: int) -> int:
-    """An end of an exchange's record, yyyymmdd; the default where it has none."""
+    """A bound of an exchange's record as yyyymmdd; `default` if it is unbounded."""
     return default if bound is None else int(bound.strftime("%Y%m%d"))
 
 
 def _require_known(name: str, names: Sequence[str]) -> None:
-    """Refuse an unknown exchange, and name those that look like it."""
+    """Raise ConfigurationError for an unknown exchange, suggesting similar names."""
     if name in names:
         return
     near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
@@ -86,7 +88,7 @@ def _require_known(name: str, names: Sequence[str]) -> None:
 
 
 def _require_recorded(name: str, asked: tuple[int, int], recorded: tuple[int, int]) -> None:
-    """Refuse a range that begins before the exchange's record, or lies after it."""
+    """Raise ConfigurationError for a range that begins outside the exchange's record."""
     if recorded[0] <= asked[0] <= recorded[1]:
         return
     raise ConfigurationError(
@@ -97,7 +99,7 @@ def _require_recorded(name: str, asked: tuple[int, int], recorded: tuple[int, in
 
 
 def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
-    """The exchange's sessions, datetime64[D]; refuse one that trades on weekends."""
+    """The exchange's sessions, datetime64[D]; raise ConfigurationError if some are on weekends."""
     days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
     weekend = days[weekday_of(days) >= SATURDAY]
     if weekend.size:
@@ -110,7 +112,7 @@ def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
 
 
 def _unannounced(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
-    """Those of the holidays that nobody knew of beforehand."""
+    """The holidays that were not known in advance."""
     if exchange.name not in _ONE_OFF_CLOSURES_ARE_SURPRISES:
         return ()
     one_off = {int(day.strftime("%Y%m%d")) for day in exchange.adhoc_holidays}
@@ -118,13 +120,12 @@ def _unannounced(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple
 
 
 def _regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tuple[CloseTime, ...]:
-    """The usual closes from `first` to `last`."""
     closes = [
         CloseTime(date=max(_bound(start, first), first), time=at.strftime("%H:%M"))
         for start, at in exchange.close_times
         if _bound(start, first) <= last
     ]
-    # of several that began before `first`, the last one holds
+    # of several times that began before `first`, the last one applies
     return tuple({close.date: close for close in closes}.values())
 
 
@@ -133,7 +134,7 @@ def _special_closes(
     days: NDArray[np.datetime64],
     regular: Sequence[CloseTime],
 ) -> tuple[CloseTime, ...]:
-    """The sessions that close at another time than usual."""
+    """The sessions whose close differs from the regular one."""
     local = exchange.closes.dt.tz_convert(exchange.tz).dt.tz_localize(None).to_numpy().astype("datetime64[m]")
     if (local.astype("datetime64[D]") != days).any():
         raise ConfigurationError(

@@ -1,8 +1,8 @@
-"""What is known of an exchange's sessions: holidays and close times between two dates, also as `calendar.json`.
+"""The schedule of an exchange, its holidays and close times between two dates, and its JSON form `calendar.json`.
 
-`calendar.json` has versions. The first, which names none, holds Monday to Friday without holidays. The second says
-`is_every_day` too, and knows closes at midnight, "24:00". A schedule is written in the first version that can hold it,
-so that what an earlier program wrote, and can read, stays the same to the byte.
+Version 1 of `calendar.json`, which has no key `version`, is for sessions from Monday to Friday. Version 2 adds
+`is_every_day` and closes at midnight, "24:00". A schedule is written in the lowest version that can represent it, so
+that files for earlier programs stay byte-identical.
 """
 
 import re
@@ -20,10 +20,10 @@ from predictor.canonical import Json, Record
 from predictor.dates import dates_of, days_between, exists, weekdays_between
 
 WEEKDAYS = "weekdays"
-"""The name of the calendar that is used when the exchange is unknown."""
+"""The name of the calendar of an unknown exchange."""
 
 EVERY_DAY = "24/7"
-"""The name of the calendar of what trades on every day of the week, as cryptocurrencies do."""
+"""The name of the calendar of assets that trade every day of the week, such as cryptocurrencies."""
 
 MIDNIGHT: Final = "24:00"
 """The close of a session that ends with its date."""
@@ -38,16 +38,16 @@ _CLOCKS: Final[Mapping[int, re.Pattern[str]]] = {
     1: re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII),
     2: re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00", re.ASCII),
 }
-"""Times of day, by the version of the file."""
+"""Valid times of day by version of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseTime:
-    """When trading ends: on `date` alone (a special close), or from `date` on (the regular close).
+    """The time at which trading ends: only on `date` (a special close), or from `date` on (the regular close).
 
     Attributes:
         date: yyyymmdd.
-        time: "HH:MM", local to the exchange; "24:00" is the midnight at which the date ends.
+        time: "HH:MM" in the exchange's time zone; "24:00" is midnight at the end of the date.
     """
 
     date: int
@@ -59,16 +59,16 @@ class Schedule:
     """An exchange's sessions from `first` to `last`: Monday to Friday, or every day, without `holidays`.
 
     Attributes:
-        name: the exchange's code (ISO 10383, such as "XNYS"), "24/7", or "weekdays" where the exchange is unknown.
-        time_zone: IANA name of the zone in which dates and close times are meant.
+        name: the exchange's code (ISO 10383, such as "XNYS"), "24/7", or "weekdays" for an unknown exchange.
+        time_zone: IANA name of the time zone of dates and close times.
         first: first date covered, yyyymmdd.
         last: last date covered, yyyymmdd.
         is_every_day: whether Saturdays and Sundays are sessions too.
-        holidays: days without a session that would else be one, ascending.
-        unannounced: those of the holidays that nobody knew of beforehand, ascending. Fields that look ahead do not
-            see them, or a model would learn from what no one could know on the day.
-        regular_closes: the usual close from a date on, ascending; the first holds from `first`. Empty = unknown.
-        special_closes: sessions that close at another time than usual, mostly earlier, ascending.
+        holidays: days that would be sessions otherwise, ascending.
+        unannounced: holidays that were not known in advance, ascending. Fields that look ahead ignore them, since a
+            model must not learn from information that was unavailable on the day.
+        regular_closes: the regular close from a date on, ascending; the first applies from `first`. Empty = unknown.
+        special_closes: sessions with another close, mostly an earlier one, ascending.
     """
 
     name: str
@@ -89,13 +89,13 @@ class Schedule:
 
     @property
     def version(self) -> int:
-        """The first version of `calendar.json` that can hold it."""
+        """The lowest version of `calendar.json` that can represent it."""
         closes = (*self.regular_closes, *self.special_closes)
         return 2 if self.is_every_day or MIDNIGHT in {close.time for close in closes} else 1
 
 
 def to_bytes(schedule: Schedule) -> bytes:
-    """The schedule in canonical JSON; equal schedules give equal bytes."""
+    """Encode as canonical JSON; equal schedules give equal bytes."""
     newer: dict[str, Json] = {"version": schedule.version, "is_every_day": schedule.is_every_day}
     return canonical.to_bytes(
         {
@@ -113,11 +113,11 @@ def to_bytes(schedule: Schedule) -> bytes:
 
 
 def from_bytes(content: bytes) -> Schedule:
-    """Read what `to_bytes` wrote; the result is equal to the schedule that was written.
+    """Decode the result of `to_bytes` to an equal schedule.
 
     Raises:
-        ArtifactError: a newer version than this program's, not strict JSON, a key missing, unknown or twice, or an
-            invalid value; the message and `metadata["key"]` name the key.
+        ArtifactError: the version is newer than VERSION, it is not strict JSON, or a key is missing, unknown, repeated
+            or invalid; the message and `metadata["key"]` name the key.
     """
     record = Record.from_bytes(content, FILE_NAME)
     version = _version(record)
@@ -145,7 +145,6 @@ def _close_json(close: CloseTime) -> Json:
 
 
 def _version(record: Record) -> int:
-    """The version that the file is of; files of the first do not say so."""
     if not record.has("version"):
         return 1
     version = record.integer("version")
@@ -153,7 +152,7 @@ def _version(record: Record) -> int:
         raise record.refusal(
             "version", f"is {version}, this program reads up to {VERSION}; update quantra, or train the model again"
         )
-    if version < 2:  # noqa: PLR2004 - the first version that says so
+    if version < 2:  # noqa: PLR2004 - version 1 has no such key
         raise record.refusal("version", f"is {version}, but a file that names its version is of 2 at least")
     return version
 
@@ -166,7 +165,6 @@ def _name(record: Record) -> str:
 
 
 def _time_zone(record: Record) -> str:
-    """The name of a time zone that this machine knows."""
     name = record.text("time_zone")
     try:
         ZoneInfo(name)
@@ -211,14 +209,13 @@ def _check_date(record: Record, key: str, day: int) -> None:
 
 
 def _check_ascending(record: Record, key: str, days: Sequence[int]) -> None:
-    """Refuse dates that are not sorted, or appear twice."""
     for k, (earlier, later) in enumerate(pairwise(days), start=1):
         if later <= earlier:
             raise record.refusal(f"{key}[{k}]", f"is {later} and follows {earlier}, but dates must ascend")
 
 
 def _check_consistent(record: Record, schedule: Schedule) -> None:
-    """Refuse a schedule whose parts contradict each other."""
+    """Raise ArtifactError if the parts of a schedule contradict each other."""
     if schedule.is_every_day != (schedule.name == EVERY_DAY):
         raise record.refusal("name", f"is {schedule.name!r}, but {EVERY_DAY!r} has every day of the week, and it alone")
     days = frozenset(dates_of(schedule.days).tolist())
@@ -238,7 +235,6 @@ def _check_consistent(record: Record, schedule: Schedule) -> None:
 
 
 def _check_among(record: Record, key: str, days: Sequence[int], allowed: frozenset[int], problem: str) -> None:
-    """Refuse dates that are not among those allowed."""
     for k, day in enumerate(days):
         if day not in allowed:
             raise record.refusal(f"{key}[{k}]", f"is {day}, which is {problem}")

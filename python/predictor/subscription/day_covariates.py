@@ -1,4 +1,4 @@
-"""The covariates of a subscription's last day, as far as they have come, beside those of the days before."""
+"""The covariates of a subscription: merging of pushed values, and moving them from day to day."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,18 +12,18 @@ from predictor.errors import CovariateMissingError, CovariatesError, UnknownCova
 
 
 def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], rows: IndexArray) -> None:
-    """Refuse covariates that are not those of the subscription.
+    """Check that a push has the covariates of the subscription.
 
     Args:
-        own: of the subscription's S symbols; of its static ones, the values.
-        pushed: beside bars of P of these symbols.
-        symbols: the names of these P.
-        rows: [P] their places among the S.
+        own: covariates of the subscription's S symbols, including static values.
+        pushed: covariates of the P pushed symbols.
+        symbols: names of the P symbols.
+        rows: [P] their indices among the S symbols.
 
     Raises:
-        CovariateMissingError: one that the subscription has was not pushed.
-        UnknownCovariateError: one was pushed that it does not have.
-        CovariatesError: a static one is another than at the subscription.
+        CovariateMissingError: a covariate of the subscription was not pushed.
+        UnknownCovariateError: the subscription does not have a pushed covariate.
+        CovariatesError: a static value differs from the subscription's.
     """
     have = {"observed": (own.observed, pushed.observed), "known": (own.known, pushed.known)}
     for group, (subscribed, sent) in have.items():
@@ -54,13 +54,13 @@ def _not_static(name: str, symbols: Sequence[str]) -> CovariatesError:
 
 
 def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDArray[np.int32]) -> Covariates:
-    """The covariates [S, 1] of a day and of the sessions after it, as far as they were sent before.
+    """Move a day's covariates to another day and other future sessions, with the values that are known already.
 
     Args:
-        before: those of a day, [S, 1] and [S, 1 + D].
-        have: int32 [1 + D], its session and the future ones.
-        session: the day to have instead, yyyymmdd.
-        future: int32 [E], the sessions after it.
+        before: covariates of a day, observed [S, 1] and known [S, 1 + D].
+        have: int32 [1 + D], the day and its future sessions.
+        session: the new day, yyyymmdd.
+        future: int32 [E], the future sessions of the new day.
     """
     if not before.names:
         return NO_COVARIATES
@@ -76,7 +76,7 @@ def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDA
 
 
 def with_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariates:
-    """The day's covariates with those that were pushed in their P rows [P]; on the same sessions."""
+    """Replace the covariates of P rows [P] by the pushed ones, on the same sessions."""
     if not day.names:
         return NO_COVARIATES
     return replace(
@@ -87,7 +87,7 @@ def with_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariat
 
 
 def joined(history: Covariates, day: Covariates) -> Covariates:
-    """The covariates of a history [S, T], followed by those of a day [S, 1] and of the sessions after it."""
+    """Append the covariates of a day [S, 1] and its future sessions to those of a history [S, T]."""
     if not history.names:
         return NO_COVARIATES
     return Covariates(
@@ -100,7 +100,7 @@ def joined(history: Covariates, day: Covariates) -> Covariates:
 
 
 def joined_past(history: Covariates, day: Covariates) -> Covariates:
-    """The covariates of a history [S, T], followed by those of a day [S, 1]; of no later session."""
+    """Append the covariates of a day [S, 1], without its future sessions, to those of a history [S, T]."""
     if not history.names:
         return NO_COVARIATES
     past = {name: values[:, :1] for name, values in day.known.items()}
@@ -108,9 +108,9 @@ def joined_past(history: Covariates, day: Covariates) -> Covariates:
 
 
 def split(covariates: Covariates, sessions: int) -> tuple[Covariates, Covariates]:
-    """Those of the sessions but the last of so many, with the static ones; and those of the last one and the future.
+    """Split covariates on `sessions` sessions before the last one, as copies.
 
-    Both hold copies, whatever the values were part of.
+    The first part has the static values, the second one the future sessions.
     """
     if not covariates.names:
         return NO_COVARIATES, NO_COVARIATES
@@ -131,7 +131,7 @@ def split(covariates: Covariates, sessions: int) -> tuple[Covariates, Covariates
 
 
 def size_of(covariates: Covariates) -> int:
-    """Bytes of the values."""
+    """Bytes of all values."""
     groups = (covariates.observed, covariates.known, covariates.numbers)
     texts = sum(len(text) for column in covariates.categories.values() for text in column)
     return sum(values.nbytes for group in groups for values in group.values()) + texts

@@ -1,4 +1,4 @@
-"""What a subscription keeps, and what a push makes of it."""
+"""Subscriptions: the bars that they keep, and how a push changes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,33 +27,33 @@ from predictor.subscription import day_covariates
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Push:
-    """Bars of one day, as they were pushed, of some of a subscription's symbols."""
+    """Pushed bars of one day, for some of a subscription's symbols."""
 
     bars: BarPanel | None = None
-    """[P, 1] a bar that is NaN throughout says that its symbol has none that day; None: no bars, only `flush`."""
+    """[P, 1]; NaN in all fields = the symbol has no bar that day. None = only `flush`."""
     covariates: Covariates = NO_COVARIATES
-    """Beside the bars: observed [P, 1], known [P, 1 + D]."""
+    """Observed [P, 1] and known [P, 1 + D]."""
     flush: bool = False
-    """Whether the day is to be answered although symbols of it have not come."""
+    """Whether to forecast the day although bars of some symbols are missing."""
     gap_policy: GapPolicy | None = None
-    """None, or that of the subscription."""
+    """None, or the same as the subscription's."""
     allow_incomplete_last_bar: bool = False
-    """False, or as said at the subscription."""
+    """May be true only if it is true for the subscription."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartialDay:
-    """A day's bars and covariates as far as they have come, of S symbols."""
+    """The bars and covariates of one day that have arrived so far, for S symbols."""
 
     bars: BarPanel
-    """[S, 1] NaN where none has come."""
+    """[S, 1] NaN for bars that have not arrived."""
     covariates: Covariates
-    """Observed [S, 1] and known [S, 1 + D]; no static ones."""
+    """Observed [S, 1] and known [S, 1 + D], without static values."""
     has_come: BoolArray
-    """[S] whose bars have come, or are known not to be."""
+    """[S] symbols whose bars have arrived, including pushed NaN bars."""
     is_answered: bool
-    """Whether the day was complete or flushed once: from then on each of its bars is answered."""
+    """Whether the day is complete or was flushed; every later push for it gets a forecast."""
 
     @property
     def session(self) -> int:
@@ -62,22 +62,22 @@ class PartialDay:
 
     @property
     def is_new(self) -> bool:
-        """Whether no bar of it has come yet."""
+        """Whether no bar has arrived yet."""
         return not self.has_come.any()
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """Symbols whose bars have to come until the day is answered."""
+        """Symbols whose bars must arrive before the day is forecast."""
         if self.is_answered:
             return ()
         return tuple(self.bars.symbols[row] for row in np.flatnonzero(~self.has_come))
 
     def next(self, session: int, covariates: Covariates) -> "PartialDay":
-        """A later day, of which no bar has come; of the covariates it knows what was sent ahead.
+        """Start a later day without bars, with the known covariates that were already sent for it.
 
         Args:
             session: the day, yyyymmdd.
-            covariates: those that are pushed with its first bars.
+            covariates: the covariates of its first push, which define its future sessions.
         """
         return PartialDay(
             bars=self.bars.without_bars(session),
@@ -87,10 +87,10 @@ class PartialDay:
         )
 
     def with_rows(self, bars: BarPanel, covariates: Covariates, rows: IndexArray) -> "PartialDay":
-        """The day with bars [P, 1] and covariates that were pushed, in their P rows [P].
+        """Add pushed bars [P, 1] and covariates of P symbols, whose indices are `rows` [P].
 
         Raises:
-            CovariatesError: they are of other future sessions than those of symbols that have come before.
+            CovariatesError: the future sessions differ from those of an earlier push for the same day.
         """
         has_come = self.has_come.copy()
         has_come[rows] = True
@@ -102,11 +102,11 @@ class PartialDay:
         )
 
     def answered(self) -> Self:
-        """The day, to be answered as it is."""
+        """Mark the day as ready for a forecast."""
         return replace(self, is_answered=True)
 
     def _ahead(self, pushed: Covariates, rows: IndexArray) -> Covariates:
-        """The day's covariates on the future sessions that were pushed; symbols of one day share them."""
+        """Move the day's covariates to the pushed future sessions, which all symbols of a day share."""
         if np.array_equal(pushed.future_sessions, self.covariates.future_sessions):
             return self.covariates
         others = self.has_come.copy()
@@ -127,42 +127,42 @@ class PartialDay:
 
 
 _BYTES_OF_A_NAME: Final = 128
-"""About what a symbol takes beside its bars."""
+"""Estimated size of a symbol's name and index entry."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subscription:
-    """The bars that the forecasts of one subscription depend on. It never changes: a push gives another one.
+    """The bars that forecasts of one subscription depend on. Immutable: a push returns a new one.
 
-    Of T sessions, T - 1 are `history`, and the last is `day`.
+    The first T - 1 of its T sessions are `history`, and the last is `day`.
     """
 
     asked: Instance
-    """How bars are read; its own bars are those of one day."""
+    """The options of the subscribed instance; its bars are only a placeholder."""
     history: BarPanel
     """[S, T - 1] raw bars of the days before the last one."""
     covariates: Covariates
-    """Beside the history, observed and known [S, T - 1] each; and the static ones."""
+    """Covariates of the history, observed and known [S, T - 1] each, and static values."""
     day: PartialDay
     """The last day."""
     places: Mapping[str, int]
     """The row of each symbol."""
     most: int
-    """Sessions that are kept."""
+    """Most sessions that are kept."""
     has_dropped: bool
-    """Whether there were more."""
+    """Whether older sessions were dropped."""
 
     @classmethod
     def of(cls, instance: Instance, bars_needed: int) -> "Subscription":
-        """Begin with an instance that was forecast, and keep what forecasts depend on.
+        """Start a subscription with an instance, keeping only the sessions that forecasts depend on.
 
         Args:
-            instance: bars, of two sessions at least.
+            instance: bars of at least two sessions.
             bars_needed: sessions that the model reads.
 
         Raises:
-            MalformedRequestError: it holds windows, or a single session.
+            MalformedRequestError: the instance has feature windows or a single session.
         """
         bars = panel_of(instance)
         most = max(bars_needed, 2)
@@ -173,7 +173,9 @@ class Subscription:
         day = PartialDay(bars=last, covariates=ahead, has_come=np.ones(len(bars.symbols), np.bool_), is_answered=True)
         return cls(
             asked=replace(instance, input=last, covariates=NO_COVARIATES, request_id=""),
-            history=replace(kept.until(int(kept.sessions[-2]))),  # copies: a part would keep the whole history alive
+            history=replace(
+                kept.until(int(kept.sessions[-2]))
+            ),  # a copy: a view would keep the complete history in memory
             covariates=history,
             day=day,
             places={symbol: row for row, symbol in enumerate(bars.symbols)},
@@ -188,24 +190,24 @@ class Subscription:
 
     @property
     def sessions(self) -> int:
-        """T, the sessions that are kept."""
+        """Number of kept sessions T."""
         return len(self.history.sessions) + 1
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """Symbols whose bars of the last day have to come until it is answered."""
+        """Symbols whose bars must arrive before the last day is forecast."""
         return self.day.waits_for
 
     @property
     def size(self) -> int:
-        """Bytes that it holds, about."""
+        """Estimated size in bytes."""
         count = sum(getattr(self.history, name).nbytes for name in self.history.columns)
         columns = count + day_covariates.size_of(self.covariates) + day_covariates.size_of(self.day.covariates)
         day = len(self.symbols) * (8 * len(self.history.columns) + _BYTES_OF_A_NAME)
         return columns + self.history.sessions.nbytes + 2 * day
 
     def instance(self) -> Instance:
-        """All bars that are kept, the last day's as far as they have come."""
+        """The instance to forecast: all kept bars, including those of the last day that have arrived."""
         return replace(
             self.asked,
             input=self.history.followed_by(self.day.bars),
@@ -213,18 +215,18 @@ class Subscription:
         )
 
     def pushed(self, push: Push, bars_needed: int) -> "AcceptedPush":
-        """What becomes of it when bars of a day come.
+        """Add pushed bars; returns the new subscription.
 
         Args:
             push: the bars.
-            bars_needed: sessions that the model reads now; another version may read more than the one before.
+            bars_needed: sessions that the model reads now; a new version may read more than the previous one.
 
         Raises:
-            ResubscribeError: the model reads bars that are not kept, or a price jumps as at a split.
-            BarsError: bars of an older day, of a later one while this one waits for some, of symbols or columns that
-                the subscription lacks, or of several days.
-            MalformedRequestError: there is nothing to take.
-            CovariateMissingError, UnknownCovariateError, CovariatesError: other covariates than the subscription's.
+            ResubscribeError: the model reads bars that were dropped, or a price jumps as at a split.
+            BarsError: the bars are of an older day, of a later day while the last one is incomplete, of several days,
+                or of symbols or columns that the subscription lacks.
+            MalformedRequestError: the push has no bars, or there is nothing to flush.
+            CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the subscription.
         """
         if push.bars is None:
             return _kept(self._flushed(push), bars_needed)
@@ -252,7 +254,6 @@ class Subscription:
         return AcceptedPush(after=replace(self, day=self.day.answered()), is_first=False)
 
     def _rows(self, bars: BarPanel) -> IndexArray:
-        """[P] the places of the pushed symbols."""
         if bars.symbols == self.symbols:
             return np.arange(len(self.symbols))
         strange = [symbol for symbol in bars.symbols if symbol not in self.places]
@@ -264,7 +265,7 @@ class Subscription:
         return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
 
     def _check_reading(self, push: Push) -> None:
-        """Refuse bars that are to be read in another way than those of the subscription."""
+        """Raise BarsError if a push has other options than the subscription."""
         own = self.asked
         if push.gap_policy not in (None, own.gap_policy):
             raise BarsError(
@@ -278,7 +279,7 @@ class Subscription:
             )
 
     def _on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
-        """The subscription whose last day is this session: as it is, or with a new day."""
+        """Return this subscription if `session` is its last day, else a copy with `session` as the new last day."""
         if session == self.day.session:
             return self
         if session < self.day.session:
@@ -309,10 +310,10 @@ class Subscription:
 
 
 def _kept(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
-    """The push itself, if the bars that the model reads are kept; where none was dropped, it gets all that were sent.
+    """Return the push unchanged, if the bars that the model reads are kept or none was ever dropped.
 
     Raises:
-        ResubscribeError: they are not.
+        ResubscribeError: the model reads bars that were dropped.
     """
     after = pushed.after
     if after.has_dropped and bars_needed > after.sessions:
@@ -325,7 +326,7 @@ def _kept(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
 
 
 def _check_columns(own: BarPanel, bars: BarPanel) -> None:
-    """Refuse several days, other columns and another calendar or currency than the subscription's own."""
+    """Raise BarsError for several days, or for other columns, calendar or currency than the subscription's."""
     if len(bars.sessions) != 1:
         raise BarsError(f"a push has the bars of one session, but these are of {len(bars.sessions)}; push each day")
     if bars.columns != own.columns:
@@ -340,10 +341,10 @@ def _check_columns(own: BarPanel, bars: BarPanel) -> None:
 
 
 def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
-    """Refuse prices that jump as at a split which the columns do not tell: the bars before are on another scale.
+    """Check that prices do not jump as at an unrecorded split, which would change the scale of the history.
 
     Raises:
-        ResubscribeError: naming the symbol.
+        ResubscribeError: a price jumps; the message names the symbol.
     """
     own = history if bars.symbols == history.symbols else history.select(bars.symbols)
     recent = own.last(1)
@@ -361,29 +362,28 @@ def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceptedPush:
-    """A push that a subscription can take, if a model can begin with its day."""
+    """A valid push; the caller still has to check that the model accepts its day."""
 
     after: Subscription
-    """The subscription once the push is taken."""
+    """The subscription after the push."""
     is_first: bool
-    """Whether no bar of its day had come before."""
+    """Whether it has the first bars of its day."""
 
     @property
     def is_due(self) -> bool:
-        """Whether it is answered with a forecast."""
+        """Whether the push gets a forecast."""
         return self.after.day.is_answered
 
     @property
     def asks(self) -> bool:
-        """Whether a model has to be asked: for the answer, or whether it can begin with that day at all."""
+        """Whether the model must run: for the forecast, or to check that it accepts a new day."""
         return self.is_due or self.is_first
 
     def answer(self, outcome: Outcome) -> Outcome | None:
-        """What the push is answered with, when a model was asked about the subscription after it.
+        """The response to the push, from the model's outcome for the new subscription.
 
         Returns:
-            The forecast; or None: the push is taken, and there is no forecast of it yet, or none of that day; or an
-            error: it is not taken.
+            The forecast; None if the push is accepted without a forecast; or the error with which it is rejected.
         """
         if isinstance(outcome, Forecast):
             return outcome if self.is_due else None
@@ -397,10 +397,10 @@ class AcceptedPush:
 
 
 def panel_of(instance: Instance) -> BarPanel:
-    """The bars of an instance that a subscription can begin with.
+    """The bars of an instance to subscribe to.
 
     Raises:
-        MalformedRequestError: it holds windows, or a single session.
+        MalformedRequestError: the instance has feature windows or a single session.
     """
     bars = instance.input
     if not isinstance(bars, BarPanel):
