@@ -73,7 +73,7 @@ def _curves() -> tuple[TrainingCurve, ...]:
     reward = tuple((float(step), 0.5 + 0.01 * step) for step in range(20))
     return (
         TrainingCurve(name="Loss", over="steps", points=loss, level=0.2, level_name="the best of before"),
-        TrainingCurve(name="SSIM, drawn to learn from", over="iterations of the tuning", points=reward),
+        TrainingCurve(name="SSIM, rollouts", over="tuning iterations", points=reward),
     )
 
 

@@ -82,7 +82,9 @@ def train(
     images: Annotated[
         Path,
         typer.Argument(
-            metavar="IMAGES", help="Folder that `cache` made, or of images to encode in every step.", show_default=False
+            metavar="IMAGES",
+            help="Folder that `cache` wrote, or one of images to encode in every step.",
+            show_default=False,
         ),
     ],
     model: ModelFlag,
@@ -209,8 +211,8 @@ def _report_training(
         deciding = watching.monitor[0]
         best = max(learnt.looks, key=lambda look: look.rewards[deciding])
         say(
-            f"! the training was ended, for its reward had collapsed, {learnt.looks[-1].told}; the best weights are "
-            f"kept, {best.told}. Try a --learning-rate below {rate:g}, or --patience 0 to see it through"
+            f"! stopped because the reward collapsed, {learnt.looks[-1].told}; kept the best weights, {best.told}. "
+            f"Try a --learning-rate below {rate:g}, or --patience 0 to train to the end"
         )
     if not as_json:
         say(f"Saved {out}. Next: {advised}")
@@ -229,9 +231,7 @@ def _report_tuning(tuned: "TuningResult", out: Path, *, as_json: bool) -> None:
     else:
         gained = tuned.refused is None and tuned.kept != tuned.looks[0]
         say(f"{'ok:' if gained else '!'} {tuned.verdict}")
-        say(
-            f"Saved {out}, drawn from {sum(one.groups for one in tuned.rounds)} groups, of which "
-            f"{sum(one.equal for one in tuned.rounds)} had equal rewards"
-        )
+        equal, groups = sum(one.equal for one in tuned.rounds), sum(one.groups for one in tuned.rounds)
+        say(f"Saved {out}; {equal} of {groups} groups had equal rewards")
     if tuned.refused is not None:
         raise typer.Exit(1)

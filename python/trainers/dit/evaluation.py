@@ -98,7 +98,7 @@ class ImageEvaluation:
                 f"interval {low:.1%} to {high:.1%} (real images: {self.real_right / count:.1%})"
             )
         for one in self.scores:
-            better = f"of {count:,} images and {one.against:,} real ones; less" if one.is_distance else "more"
+            better = f"{count:,} images against {one.against:,} real ones; lower" if one.is_distance else "higher"
             lines.append(f"{one.title}: {one.value:.4g}, real images {one.real:.4g} ({better} is better)")
         return tuple(lines)
 

@@ -52,7 +52,7 @@ class GlmNetwork:
     def __init__(self, module: GlmImageTransformer2DModel, form: ImageFormat, side: int) -> None:
         config: Any = module.config
         if side % config.patch_size:
-            raise ModelError(f"latents of {side}x{side} are not cut into patches of {config.patch_size}")
+            raise ModelError(f"latents of {side}x{side} cannot be divided into patches of {config.patch_size}")
         self.module = module
         self.channels: int = config.in_channels
         self.side = side

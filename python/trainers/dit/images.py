@@ -57,7 +57,7 @@ def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[Rejected
         _check_heading(path, rows[0].cells)
         rows = rows[1:]
     if not rows:
-        raise DataError(f"{path} names no image; write a line per image: file|prompt")
+        raise DataError(f"{path} lists no images; write a line per image: file|prompt")
     return sorted_out(rows, _file, _problem, lambda row: CaptionLine(_file(row), normal_text(row.cells[1])))
 
 
@@ -65,17 +65,16 @@ def _check_heading(path: Path, names: Sequence[str]) -> None:
     conditions = [name for name in names if name.lower() in CONDITIONS]
     if conditions:
         raise DataError(
-            f"{path} has a column {conditions[0]}: images as a condition are not supported, a prompt is all that an "
-            "image is made from; leave the column out"
+            f"{path} has a column {conditions[0]}, but images are drawn only from prompts; remove the column"
         )
     if tuple(names) != ("file", "prompt"):
-        raise DataError(f"{path} has the columns {'|'.join(names)}; they must be file|prompt")
+        raise DataError(f"{path} has the columns {'|'.join(names)}, expected file|prompt")
 
 
 def _content(source: Path) -> bytes:
     path = source / FILE
     if not source.is_dir():
-        raise DataError(f"there is no folder {source}; name the one that holds {FILE} and the images")
+        raise DataError(f"folder {source} does not exist; give the one with {FILE} and the images")
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
@@ -92,13 +91,13 @@ def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
     """What is wrong with a line, or an empty string."""
     where = f"line {row.number} of {FILE}"
     if len(row.cells) != COLUMNS or not row.cells[0]:
-        return f"{where} is not file|prompt, with one | between them; mend it"
+        return f"{where} is not file|prompt, with one | between them; fix it"
     if len(numbers) > 1:
-        return f"it stands on lines {lines_of(numbers)} of {FILE}; keep one"
+        return f"the file is on lines {lines_of(numbers)} of {FILE}; keep one"
     if leaves(row.cells[0]):
-        return f"{where} leads out of the folder; name an image in it"
+        return f"{where} leads out of the folder; use an image inside it"
     if not row.cells[1]:
-        return f"{where} has no prompt; write what is to be seen, or remove the line"
+        return f"{where} has no prompt; write what the image shows, or remove the line"
     if has_control(normal_text(row.cells[1])):
         return f"{where} has a prompt with a control character; remove it"
     return ""
@@ -212,7 +211,7 @@ class ImageFolder:
     def _read(self, picture: PromptedImage) -> Tensor:
         pixels = decode(self.folder / picture.file, self.form)
         if content_digest(picture.prompt, pixels) != picture.digest:
-            raise DataError(f"{self.folder / picture.file} has changed since it was checked; start again")
+            raise DataError(f"{self.folder / picture.file} has changed since it was checked; run the command again")
         return pixels
 
 
@@ -263,7 +262,7 @@ def decode(path: Path, form: ImageFormat) -> Tensor:
             pixels = np.array(image)
             _check_alone(path, image)
     except FileNotFoundError as error:
-        raise DataError(f"there is no {path}; mend its line in {FILE}, or remove it") from error
+        raise DataError(f"{path} does not exist; fix its line in {FILE}, or remove it") from error
     except UNREADABLE as error:
         raise DataError(f"{path} cannot be decoded as an image ({error}); replace it") from error
     return torch.from_numpy(pixels.reshape(form.height, form.width, form.channels)).permute(2, 0, 1).contiguous()
@@ -287,15 +286,15 @@ def _checked(source: Path, line: CaptionLine, form: ImageFormat) -> PromptedImag
 def _check_form(path: Path, image: ImageFile, form: ImageFormat) -> None:
     if (image.width, image.height) != (form.width, form.height):
         raise DataError(
-            f"{path} is {image.width}x{image.height}, and the model draws {form.width}x{form.height}; scale or crop it"
+            f"{path} is {image.width}x{image.height}, but the model draws {form.width}x{form.height}; scale or crop it"
         )
     if image.mode != MODES.get(form.channels):
         raise DataError(
-            f"{path} has mode {image.mode} ({len(image.getbands())} channels), and the VAE reads "
+            f"{path} has mode {image.mode} ({len(image.getbands())} channels), but the VAE reads "
             f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
         )
     if any(DEEP in str(tile.args) or tile.codec_name == SCALED for tile in image.tile):
-        raise DataError(f"{path} has other than 8 bits a channel, and the VAE reads 8; convert it")
+        raise DataError(f"{path} does not have 8 bits per channel; convert it")
 
 
 def _check_alone(path: Path, image: Image.Image) -> None:
@@ -303,11 +302,10 @@ def _check_alone(path: Path, image: Image.Image) -> None:
     turned = image.getexif().get(ORIENTATION, 1)
     if turned != 1:
         raise DataError(
-            f"{path} is stored turned (EXIF orientation {turned}), and a model would learn it so; turn its pixels "
-            "upright, and save it without"
+            f"{path} is stored rotated (EXIF orientation {turned}); rotate its pixels, and save it without the tag"
         )
     if image.format != PHOTOGRAPH and _moves(image):
-        raise DataError(f"{path} is animated; a model learns one image: save the one that is meant")
+        raise DataError(f"{path} is animated; save one of its images")
 
 
 def _moves(image: Image.Image) -> bool:

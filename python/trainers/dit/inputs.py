@@ -46,15 +46,15 @@ def source_of(
 
     if not (images / CACHE).exists() and (images / "metadata.csv").exists():
         if made_of is not None:
-            raise typer.BadParameter(f"--made-of is for a cache, and {images} is a folder of images; leave it out")
+            raise typer.BadParameter(f"--made-of needs a cache, but {images} is a folder of images; leave it out")
         if model.network.priors:
-            raise DataError(f"this model reads prior tokens, which {images} has not; make a cache with --priors")
+            raise DataError(f"this model reads prior tokens, but {images} has none; make a cache with --priors")
         return RawImageFiles(pictures_of(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
     opened = LatentCache.open(images)
     opened.check_model(model)
     left = len(opened.contents.refused)
     if left:
-        say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; {CACHE} in it says why")
+        say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; reasons are in {images / CACHE}")
     if made_of is None:
         _tell_doubts(opened.prompts, model, None, images)
     else:
@@ -72,13 +72,15 @@ def monitor_of(
 
     if watching.monitor is None:
         if watching.held_out is not None:
-            raise typer.BadParameter("--held-out is for --monitor; name the rewards that watch, or leave it out")
+            raise typer.BadParameter(
+                "--held-out needs --monitor; add it with names of rewards, or leave --held-out out"
+            )
         return None
     names = ",".join(watching.monitor)
     if watching.held_out is None:
-        raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not trained on")
+        raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not for training")
     if not (images / "metadata.csv").exists():
-        raise typer.BadParameter(f"--monitor {names} learns from images, and {images} is a cache; add --made-of IMAGES")
+        raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
     held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
     _tell_shared(own, held)
@@ -121,8 +123,8 @@ def _tell_shared(own: "ImageFolder", held: "ImageFolder") -> None:
     shared = sum(picture.digest in known for picture in held.pictures)
     if shared:
         say(
-            f"! {shared} of {len(held.pictures)} images of {held.folder} are in {own.folder} too; of images that were "
-            "learnt from, figures are better than of others: hold out others"
+            f"! {shared} of {len(held.pictures)} images of {held.folder} are also in {own.folder}; scores on training "
+            "images are too good: hold out others"
         )
 
 

@@ -207,9 +207,11 @@ class ImageModel:
                     (draft / name).write_text(json.dumps(note, indent=1) + "\n", "utf-8")
                 type(self).load(draft)
         except OSError as error:
-            raise ModelError(f"{folder} cannot be written ({error.strerror}); make room, or name another") from error
+            raise ModelError(
+                f"{folder} cannot be written ({error.strerror}); choose another folder, or free space"
+            ) from error
         except SafetensorError as error:  # raised when the disk is full
-            raise ModelError(f"{folder} cannot be written ({error}); make room, or name another") from error
+            raise ModelError(f"{folder} cannot be written ({error}); choose another folder, or free space") from error
 
     def _write(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -241,8 +243,8 @@ def _check_fit(network: ImageNetwork, latents: LatentCoder, prompts: PromptEncod
     config: Any = latents.module.config
     if config.latent_channels != network.channels:
         raise ModelError(
-            f"the VAE makes latents of {config.latent_channels} channels, and the transformer reads "
-            f"{network.channels}; take the VAE that it was built for"
+            f"the VAE has latents of {config.latent_channels} channels, but the transformer reads {network.channels}; "
+            "use the VAE that belongs to it"
         )
     if config.in_channels != config.out_channels:
         raise ModelError(
@@ -250,8 +252,8 @@ def _check_fit(network: ImageNetwork, latents: LatentCoder, prompts: PromptEncod
         )
     if prompts.width != network.caption_width:
         raise ModelError(
-            f"the text encoder's embeddings are {prompts.width} wide, and the transformer reads "
-            f"{network.caption_width}; take the encoder that it was built for"
+            f"the text encoder has embeddings of width {prompts.width}, but the transformer reads "
+            f"{network.caption_width}; use the text encoder that belongs to it"
         )
 
 
@@ -264,16 +266,16 @@ def _index(folder: Path) -> Mapping[str, Any]:
     """Read model_index.json."""
     path = folder / INDEX
     if not path.is_file():
-        raise ModelError(f"{folder} holds no model: there is no {INDEX} in it; name a folder in diffusers' layout")
+        raise ModelError(f"{folder} is not a model: {INDEX} is missing; give a folder in diffusers' layout")
     try:
         told = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ModelError(f"{path} is damaged ({error}); restore it") from error
     missing = [name for name in ("_class_name", *PARTS, "tokenizer") if not isinstance(told, dict) or name not in told]
     if missing:
-        raise ModelError(f"{path} names no {', '.join(missing)}; restore it")
+        raise ModelError(f"{path} lacks {', '.join(missing)}; restore it")
     if told["_class_name"] not in PIPELINES:
-        raise ModelError(f"{path} is of a {told['_class_name']}; those that can be trained are {', '.join(PIPELINES)}")
+        raise ModelError(f"{path} is of a {told['_class_name']}, expected {' or '.join(PIPELINES)}")
     return told
 
 
@@ -281,7 +283,7 @@ def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[
     """Class of a part according to the index."""
     named = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
     if named not in known:
-        raise ModelError(f"{folder / INDEX} names {named} as {name}; here it must be {' or '.join(known)}")
+        raise ModelError(f"{folder / INDEX} has {named} as {name}, expected {' or '.join(known)}")
     return known[named]
 
 
@@ -298,7 +300,7 @@ def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
         raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
     wrong = {part: sorted(told[part]) for part in ("missing_keys", "unexpected_keys") if told[part]}
     if wrong:
-        raise ModelError(f"{place} does not hold the weights of its configuration: {wrong}; it is damaged")
+        raise ModelError(f"{place} is damaged: its weights do not match its configuration: {wrong}; copy it again")
     return model.eval()
 
 
@@ -358,5 +360,5 @@ def _read(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged ({error}); restore it, or remove it") from error
     if not isinstance(told, dict) or not isinstance(told.get(WORDS, []), list | None):
-        raise ModelError(f"{path} is damaged (it is not as a training writes it); restore it, or remove it")
+        raise ModelError(f"{path} is damaged (missing or invalid fields); restore it, or remove it")
     return told

@@ -59,7 +59,7 @@ class EvaluationSnapshot:
 def figure_of(name: str, reward: float) -> str:
     """A reward as text."""
     kind = KINDS.get(name)
-    return f"{kind.title} {-reward:.4g} (less is better)" if kind and kind.is_distance else f"{name} {reward:.4g}"
+    return f"{kind.title} {-reward:.4g} (lower is better)" if kind and kind.is_distance else f"{name} {reward:.4g}"
 
 
 @final
@@ -88,8 +88,8 @@ class SampleWatch:
         held = material.held_out.some(material.count)
         if len(held.pictures) < material.count:
             raise RewardError(
-                f"{material.count} images are to be drawn at every look, and {material.held_out.folder} has prompts "
-                f"for {len(held.pictures)}; draw fewer, or hold out more"
+                f"{material.count} images were requested, but {material.held_out.folder} has prompts for only "
+                f"{len(held.pictures)}; draw fewer, or hold out more"
             )
         check_unplanned(model)
         self._model = model
@@ -146,10 +146,7 @@ def check_unplanned(model: ImageModel) -> None:
         RewardError: The model reads prior tokens, which held-out images do not have.
     """
     if model.network.priors:
-        raise RewardError(
-            "this model reads prior tokens besides prompts, which the images that are held out do not have; train it "
-            "without rewards"
-        )
+        raise RewardError("this model reads prior tokens, which held-out images do not have; train it without rewards")
 
 
 LOST: Final = 0.5
@@ -196,7 +193,7 @@ class RewardMonitor:
 
     def __init__(self, watch: SampleWatch, name: str, *, every: int, collapse: CollapseRule) -> None:
         if every < 1:
-            raise RewardError(f"looks are {every} steps apart; it must be 1 or more")
+            raise RewardError(f"evaluations are {every} steps apart; the distance must be 1 or more")
         self._watch = watch
         self._name = name
         self._every = every
@@ -232,7 +229,7 @@ class RewardMonitor:
             self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
             if self.collapsed:
                 yield TrainingNotice(
-                    message=f"the reward has collapsed: {self._name} has lost more than {LOST:.0%} of what it had"
+                    message=f"the reward has collapsed: {self._name} lost over {LOST:.0%} of its gain or initial value"
                 )
                 return
 
@@ -285,7 +282,7 @@ class RewardGate:
 
     def __init__(self, watch: SampleWatch, *, reward: str, quality: str, bound: float, every: int) -> None:
         if reward == quality:
-            raise GateError(f"{reward} is the reward and cannot be the gate too: it would see no harm; choose another")
+            raise GateError(f"{reward} cannot be both the reward and the gate; choose another gate")
         if bound < 1 or every < 1:
             raise GateError(f"bound {bound:g} and every {every} must both be 1 or more")
         self._watch = watch
@@ -339,9 +336,9 @@ class RewardGate:
         known = [f"; real images have {figure_of(name, -told['floor'])}" for name, told in self.facts.items()]
         if self.refused is not None:
             beyond = f"{self.refused.told} is more than {self._bound:g} times worse than {start}"
-            return f"{beyond}; the best accepted weights stay, {kept}{''.join(known)}"
+            return f"{beyond}; kept the best accepted weights, {kept}{''.join(known)}"
         if self.kept is self.looks[0]:
-            return f"{self._reward} has not risen: the weights of the start stay, {start}; last, {self.looks[-1].told}"
+            return f"{self._reward} has not increased: kept the initial weights, {start}; last, {self.looks[-1].told}"
         return f"{start}; kept {kept}{''.join(known)}"
 
     def state_dict(self) -> dict[str, Any]:

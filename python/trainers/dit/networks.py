@@ -106,13 +106,13 @@ class PixArtNetwork:
         self.pipeline = "PixArtAlphaPipeline"
         if config.use_additional_conditions and self.side != TOLD_ITS_SIZE:
             raise ModelError(
-                f"the transformer has use_additional_conditions with a sample_size of {self.side}; its pipeline tells "
-                f"size and proportions at {TOLD_ITS_SIZE} alone, so set it to false"
+                f"the transformer has use_additional_conditions with a sample_size of {self.side}, but its pipeline "
+                f"passes them only at {TOLD_ITS_SIZE}; set use_additional_conditions to false"
             )
         if config.out_channels not in (self.channels, 2 * self.channels):
             raise ModelError(
-                f"the transformer makes {config.out_channels} channels of {self.channels}; it must be as many, or "
-                "twice as many where it also says how sure it is"
+                f"the transformer predicts {config.out_channels} channels from {self.channels}, expected as many, or "
+                "twice as many with variances"
             )
         self._form = form
 

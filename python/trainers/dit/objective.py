@@ -252,8 +252,8 @@ class DiffusionObjective:
         self._timetable(scheduler, count)
         if not self._process.agrees(scheduler, count):
             raise SchedulerError(
-                f"{count} steps of {_named(self._kind, self._settings)} do not fall on whole times, which the network "
-                f"is told; use {self._neighbours(count)}"
+                f"{count} steps of {_named(self._kind, self._settings)} have timesteps that are not whole numbers; "
+                f"use {self._neighbours(count)}"
             )
         return scheduler
 
@@ -276,8 +276,8 @@ class DiffusionObjective:
             said = predict(latents, told)
             if said.shape != latents.shape:
                 raise SchedulerError(
-                    f"the network says {list(said.shape)} of latents {list(latents.shape)}; objective {self.name} "
-                    "needs one number for each of theirs"
+                    f"the network predicts {list(said.shape)} for latents {list(latents.shape)}; objective {self.name} "
+                    "needs the same shape"
                 )
             latents = scheduler.step(said, time, latents, return_dict=False)[0]
         return latents
@@ -291,13 +291,13 @@ class DiffusionObjective:
         given, differing = type(scheduler), self._differing(scheduler)
         if given is not self._kind:
             raise SchedulerError(
-                f"{given.__name__} is not the sampler of objective {self.name}, which is {self._kind.__name__}: what "
-                "the network has learnt and what it would be asked are two things"
+                f"{given.__name__} is not the sampler of objective {self.name}, which is {self._kind.__name__}; use "
+                "the objective that the network was trained with"
             )
         if differing:
             raise SchedulerError(
-                f"this {given.__name__} is not the one of objective {self.name}: "
-                + "; ".join(f"{name} is {other!r}, not {own!r}" for name, other, own in differing)
+                f"this {given.__name__} is not that of objective {self.name}: "
+                + "; ".join(f"{name} is {other!r}, expected {own!r}" for name, other, own in differing)
             )
 
     def is_of(self, scheduler: Any) -> bool:
@@ -368,8 +368,8 @@ def objective_for(scheduler: Any) -> DiffusionObjective:
     found = next((one for one in known if one.is_of(scheduler)), None)
     if found is None:
         raise SchedulerError(
-            f"{_named(type(scheduler), settings_of(scheduler))} is the sampler of no objective here: "
-            f"{'; '.join(map(str, known))}. Replace it by the one that the network has been trained for"
+            f"{_named(type(scheduler), settings_of(scheduler))} is not the sampler of an objective: "
+            f"{'; '.join(map(str, known))}. Replace it by the one that the network was trained with"
         )
     return found
 

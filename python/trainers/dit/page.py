@@ -51,8 +51,8 @@ LARGEST: Final = 160
 
 
 LIMITS: Final = (
-    "The classifier has learnt from the images that were given to learn from, and from nothing else: it tells whether "
-    "prompts are followed, not whether images are beautiful."
+    "The classifier is trained only on the training images: it measures whether images follow their prompts, not "
+    "whether they are beautiful."
 )
 
 
@@ -205,11 +205,10 @@ def _figures(found: ImageEvaluation) -> Iterator[LabelledFigure]:
     count = len(found.prompts)
     if found.telling is not None:
         low, high = map(percent, wilson_interval(found.right, count))
-        note = (
-            f"{found.right:,} of {count:,} are taken for their prompt; 95\N{NO-BREAK SPACE}% interval {low} to {high}"
-        )
-        real = f"of the real images {percent(found.real_right / count)}"
-        yield figure("Prompt accuracy", found.right / count, percent, f"{note}; {real}")
+        note = f"{found.right:,} of {count:,} are classified as their prompt"
+        interval = f"95\N{NO-BREAK SPACE}% interval {low} to {high}"
+        real = f"{percent(found.real_right / count)} of the real images"
+        yield figure("Prompt accuracy", found.right / count, percent, f"{note}; {interval}; {real}")
     for score in found.scores:
         yield figure(score.title, score.value, plain, _note(score, count))
     yield figure("Images", count, "{:,.0f}".format, f"of {len(set(found.prompts)):,} held-out prompts")
@@ -217,17 +216,16 @@ def _figures(found: ImageEvaluation) -> Iterator[LabelledFigure]:
 
 def _note(score: RewardScore, count: int) -> str:
     if score.is_distance:
-        return (
-            f"of {count:,} images and {score.against:,} real ones; real images have {plain(score.real)}; less is better"
-        )
-    return f"mean of {count:,}; the real images themselves have {plain(score.real)}; more is better"
+        compared = f"{count:,} images against {score.against:,} real ones"
+        return f"{compared}; real images have {plain(score.real)}; lower is better"
+    return f"mean of {count:,}; real images have {plain(score.real)}; higher is better"
 
 
 def _prompted(found: ImageEvaluation, prompt: str) -> PromptSamples:
     places = [place for place, one in enumerate(found.prompts) if one == prompt]
     note = f"{len(places):,} drawn"
     if found.telling is not None:
-        note += f", {sum(found.telling.drawn[place] == prompt for place in places):,} taken for it"
+        note += f", {sum(found.telling.drawn[place] == prompt for place in places):,} classified as it"
     shown = torch.tensor(places[:MOST_IMAGES])
     strips = strip_of("Real", found.targets[shown], prompt), strip_of("Drawn", found.images[shown], prompt)
     return PromptSamples(prompt=prompt, note=note, strips=strips)
@@ -256,8 +254,8 @@ def curves_of(notes: Notes) -> list[TrainingCurve]:
         return [curve for name, read in READERS.items() if name in notes for curve in read(notes[name])]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(
-            f"what {' and '.join(notes)} in the model's folder say is not as a training writes it ({error!r}); restore "
-            "them, or remove them, and no curves are shown"
+            f"{' or '.join(notes)} in the model's folder is damaged ({error!r}); restore it, or remove it to show no "
+            "curves"
         ) from error
 
 
@@ -268,21 +266,21 @@ def _trained(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
         name="Loss",
         over="steps",
         points=tuple((each * (number + 1), float(loss)) for number, loss in enumerate(losses)),
-        note="Mean of each round. Much of it is noise that cannot be foretold; images improve where it hardly falls.",
+        note="Mean of each round. Much of it is unpredictable noise; images improve even while it hardly falls.",
     )
-    yield from _looked(told["curves"]["looks"], told["facts"], "steps of the training")
+    yield from _looked(told["curves"]["looks"], told["facts"], "training steps")
 
 
 def _tuned(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     """Rewards of a tuning: of its rollouts, then of held-out prompts."""
     recipe, rounds = told["recipe"], told["tuned"]["rounds"]
     yield TrainingCurve(
-        name=f"{_title(recipe['reward'])}, drawn to learn from",
-        over="iterations of the tuning",
+        name=f"{_title(recipe['reward'])}, rollouts",
+        over="tuning iterations",
         points=tuple((number + 1, float(one["reward"])) for number, one in enumerate(rounds)),
-        note="By chance, so lower than what the model draws without.",
+        note="Drawn with random steps, so lower than without.",
     )
-    yield from _looked(told["tuned"]["looks"], told["facts"], "steps of the tuning")
+    yield from _looked(told["tuned"]["looks"], told["facts"], "tuning steps")
 
 
 def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
@@ -299,8 +297,8 @@ def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iter
             over=over,
             points=points,
             level=float(known["floor"]),
-            level_name=f"the distance that {known['images']:,} real images have",
-            note=f"Of {known['images']:,} images and {known['against']:,} real ones; less is better.",
+            level_name=f"distance of {known['images']:,} real images",
+            note=f"{known['images']:,} images against {known['against']:,} real ones; lower is better.",
         )
 
 

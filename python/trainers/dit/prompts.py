@@ -53,7 +53,7 @@ def doubts(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) ->
     found = unknown_words(prompt, coder, known)
     if not found:
         return None
-    return f"! the model does not know {_listed(found)}, and may draw something else; say it otherwise"
+    return f"! the model does not know {_listed(found)}, and may draw something else; rephrase the prompt"
 
 
 def doubts_of_all(
@@ -64,7 +64,7 @@ def doubts_of_all(
     if not found:
         return None
     words = [*dict.fromkeys(word for unknown in found for word in unknown)]
-    return f"! the model does not know {_listed(words)}, which {len(found)} of {len(prompts)} prompts of {source} have"
+    return f"! the model does not know {_listed(words)}, used by {len(found)} of {len(prompts)} prompts of {source}"
 
 
 def _listed(words: Collection[str]) -> str:
@@ -82,7 +82,7 @@ def read_priors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise PriorError(f"{path} cannot be read as a safetensors file ({error}); name another") from error
+        raise PriorError(f"{path} cannot be read as a safetensors file ({error}); choose another") from error
 
 
 def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: ImageNetwork) -> Tensor:
@@ -99,8 +99,8 @@ def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], n
     missing = [name for name in names if name not in given]
     if missing:
         raise PriorError(
-            f"{len(missing)} of {len(names)} images have no prior tokens, {', '.join(missing[:SHOWN])} the first; this "
-            f"model reads {network.priors} for each, from the language model that it was made with"
+            f"{len(missing)} of {len(names)} images have no prior tokens, first: {', '.join(missing[:SHOWN])}; this "
+            f"model needs {network.priors} per image, from its language model"
         )
     for name in names:
         check_priors(given[name][None], network, name)
@@ -116,17 +116,15 @@ def check_priors(priors: Tensor, network: ImageNetwork, name: str = "a prompt") 
     if priors.dtype != torch.long or priors.ndim != 2 or priors.shape[1] != network.priors:  # noqa: PLR2004  a matrix
         raise PriorError(
             f"the prior tokens of {name} are {priors.dtype} {list(priors.shape[1:])}; this model reads int64 "
-            f"[{network.priors}], one for each patch of the image"
+            f"[{network.priors}], one per patch of the image"
         )
     if int(priors.min()) < 0 or int(priors.max()) >= network.codebook:
         raise PriorError(
-            f"the prior tokens of {name} go from {int(priors.min())} to {int(priors.max())}; they must be from 0 to "
+            f"the prior tokens of {name} range from {int(priors.min())} to {int(priors.max())}; they must be from 0 to "
             f"{network.codebook - 1}"
         )
     if bool((priors == 0).all(dim=1).any()):
-        raise PriorError(
-            f"the prior tokens of {name} are all zero, which is no plan of an image; give those of the language model"
-        )
+        raise PriorError(f"the prior tokens of {name} are all zero; give those of the language model")
 
 
 def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: ImageNetwork) -> Tensor:

@@ -25,7 +25,7 @@ def reward_names(text: str) -> tuple[RewardName, ...]:
     known = get_args(RewardName)
     wrong = [name for name in names if name not in known]
     if wrong:
-        raise ValueError(f"{wrong[0]!r} is no reward; those that there are, with commas: {', '.join(known)}")
+        raise ValueError(f"{wrong[0]!r} is not a reward; choose from {', '.join(known)}")
     if len(set(names)) < len(names):
         raise ValueError(f"{text} names a reward twice; name each once")
     return cast("tuple[RewardName, ...]", names)
@@ -43,12 +43,12 @@ def _decay(decay: float) -> None:
 
 def _chance(noise: float) -> None:
     if not noise > 0:
-        raise ValueError(f"{noise:g} leaves nothing to chance, and so nothing to learn; it must be above 0")
+        raise ValueError(f"{noise:g} is not a scale of noise; it must be above 0")
 
 
 def _ratio_clip(clip: float) -> None:
     if not 0 < clip < 1:
-        raise ValueError(f"{clip:g} is no share to clip at; it must be above 0 and below 1, such as 0.01")
+        raise ValueError(f"{clip:g} is not a clipping range; it must be above 0 and below 1, such as 0.01")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,11 @@ class ImageRecipe(Computation):
 
     steps: Annotated[int, Flag("Optimizer steps; rounded up to whole rounds of about 100.", minimum=1)] = 1500
     batch_size: Annotated[int, Flag("Images in a batch.", minimum=1)] = 64
-    learning_rate: Annotated[
-        float, Flag("After the first steps, which rise to it. Large models want 0.0001.", minimum=0)
-    ] = 1e-3
+    learning_rate: Annotated[float, Flag("Learning rate after the warm-up. Large models need 0.0001.", minimum=0)] = (
+        1e-3
+    )
     dropout: Annotated[
-        float, Flag("Share of prompts that are dropped, so that guidance has something to lead from.", check=_share)
+        float, Flag("Share of prompts that are dropped in training, as guidance requires.", check=_share)
     ] = 0.1
     ema: Annotated[
         float | None,
@@ -85,7 +85,7 @@ class ModelSizes:
 
     objective: Annotated[
         ObjectiveName,
-        Flag("Flow matching; the noise; or the velocity. A model that has a scheduler goes on with that one's."),
+        Flag("Flow matching, noise or velocity prediction; a trained model keeps its objective."),
     ] = "flow"
 
 
@@ -93,28 +93,28 @@ class ModelSizes:
 class SamplingSettings:
     """Settings of image sampling."""
 
-    steps: Annotated[int, Flag("How many times the network is asked for an image.", minimum=1)] = 20
-    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 2.0
-    seed: Annotated[int, Flag("Of the noise that images begin with.", minimum=0, maximum=2**32 - 1)] = 0
-    at_once: Annotated[int, Flag("Images that are drawn together; fewer need less memory.", minimum=1)] = 64
+    steps: Annotated[int, Flag("Sampling steps per image.", minimum=1)] = 20
+    guidance: Annotated[float, Flag("Scale of classifier-free guidance; 1: none.", minimum=1)] = 2.0
+    seed: Annotated[int, Flag("Random seed of the initial noise.", minimum=0, maximum=2**32 - 1)] = 0
+    at_once: Annotated[int, Flag("Images drawn together; fewer need less memory.", minimum=1)] = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEvaluationSettings:
     """Rewards and images of an evaluation."""
 
-    images: Annotated[Path, Flag("Folder of metadata.csv and images that rewards learn from.")]
+    images: Annotated[Path, Flag("Folder of metadata.csv and training images, from which rewards are created.")]
     held_out: Annotated[Path, Flag("Folder of images that the model has not seen; their prompts are drawn.")]
-    rewards: Annotated[tuple[RewardName, ...], Flag("Rewards that judge.", metavar="REWARDS", read=reward_names)] = (
+    rewards: Annotated[
+        tuple[RewardName, ...], Flag("Rewards to compute, with commas.", metavar="REWARDS", read=reward_names)
+    ] = (
         "classifier",
         "frechet",
     )
     reward_weights: Annotated[
         Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
     ] = None
-    count: Annotated[
-        int | None, Flag("Images that are drawn and judged.", minimum=2, own="as many as there are of both kinds")
-    ] = None
+    count: Annotated[int | None, Flag("Images to draw.", minimum=2, own="as many as both folders have")] = None
     skip_bad: Annotated[bool, Flag("Leave out images that cannot be used, and list them.")] = False
 
 
@@ -125,8 +125,8 @@ class MonitorSettings:
     monitor: Annotated[
         tuple[RewardName, ...] | None,
         Flag(
-            "Rewards to watch the training by, such as classifier,frechet: the best weights by the first are kept. "
-            "Needs --held-out.",
+            "Rewards that monitor the training, such as classifier,frechet; the weights with the best first reward are "
+            "kept. Needs --held-out.",
             metavar="REWARDS",
             read=reward_names,
             none="none",
@@ -134,20 +134,20 @@ class MonitorSettings:
     ] = None
     held_out: Annotated[
         Path | None,
-        Flag("Folder of metadata.csv and images that are not trained on: prompts to draw, and what to be like."),
+        Flag("Folder of metadata.csv and images that are not for training: prompts to draw, with real images."),
     ] = None
     reward_weights: Annotated[
         Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
     ] = None
-    monitor_every: Annotated[int, Flag("Steps from one look to the next.", minimum=1)] = 100
-    monitor_images: Annotated[int, Flag("Images that are drawn at a look.", minimum=2)] = 256
-    monitor_steps: Annotated[int, Flag("How many times the network is asked for them.", minimum=1)] = 20
-    monitor_guidance: Annotated[float, Flag("Their guidance.", minimum=1)] = 2.0
+    monitor_every: Annotated[int, Flag("Steps between evaluations.", minimum=1)] = 100
+    monitor_images: Annotated[int, Flag("Images per evaluation.", minimum=2)] = 256
+    monitor_steps: Annotated[int, Flag("Sampling steps of evaluations.", minimum=1)] = 20
+    monitor_guidance: Annotated[float, Flag("Guidance of evaluations.", minimum=1)] = 2.0
     patience: Annotated[
         int,
         Flag(
-            "Looks in a row that have lost more than half of what the reward had gained or begun with, after which "
-            "the training is stopped; 0: never.",
+            "Stop after this many consecutive evaluations whose reward has lost more than half of its gain or initial "
+            "value; 0: never.",
             minimum=0,
         ),
     ] = 3
@@ -157,21 +157,21 @@ class MonitorSettings:
 class GrpoRecipe(Computation):
     """Settings of a tuning; the gentle defaults suit a model that already draws small images well."""
 
-    reward: Annotated[RewardName, Flag("What is to be raised; one that tells images apart.")] = "classifier"
-    gate: Annotated[RewardName, Flag("What must not get worse meanwhile; another one.")] = "frechet"
-    bound: Annotated[float, Flag("How many times worse than at the start that may become.", minimum=1)] = 1.3
-    gate_every: Annotated[int, Flag("Iterations from one look at both to the next.", minimum=1)] = 5
-    gate_images: Annotated[int, Flag("Images that are drawn at a look.", minimum=2)] = 256
-    gate_steps: Annotated[int, Flag("How many times the network is asked for them.", minimum=1)] = 20
-    iterations: Annotated[int, Flag("How often images are drawn and learnt from.", minimum=1)] = 30
-    groups: Annotated[int, Flag("Prompts that are drawn in an iteration.", minimum=1)] = 10
-    members: Annotated[int, Flag("Images of each of them, which are compared with one another.", minimum=2)] = 12
-    draw_steps: Annotated[int, Flag("Steps from noise to an image that is learnt from.", minimum=2)] = 8
-    trained_steps: Annotated[int, Flag("Of these, how many are learnt from; each is an optimizer step.", minimum=1)] = 4
-    chance: Annotated[float, Flag("How much of a step is by chance.", check=_chance)] = 0.7
-    guidance: Annotated[float, Flag("How far to go beyond what the prompt adds; 1: not beyond.", minimum=1)] = 1.0
-    learning_rate: Annotated[float, Flag("Of all steps.", minimum=0)] = 5e-5
+    reward: Annotated[RewardName, Flag("Reward to increase; it must have a number for each image.")] = "classifier"
+    gate: Annotated[RewardName, Flag("Another reward, which must not get worse.")] = "frechet"
+    bound: Annotated[float, Flag("How many times worse than at the start the gate may become.", minimum=1)] = 1.3
+    gate_every: Annotated[int, Flag("Iterations between evaluations.", minimum=1)] = 5
+    gate_images: Annotated[int, Flag("Images per evaluation.", minimum=2)] = 256
+    gate_steps: Annotated[int, Flag("Sampling steps of evaluations.", minimum=1)] = 20
+    iterations: Annotated[int, Flag("Rounds of drawing and training.", minimum=1)] = 30
+    groups: Annotated[int, Flag("Prompts per iteration.", minimum=1)] = 10
+    members: Annotated[int, Flag("Images per prompt, which are compared with each other.", minimum=2)] = 12
+    draw_steps: Annotated[int, Flag("Sampling steps of training images.", minimum=2)] = 8
+    trained_steps: Annotated[int, Flag("How many of these to train on; each is an optimizer step.", minimum=1)] = 4
+    chance: Annotated[float, Flag("Scale of the noise in each step.", check=_chance)] = 0.7
+    guidance: Annotated[float, Flag("Scale of classifier-free guidance; 1: none.", minimum=1)] = 1.0
+    learning_rate: Annotated[float, Flag("Learning rate of all steps.", minimum=0)] = 5e-5
     ratio_clip: Annotated[
-        float, Flag("How much more probable a step may become in an iteration, as a share.", check=_ratio_clip)
+        float, Flag("Maximum relative change of a step's probability per iteration.", check=_ratio_clip)
     ] = 0.01
-    divergence: Annotated[float, Flag("What going away from the start costs.", minimum=0)] = 0.5
+    divergence: Annotated[float, Flag("Weight of the divergence from the initial model.", minimum=0)] = 0.5

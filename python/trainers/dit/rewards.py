@@ -68,10 +68,10 @@ class PromptClassifier(nn.Module):
         """
         unknown = sorted({prompt for prompt in prompts if prompt not in self._places})
         if unknown:
-            more = f", nor of {len(unknown) - 1} other prompts" if unknown[1:] else ""
+            more = f" and {len(unknown) - 1} other prompts" if unknown[1:] else ""
             raise RewardError(
-                f"the classifier has seen no image of {unknown[0]!r}{more}; hold out images whose prompts the "
-                "training has, or choose another reward"
+                f"the classifier has no training image of {unknown[0]!r}{more}; hold out only prompts of training "
+                "images, or choose another reward"
             )
         return torch.tensor([self._places[prompt] for prompt in prompts])
 
@@ -90,8 +90,8 @@ def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
     count, known = len(pictures.pictures), pictures.prompts
     if len(known) < 2 or count < EACH * len(known):  # noqa: PLR2004  two classes at least
         raise RewardError(
-            f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs 2 prompts or more, and "
-            f"{EACH} images of each on average. Choose another reward, such as clip"
+            f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs at least 2 prompts, and "
+            f"on average {EACH} images of each: choose another reward, such as clip"
         )
     images = pixels_of(pictures)
     judge_prompts = [picture.prompt for picture in pictures.pictures]
@@ -161,7 +161,7 @@ class ClipSimilarity:
             raise RewardError(f"{folder} cannot be read as a CLIP model with its tokenizer: {error}") from error
         missing = sorted(told["missing_keys"])
         if missing:
-            raise RewardError(f"{folder} lacks {len(missing)} weights of its CLIP model, {missing[0]} the first")
+            raise RewardError(f"{folder} lacks {len(missing)} weights of its CLIP model, first: {missing[0]}")
         return cls(model, tokenizer)
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
@@ -287,8 +287,8 @@ class FrechetDistance:
     def __init__(self, judge: PromptClassifier, real: Tensor, beside: Tensor, count: int) -> None:
         if min(len(real), len(beside)) < count or count < 2:  # noqa: PLR2004  one image has no variance
             raise RewardError(
-                f"a Fréchet distance of {count} images needs as many held-out images and as many to learn from, and 2 "
-                f"at least; there are {len(real)} and {len(beside)}. Draw fewer, or give more"
+                f"a Fréchet distance of {count} images needs as many held-out and training images, at least 2; there "
+                f"are {len(real)} and {len(beside)}: draw fewer, or add images"
             )
         self._judge = judge
         self._real = judge.features(real)
@@ -303,7 +303,7 @@ class FrechetDistance:
         """
         if len(images) != self.count:
             raise RewardError(
-                f"a Fréchet distance of {len(images)} images cannot be compared with the others, of {self.count}"
+                f"a Fréchet distance of {len(images)} images cannot be compared with the floor of {self.count}"
             )
         distance = frechet_distance(self._judge.features(images.cpu()), self._real)
         return torch.full((len(images),), -distance)
@@ -327,7 +327,7 @@ def resemblance_of(material: RewardInputs) -> ClipSimilarity:
         RewardError: Weights are missing.
     """
     if material.weights is None:
-        raise RewardError("reward clip needs the folder of a CLIP model; name it, for nothing is downloaded")
+        raise RewardError("reward clip needs a local folder of a CLIP model; give it as reward weights")
     return ClipSimilarity.load(material.weights)
 
 
@@ -353,11 +353,11 @@ def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind]
             image is not finite.
     """
     if name not in kinds:
-        raise RewardError(f"there is no reward {name!r}; those that there are: {', '.join(kinds)}")
+        raise RewardError(f"{name!r} is not a reward; choose from {', '.join(kinds)}")
     kind = kinds[name]
     missing = [package for package in kind.packages if find_spec(package) is None]
     if missing:
-        raise RewardError(f"reward {name} needs {', '.join(missing)}, which this Python does not have; install it")
+        raise RewardError(f"reward {name} needs {', '.join(missing)}, not installed in this Python; install it")
     checked = ValidatedReward(name, kind.make(material), of_all=kind.of_all, title=kind.title)
     held = material.held_out.some(material.count)
     real = pixels_of(held)
@@ -374,7 +374,7 @@ def rewards_of(
         RewardError: A reward cannot be created, as in `reward_of`, or weights are given that none reads.
     """
     if material.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
-        raise RewardError(f"reward {names[0]} reads no weights, and {material.weights} was named; leave it out")
+        raise RewardError(f"reward {names[0]} reads no weights, but {material.weights} was given; leave it out")
     made = {name: reward_of(name, material, kinds) for name in dict.fromkeys(names)}
     return [made[name] for name in names]
 
@@ -418,11 +418,13 @@ class ValidatedReward:
         """
         said = self.reward(images, prompts, targets).float().cpu()
         if said.shape != (len(prompts),):
-            raise RewardError(f"reward {self.name} says {list(said.shape)} of {len(prompts)} images; one number each")
+            raise RewardError(
+                f"reward {self.name} has shape {list(said.shape)} for {len(prompts)} images; expected one number each"
+            )
         wrong = (~said.isfinite()).nonzero().flatten().tolist()
         if wrong:
             raise RewardError(
-                f"reward {self.name} says {said[wrong[0]].item()} of an image of {prompts[wrong[0]]!r}, and no number "
-                f"of {len(wrong)} of {len(prompts)} images; look at its weights, and at the images"
+                f"reward {self.name} is {said[wrong[0]].item()} for an image of {prompts[wrong[0]]!r}, and not finite "
+                f"for {len(wrong)} of {len(prompts)} images; check its weights and the images"
             )
         return said

@@ -222,11 +222,15 @@ class Rollouts:
     ) -> None:
         if model.objective is None or model.objective.name != "flow":
             named = "none" if model.objective is None else str(model.objective)
-            raise SchedulerError(f"steps by chance are those of flow matching, and the model's objective is {named}")
+            raise SchedulerError(f"tuning needs flow matching, but the model's objective is {named}")
         if reward.of_all:
-            raise RewardError(f"reward {reward.name} has one number for all images, so none is better; choose another")
+            raise RewardError(
+                f"reward {reward.name} has one number for all images and cannot compare them; choose another"
+            )
         if play.trained > play.steps:
-            raise SettingsError(f"{play.trained} steps are to be learnt from, and images are drawn in {play.steps}")
+            raise SettingsError(
+                f"{play.trained} trained steps are more than the {play.steps} steps of an image; train on fewer"
+            )
         check_unplanned(model)
         self._model = model
         self._pictures = pictures
@@ -266,8 +270,8 @@ class Rollouts:
             if not is_out_of_memory(error):
                 raise
             raise OutOfMemoryError(
-                f"there is no memory to draw {len(prompts)} images at once ({cause_of(error)}), and they are not cut; "
-                f"draw fewer in an iteration: --groups is {self._play.groups}, --members {self._play.members}"
+                f"not enough memory to draw {len(prompts)} images at once ({cause_of(error)}); lower --groups, now "
+                f"{self._play.groups}, or --members, now {self._play.members}"
             ) from error
         rewards = self._reward(images, prompts, targets)
         found = advantages_of(rewards.view(self._play.groups, self._play.members))

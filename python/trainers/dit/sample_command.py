@@ -26,21 +26,18 @@ if TYPE_CHECKING:
     from trainers.dit.rewards import RewardInputs
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.", show_default=False)]
-Page = Annotated[
-    Path | None, Flag("Also write a page with the images, and how the model came to draw.", metavar="FILE")
-]
 
 
 @with_flags
 def sample(
     *,
     model: ModelArgument,
-    prompt: Annotated[str, Flag("What is to be seen.")],
-    out: Annotated[Path, Flag("The picture's file: .png.", metavar="FILE")],
-    count: Annotated[int, Flag("Images, side by side in a square.", minimum=1)] = 1,
+    prompt: Annotated[str, Flag("Prompt to draw.")],
+    out: Annotated[Path, Flag("Image file to write: .png.", metavar="FILE")],
+    count: Annotated[int, Flag("Number of images, tiled in a square.", minimum=1)] = 1,
     scale: Annotated[int, Flag("Pixels of the file per pixel of the image.", minimum=1)] = 1,
     page: Annotated[
-        Path | None, Flag("Also write a page with the images and how the model came to draw.", metavar="FILE")
+        Path | None, Flag("Also write a page with the images and the training curves.", metavar="FILE")
     ] = None,
     drawing: SamplingSettings,
     priors: Annotated[
@@ -59,7 +56,7 @@ def sample(
         if out.suffix.lower() != ".png":
             raise typer.BadParameter(f"--out {out} must end in .png")
         if page is not None and page.resolve() == out.resolve():
-            raise typer.BadParameter(f"--page {page} is the file of --out too; name another")
+            raise typer.BadParameter(f"--page {page} is also the file of --out; choose another")
         for place in (out, *([] if page is None else [page])):
             check_file(place)
         torch.set_num_threads(threads)
@@ -89,7 +86,7 @@ def evaluate(
         Path | None,
         Flag("Prior tokens of the held-out images, for GLM-Image: a safetensors file.", metavar="FILE"),
     ] = None,
-    page: Annotated[Path | None, Flag("The page to look at.", own="MODEL.html", metavar="FILE")] = None,
+    page: Annotated[Path | None, Flag("Page to write.", own="MODEL.html", metavar="FILE")] = None,
     device: Device = "auto",
     threads: Threads = 1,
     as_json: AsJson = False,
@@ -137,7 +134,7 @@ def _save(drawn: "Tensor", out: Path, scale: int) -> None:
     try:
         picture.save(out)
     except OSError as error:
-        raise DataError(f"{out} cannot be written ({error.strerror}); name another file") from error
+        raise DataError(f"{out} cannot be written ({error.strerror}); choose another file") from error
 
 
 def _columns(count: int) -> int:
@@ -171,7 +168,7 @@ def beside(model: Path) -> Path:
 def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
     """Line of a page about model and sampling settings."""
     weights = sum(weight.numel() for weight in model.network.module.parameters())
-    learnt = "nothing learnt" if model.objective is None else f"objective {model.objective.name}"
+    learnt = "untrained" if model.objective is None else f"objective {model.objective.name}"
     guided = f"{drawing.steps} steps, guidance {drawing.guidance:g}, seed {drawing.seed}"
     return f"{model.network.pipeline}, {weights:,} weights, {learnt}; drawn with {guided}"
 
@@ -180,6 +177,6 @@ def _judged_by(material: "RewardInputs") -> str:
     """Line of a page about the images of an evaluation."""
     own, held = material.pictures, material.held_out
     return (
-        f"Judged beside {material.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}) by what "
-        f"was learnt from {len(own.pictures):,} of {own.folder.resolve().name} (digest {own.digest[:12]})"
+        f"Compared with {material.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}), by "
+        f"rewards trained on {len(own.pictures):,} images of {own.folder.resolve().name} (digest {own.digest[:12]})"
     )

@@ -63,7 +63,7 @@ def draw_latents(model: ImageModel, condition: PromptCondition, noise: Tensor, s
         SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
     if model.objective is None:
-        raise SchedulerError("the model has no scheduler: it has learnt nothing yet; train it first")
+        raise SchedulerError("the model has no scheduler: it is untrained; train it first")
     with evaluating([model.network.module]):
         guided = GuidedNetwork(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)

@@ -88,7 +88,7 @@ class DenoisingLoss:
 
     def __init__(self, model: ImageModel, draw: Draw) -> None:
         if model.objective is None:
-            raise SchedulerError("the model has no objective to learn; give it one")
+            raise SchedulerError("the model has no objective; give it one")
         self._model = model
         self._objective = model.objective
         self._draw = draw
@@ -183,7 +183,7 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
         SchedulerError: The model has no objective.
     """
     if model.objective is None:
-        raise SchedulerError("the model has no objective to learn; give it one")
+        raise SchedulerError("the model has no objective; give it one")
     transformer = model.network.module
     learnt = DenoisingLoss(model, NoiseSource(model.objective, recipe.dropout))
     modules: dict[str, nn.Module | FrozenModule] = {

@@ -173,7 +173,7 @@ def of_nothing(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
 
 def by_no_model(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
     assert base.exists()
-    return images, place, "holds no model"
+    return images, place, "is not a model"
 
 
 @pytest.mark.parametrize("case", [of_another_vae, of_other_images, of_nothing, by_no_model])
@@ -217,9 +217,9 @@ def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
     [
         ("train", ("--dropout", "1"), "1 is not a share of prompts to drop"),
         ("train", ("--ema", "1"), "1 is not a decay"),
-        ("grpo", ("--chance", "0"), "0 leaves nothing to chance"),
-        ("grpo", ("--ratio-clip", "0"), "0 is no share to clip at"),
-        ("grpo", ("--ratio-clip", "1"), "1 is no share to clip at"),
+        ("grpo", ("--chance", "0"), "0 is not a scale of noise"),
+        ("grpo", ("--ratio-clip", "0"), "0 is not a clipping range"),
+        ("grpo", ("--ratio-clip", "1"), "1 is not a clipping range"),
     ],
 )
 def test_a_setting_at_its_bound_is_bad_usage(command: str, flag: tuple[str, str], told: str, base: Path) -> None:

@@ -131,12 +131,14 @@ def test_a_scheduler_of_another_kind_is_refused_by_both_names() -> None:
 
 
 def test_a_scheduler_of_other_settings_is_refused_by_what_differs() -> None:
-    with pytest.raises(SchedulerError, match="objective velocity: beta_schedule is 'linear', not 'squaredcos_cap_v2'"):
+    with pytest.raises(
+        SchedulerError, match="objective velocity: beta_schedule is 'linear', expected 'squaredcos_cap_v2'"
+    ):
         objective_of("velocity").check(objective_of("epsilon").scheduler())
 
 
 def test_what_a_network_says_must_have_the_shape_of_the_latents() -> None:
-    with pytest.raises(SchedulerError, match=r"says \[8, 8, 4, 4\] of latents \[8, 4, 4, 4\]"):
+    with pytest.raises(SchedulerError, match=r"predicts \[8, 8, 4, 4\] for latents \[8, 4, 4, 4\]"):
         objective_of("flow").sample(lambda latents, _: torch.cat([latents, latents], dim=1), NOISE, 8)
 
 

@@ -64,8 +64,8 @@ def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(place: Path) -> No
     assert "drawn with 4 steps, guidance 2, seed 0" in page.words
     form = tiny_model().form
     own, held = (read_pictures(place / name, form, lambda _: None).digest[:12] for name in ("own", "held"))
-    judged_by = f"12 images of held (digest {held}) by what was learnt from 40 of own (digest {own})"
-    assert f"Judged beside {judged_by}" in page.words
+    judged_by = f"12 images of held (digest {held}), by rewards trained on 40 images of own (digest {own})"
+    assert f"Compared with {judged_by}" in page.words
     assert_holds_all(text)
 
 
@@ -101,7 +101,7 @@ def test_a_tuned_model_keeps_how_it_was_trained(place: Path, tmp_path: Path) -> 
     assert done.exit_code == 0, done.output
     words_of_page = page_of((tmp_path / "a.html").read_text("utf-8")).words
     assert "Loss over steps" in words_of_page
-    assert "SSIM, drawn to learn from over iterations of the tuning" in words_of_page
+    assert "SSIM, rollouts over tuning iterations" in words_of_page
 
 
 def turned(folder: Path) -> Path:
@@ -201,7 +201,7 @@ def test_a_sample_is_shown_on_a_page_where_one_is_named(place: Path, tmp_path: P
 def test_held_out_images_that_are_learnt_from_are_told(place: Path, tmp_path: Path) -> None:
     own, held = place / "own", write_images(tmp_path / "held", 8, ["again.png|a bar on the right"], seed=500)
     bar(PROMPTS[1], 1).save(held / "again.png")  # under another name
-    told = f"! 1 of 9 images of {held} are in {own} too"
+    told = f"! 1 of 9 images of {held} are also in {own}"
     rest = ("--rewards", "ssim", "--page", tmp_path / "a.html", *BRIEF)
     assert told in ran("evaluate", place / "model", "--images", own, "--held-out", held, *rest, "--json").stderr
     tuned = ("--model", place / "model", "--held-out", held, "--out", tmp_path / "tuned", "--device", "cpu")
@@ -243,8 +243,8 @@ def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(pla
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--count", "13"), "there are 12 and 13. Draw fewer, or give more"),
-        (("--rewards", "clip"), "clip needs the folder of a CLIP model"),
+        (("--count", "13"), "there are 12 and 13: draw fewer, or add images"),
+        (("--rewards", "clip"), "clip needs a local folder of a CLIP model"),
         (("--page", "gone/a.html"), "folder gone does not exist"),
         (("--page", "."), "is a folder; name a file"),
         (("--priors", "gone.safetensors"), "gone.safetensors cannot be read"),
@@ -262,12 +262,12 @@ def test_what_cannot_be_judged_is_told_before_anything_is_drawn(
 def test_rewards_that_are_none_are_bad_usage(place: Path) -> None:
     done = judged(place, "--rewards", "beauty")
     assert done.exit_code == 2
-    assert "is no reward; those that there are" in " ".join(done.output.replace("│", "").split())
+    assert "is not a reward; choose from" in " ".join(done.output.replace("│", "").split())
 
 
 def test_a_model_that_has_learnt_nothing_is_not_judged(place: Path) -> None:
     done = judged(place, model="base")
-    assert "has learnt nothing yet; train it first" in str(done.exception)
+    assert "it is untrained; train it first" in str(done.exception)
 
 
 def test_a_reward_is_asked_of_a_training_by_its_name_and_none_by_none(place: Path, tmp_path: Path) -> None:

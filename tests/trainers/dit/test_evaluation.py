@@ -120,7 +120,7 @@ def test_the_figures_in_words_and_for_programs_are_the_same() -> None:
     assert first.startswith(
         "2 of 3 images are classified as their prompt: 66.7%, 95 % interval 20.8% to 93.9% (real images: 100.0%)"
     )
-    assert second == "Fréchet distance: 4.25, real images 1.5 (of 3 images and 7 real ones; less is better)"
+    assert second == "Fréchet distance: 4.25, real images 1.5 (3 images against 7 real ones; lower is better)"
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:
@@ -139,7 +139,7 @@ def test_the_interval_of_a_share_holds_the_true_one_as_often_as_it_says() -> Non
 
 def test_names_of_rewards_are_read_and_wrong_ones_named() -> None:
     assert reward_names("classifier, frechet") == ("classifier", "frechet")
-    with pytest.raises(ValueError, match="'beauty' is no reward; those that there are"):
+    with pytest.raises(ValueError, match="'beauty' is not a reward; choose from"):
         reward_names("classifier,beauty")
     with pytest.raises(ValueError, match="names a reward twice"):
         reward_names("ssim,ssim")
@@ -151,10 +151,10 @@ def test_names_of_rewards_are_read_and_wrong_ones_named() -> None:
 def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_else() -> None:
     page = page_of(text := render_sheet(judged_sheet("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
     assert page.numbers == pytest.approx([2 / 3, 4.25, 3])
-    assert "2 of 3 are taken for their prompt; 95 % interval 20.8 % to 93.9 %; of the real images 100.0 %" in page.words
-    assert "of 3 images and 7 real ones; real images have 1.500; less is better" in page.words
-    assert f"{PROMPTS[1]} 2 drawn, 1 taken for it" in page.words
-    assert f"{PROMPTS[1]} taken for: {PROMPTS[0]}" in page.words
+    assert "2 of 3 are classified as their prompt; 95 % interval 20.8 % to 93.9 %; 100.0 % of the real" in page.words
+    assert "3 images against 7 real ones; real images have 1.500; lower is better" in page.words
+    assert f"{PROMPTS[1]} 2 drawn, 1 classified as it" in page.words
+    assert f"{PROMPTS[1]} classified as: {PROMPTS[0]}" in page.words
     assert "All 1." in page.words
     assert len(page.references) == 2 * 3 + 1
     assert_holds_all(text)
@@ -201,7 +201,7 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
     page = page_of(text)
     shown = len(page.references) // 2
     assert 1 <= shown < 24
-    assert f"The first {shown} prompts; {400 - shown} more are in the figures alone." in page.words
+    assert f"The first {shown} prompts; the scores include {400 - shown} more." in page.words
     assert len(text) < 2_000_000
 
 
@@ -209,7 +209,7 @@ def test_small_images_are_shown_of_as_many_prompts_as_a_page_may_have() -> None:
     images = torch.rand(400, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     found = ImageEvaluation(tuple(f"image {number}" for number in range(400)), images, images, (), None)
     page = page_of(render_sheet(judged_sheet("ImageEvaluation", (), found, ())))
-    assert "The first 24 prompts; 376 more are in the figures alone." in page.words
+    assert "The first 24 prompts; the scores include 376 more." in page.words
     assert len(page.references) == 48
 
 
@@ -233,7 +233,7 @@ def test_a_sample_has_a_page_with_all_its_images() -> None:
     page = page_of(render_sheet(drawn_sheet("Drawn by mine", (), PROMPTS[0], images, ())))
     assert len(page.references) == 11
     assert f"{PROMPTS[0]} 11 images" in page.words
-    assert "How well it draws" not in page.words
+    assert "Scores" not in page.words
 
 
 def test_of_very_many_images_of_one_prompt_the_first_are_shown() -> None:
@@ -278,7 +278,7 @@ def test_curves_are_what_training_and_tuning_noted_with_distances_without_their_
     assert distance.points == ((100, 9), (200, 6))
     assert (distance.level, distance.name) == (2.5, "Fréchet distance, held-out prompts")
     assert drawn.points == ((1, 0.875),)
-    assert [curve.over for curve in tuned] == ["steps of the tuning"] * 2
+    assert [curve.over for curve in tuned] == ["tuning steps"] * 2
 
 
 def test_a_page_shows_the_curves_and_their_values() -> None:
@@ -286,7 +286,7 @@ def test_a_page_shows_the_curves_and_their_values() -> None:
     page = page_of(text := render_sheet(drawn_sheet("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
     assert page.numbers == [1.5, 1.25, 0.5, 0.75, 9, 6]
     assert text.count("<polyline") == 3
-    assert "the distance that 256 real images have" in page.words
+    assert "distance of 256 real images" in page.words
 
 
 def test_a_model_that_was_made_elsewhere_has_no_curves(tmp_path: Path) -> None:

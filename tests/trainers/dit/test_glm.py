@@ -210,10 +210,10 @@ def test_a_prompt_that_is_dropped_is_dropped_with_its_plan() -> None:
     ("priors", "told"),
     [
         (None, "2 of 2 images have no prior tokens"),
-        (torch.zeros(2, PATCHES, dtype=torch.long), "are all zero, which is no plan"),
+        (torch.zeros(2, PATCHES, dtype=torch.long), "are all zero; give those"),
         (torch.ones(2, 1, dtype=torch.long), r"int64 \[1\]; this model reads int64 \[16\]"),
         (torch.ones(2, PATCHES), r"torch.float32 \[16\]"),
-        (torch.full((2, PATCHES), 32), "go from 32 to 32; they must be from 0 to 31"),
+        (torch.full((2, PATCHES), 32), "range from 32 to 32; they must be from 0 to 31"),
     ],
 )
 def test_what_is_no_plan_is_refused_when_drawing_and_when_encoding(

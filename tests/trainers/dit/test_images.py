@@ -74,14 +74,14 @@ def spoilt(folder: Path) -> dict[str, str]:
     with (folder / "metadata.csv").open("a", encoding="utf-8") as file:
         file.write("\n".join(lines))
     return {
-        "tall.png": "is 8x9, and the model draws 8x8",
-        "colours.png": "has mode RGB (3 channels), and the VAE reads L",
+        "tall.png": "is 8x9, but the model draws 8x8",
+        "colours.png": "has mode RGB (3 channels), but the VAE reads L",
         "palette.png": "has mode P",
         "deep.png": "has mode I;16",
         "broken.png": "cannot be decoded as an image",
         "cut.png": "cannot be decoded as an image",
-        "gone.png": "there is no ",
-        "images/0001.png": "stands on lines 3, 13",
+        "gone.png": "gone.png does not exist",
+        "images/0001.png": "the file is on lines 3, 13",
         "../out.png": "leads out of the folder",
         "wordless.png": "has no prompt",
         "one": "is not file|prompt",
@@ -119,9 +119,9 @@ def of_sixteen_bits(kind: int, channels: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "channels", "told"),
     [
-        (of_sixteen_bits(2, 3), 3, "has other than 8 bits a channel"),
+        (of_sixteen_bits(2, 3), 3, "does not have 8 bits per channel"),
         (of_sixteen_bits(0, 1), 1, "has mode I;16"),
-        (b"P6 8 8 65535\n" + bytes(8 * 8 * 6), 3, "has other than 8 bits a channel"),
+        (b"P6 8 8 65535\n" + bytes(8 * 8 * 6), 3, "does not have 8 bits per channel"),
     ],
 )
 def test_bits_that_the_vae_does_not_read_are_not_dropped_in_silence(
@@ -135,7 +135,7 @@ def test_bits_that_the_vae_does_not_read_are_not_dropped_in_silence(
 def test_a_name_that_stands_on_many_lines_is_told_by_the_first_of_them(tmp_path: Path) -> None:
     folder = write_images(tmp_path, 1, ["twice.png|a bar"] * 5000)
     (left,) = read(folder, skip_bad=True).refused
-    assert left.reason.startswith("it stands on lines 3, 4, 5, ")
+    assert left.reason.startswith("the file is on lines 3, 4, 5, ")
     assert left.reason.endswith(", 22 and 4,980 more of metadata.csv; keep one")
 
 
@@ -151,7 +151,7 @@ def test_an_image_that_a_viewer_would_turn_or_move_is_refused(tmp_path: Path) ->
     pictures = read(tmp_path, skip_bad=True)
     assert [one.file for one in pictures.pictures] == ["upright.jpg"]
     turned, moving = (left.reason for left in pictures.refused)
-    assert "turned.jpg is stored turned (EXIF orientation 6)" in turned
+    assert "turned.jpg is stored rotated (EXIF orientation 6)" in turned
     assert "moving.png is animated" in moving
 
 
@@ -197,7 +197,7 @@ def test_a_prompt_with_something_unknown_is_refused() -> None:
 @pytest.mark.parametrize("column", ["source_images", "source"])
 def test_images_as_a_condition_are_refused_by_name(column: str, tmp_path: Path) -> None:
     (tmp_path / "metadata.csv").write_text(f"file|prompt|{column}\na.png|a bar|b.png\n")
-    with pytest.raises(DataError, match=f"has a column {column}: images as a condition are not supported"):
+    with pytest.raises(DataError, match=f"has a column {column}, but images are drawn only from prompts"):
         read(tmp_path)
 
 
@@ -205,8 +205,8 @@ def test_images_as_a_condition_are_refused_by_name(column: str, tmp_path: Path) 
     ("content", "told"),
     [
         (None, "has no metadata.csv"),
-        (b"", "names no image"),
-        (b"file|prompt\n", "names no image"),
+        (b"", "lists no images"),
+        (b"file|prompt\n", "lists no images"),
         (b"file|text\na.png|b\n", "has the columns file|text"),
         (b"a.png|\xff\n", "is not in UTF-8 .line 1, byte 0xff"),
     ],

@@ -102,7 +102,7 @@ def test_a_model_that_has_learnt_nothing_draws_nothing(tmp_path: Path) -> None:
     tiny_model().save(tmp_path / "model")
     model = ImageModel.load(tmp_path / "model")
     assert model.objective is None
-    with pytest.raises(SchedulerError, match="it has learnt nothing yet"):
+    with pytest.raises(SchedulerError, match="it is untrained"):
         draw_images(model, PROMPTS, SamplingSettings())
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_read_again_does_not_appear(tmp_path: Path, monk
         return FlowMatchEulerDiscreteScheduler(1000)
 
     monkeypatch.setattr("trainers.dit.models._scheduler", another)
-    with pytest.raises(SchedulerError, match="is the sampler of no objective here"):
+    with pytest.raises(SchedulerError, match="is not the sampler of an objective"):
         trained().save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -193,12 +193,12 @@ def of_another_vae(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (without_a_weight, "does not hold the weights of its configuration.*proj_out.bias"),
-        (of_another_class, "names DiTTransformer2DModel as transformer; here it must be PixArtTransformer2DModel"),
-        (with_another_scheduler, r"FlowMatchEuler\w+\(.*is the sampler of no objective here: flow \(DPMSolver"),
-        (with_another_setting, r"DPMSolver\w+\(.*prediction_type='epsilon'.*is the sampler of no objective"),
-        (without_index, "holds no model: there is no model_index.json"),
-        (of_another_vae, "makes latents of 2 channels, and the transformer reads 4"),
+        (without_a_weight, "its weights do not match its configuration.*proj_out.bias"),
+        (of_another_class, "has DiTTransformer2DModel as transformer, expected PixArtTransformer2DModel"),
+        (with_another_scheduler, r"FlowMatchEuler\w+\(.*is not the sampler of an objective: flow \(DPMSolver"),
+        (with_another_setting, r"DPMSolver\w+\(.*prediction_type='epsilon'.*is not the sampler of an objective"),
+        (without_index, "is not a model: model_index.json is missing"),
+        (of_another_vae, "has latents of 2 channels, but the transformer reads 4"),
     ],
 )
 def test_a_folder_that_is_no_model_is_refused(spoil: Callable[[Path], None], told: str, tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_folder_that_is_no_model_is_refused(spoil: Callable[[Path], None], tol
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ModelError, match="makes latents of 2 channels, and the transformer reads 4"):
+    with pytest.raises(ModelError, match="has latents of 2 channels, but the transformer reads 4"):
         ImageModel.of(tiny_transformer(), tiny_vae(channels=2), tiny_encoder(), tiny_tokenizer())
-    with pytest.raises(ModelError, match="embeddings are 32 wide, and the transformer reads 16"):
+    with pytest.raises(ModelError, match="embeddings of width 32, but the transformer reads 16"):
         ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(width=32), tiny_tokenizer())
 
 

@@ -187,11 +187,11 @@ def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: py
 def test_too_few_held_out_images_are_refused(folder: Path) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
-    with pytest.raises(RewardError, match=r"9 images are to be drawn at every look, and .*held has prompts for 8"):
+    with pytest.raises(RewardError, match=r"9 images were requested, but .*held has prompts for only 8"):
         SampleWatch(model, material, [], SAMPLING)
 
 
 def test_a_look_tells_why_a_distance_has_a_minus() -> None:
     assert EvaluationSnapshot(3, {"classifier": 0.9}).said == "classifier 0.9"
     said = EvaluationSnapshot(3, {"classifier": 0.9, "frechet": -2.04}).said
-    assert said == "classifier 0.9, Fréchet distance 2.04 (less is better)"
+    assert said == "classifier 0.9, Fréchet distance 2.04 (lower is better)"

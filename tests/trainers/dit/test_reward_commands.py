@@ -65,7 +65,7 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
     assert last["window"] < 30
     assert last["rewards"]["ssim"] < best["rewards"]["ssim"]
     assert (
-        f"its reward had collapsed, {EvaluationSnapshot(**last).told}; the best weights are kept, "
+        f"the reward collapsed, {EvaluationSnapshot(**last).told}; kept the best weights, "
         f"{EvaluationSnapshot(**best).told}. Try a --learning-rate below 0.1"
     ) in done.stderr
     assert f"Saved {tmp_path / 'model'}" in done.stderr
@@ -100,14 +100,14 @@ def test_images_that_are_held_out_of_no_looks_are_bad_usage(place: Path, tmp_pat
     words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
     done = ran(*words, "--held-out", place / "held")
     assert done.exit_code == 2
-    assert "--held-out is for --monitor" in done.output
+    assert "--held-out needs --monitor" in done.output
 
 
 def test_what_rewards_lack_is_told_before_a_training_starts(place: Path, tmp_path: Path) -> None:
     words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
     assert "needs --held-out" in ran(*words, *WATCHED).output
     clip = ("--monitor", "clip", "--held-out", place / "held", "--monitor-images", "4")
-    assert "clip needs the folder of a CLIP model" in str(ran(*words, *clip).exception)
+    assert "clip needs a local folder of a CLIP model" in str(ran(*words, *clip).exception)
     gone = ran(*words, *clip, "--reward-weights", tmp_path / "gone")
     assert "gone cannot be read as a CLIP model" in str(gone.exception)
     assert not (tmp_path / "model.run").exists()
@@ -123,8 +123,8 @@ def test_a_tuning_within_its_bound_ends_with_success_and_says_that_nothing_was_g
     words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
     done = ran("grpo", *words, *BRIEF, "--bound", "3", "--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert "! ssim has not risen: the weights of the start stay, after 0 steps: ssim " in done.stderr
-    assert "drawn from 4 groups, of which 0 had equal rewards" in done.stderr
+    assert "! ssim has not increased: kept the initial weights, after 0 steps: ssim " in done.stderr
+    assert "0 of 4 groups had equal rewards" in done.stderr
     told = json.loads((tmp_path / "tuned" / "tuning.json").read_text())["tuned"]
     assert [look["window"] for look in told["looks"]] == [0, 2, 4]
     assert len(told["rounds"]) == 2
@@ -137,7 +137,7 @@ def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(place: Path, tm
     done = ran("grpo", *words, *BRIEF, *ruinous)
     assert done.exit_code == 1, done.output
     assert "is more than 1 times worse than after 0 steps: ssim " in done.stderr
-    assert "the best accepted weights stay, after 0 steps" in done.stderr
+    assert "kept the best accepted weights, after 0 steps" in done.stderr
     weights = "transformer/diffusion_pytorch_model.safetensors"
     assert (tmp_path / "tuned" / weights).read_bytes() == (place / "flow" / weights).read_bytes()
 
@@ -166,5 +166,5 @@ def test_a_reward_that_is_its_own_gate_is_refused(place: Path, tmp_path: Path) -
     words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
     done = ran("grpo", *words, *BRIEF, "--gate", "ssim")
     assert done.exit_code == 1
-    assert "ssim is the reward and cannot be the gate too" in str(done.exception)
+    assert "ssim cannot be both the reward and the gate" in str(done.exception)
     assert not (tmp_path / "tuned.run").exists()

@@ -110,9 +110,11 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     others = 1 - pixels_of(material.pictures)
     floor = frechet_distance(judge.features(others[:16]), real)
     assert FrechetDistance(judge, pixels_of(material.held_out), others, 16).floor == pytest.approx(floor)
-    with pytest.raises(RewardError, match=r"of 8 images cannot be compared with the others, of 16"):
+    with pytest.raises(RewardError, match=r"of 8 images cannot be compared with the floor of 16"):
         reward(images[:8], prompts[:8], images[:8])
-    with pytest.raises(RewardError, match=r"of 25 images needs as many held-out images.*there are 24 and 25"):
+    with pytest.raises(
+        RewardError, match=r"of 25 images needs as many held-out and training images.*there are 24 and 25"
+    ):
         reward_of("frechet", RewardInputs(material.pictures, material.held_out, count=25))
 
 
@@ -156,14 +158,14 @@ def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: RewardInpu
 
 
 def test_clip_without_weights_is_refused(material: RewardInputs, tmp_path: Path) -> None:
-    with pytest.raises(RewardError, match="clip needs the folder of a CLIP model"):
+    with pytest.raises(RewardError, match="clip needs a local folder of a CLIP model"):
         reward_of("clip", material)
     with pytest.raises(RewardError, match=r"nowhere cannot be read as a CLIP model"):
         reward_of("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "nowhere"))
 
 
 def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path: Path) -> None:
-    with pytest.raises(RewardError, match="there is no reward 'beauty'; those that there are: classifier, ssim"):
+    with pytest.raises(RewardError, match="'beauty' is not a reward; choose from classifier, ssim"):
         reward_of("beauty", material)
     kinds = {**KINDS, "mine": RewardKind(lambda _: PairwiseSimilarity(ssim), ("no_such_package",))}
     with pytest.raises(RewardError, match="reward mine needs no_such_package"):
@@ -175,7 +177,7 @@ def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path:
     with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
         reward_of("classifier", RewardInputs(few, material.held_out))
     others = ImageFolder(few.folder, few.form, tuple(few.pictures[:3]), ())
-    with pytest.raises(RewardError, match=f"has seen no image of '{PROMPTS[3]}'"):
+    with pytest.raises(RewardError, match=f"has no training image of '{PROMPTS[3]}'"):
         judge_of(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
 
 
@@ -198,7 +200,7 @@ def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material
     values = torch.zeros(16)
     values[5] = math.nan
     wrong = material.held_out.some(16).pictures[5].prompt
-    with pytest.raises(RewardError, match=f"reward mine says nan of an image of '{wrong}'.* 1 of 16 images"):
+    with pytest.raises(RewardError, match=f"reward mine is nan for an image of '{wrong}'.* 1 of 16 images"):
         reward_of("mine", material, {"mine": RewardKind(lambda _: broken(values))})
-    with pytest.raises(RewardError, match=r"reward mine says \[3\] of 16 images"):
+    with pytest.raises(RewardError, match=r"reward mine has shape \[3\] for 16 images"):
         reward_of("mine", material, {"mine": RewardKind(lambda _: broken(torch.zeros(3)))})

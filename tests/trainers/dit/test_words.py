@@ -68,16 +68,16 @@ def strange(folder: Path, *sides: str) -> Path:
 
 def test_words_that_a_model_was_not_trained_on_are_named_when_it_draws(place: Path, tmp_path: Path) -> None:
     said = drawn(place / "model", "bar on Twelve q", tmp_path / "a.png")
-    assert f"{DOUBT} 'twelve', 'q', and may draw something else; say it otherwise\n" in said
+    assert f"{DOUBT} 'twelve', 'q', and may draw something else; rephrase the prompt\n" in said
     assert DOUBT not in drawn(place / "model", "The left  bar", tmp_path / "b.png")
 
 
 def test_words_that_a_tokenizer_has_no_token_for_are_named_once_with_their_number(place: Path, tmp_path: Path) -> None:
     folder = strange(tmp_path / "images", "left ☃", "☃", "twelve")
-    told = f"{DOUBT} '☃', 'twelve', which 3 of 7 prompts of "
+    told = f"{DOUBT} '☃', 'twelve', used by 3 of 7 prompts of "
     cached = ran("cache", folder, "--model", place / "pieces", "--out", tmp_path / "cache")
     assert cached.stderr.count(DOUBT) == 1
-    assert f"{told}{folder} have\n" in cached.stderr
+    assert f"{told}{folder}\n" in cached.stderr
     for source, more in ((folder, ()), (tmp_path / "cache", ()), (tmp_path / "cache", ("--made-of", folder))):
         out = tmp_path / f"{source.name}{len(more)}"
         done = ran("train", source, "--model", place / "pieces", "--out", out, *SHORT, *more)
@@ -98,7 +98,7 @@ def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that
     words = ("grpo", folder, "--model", place / "model", "--held-out", place / "own", "--out", tmp_path / "tuned")
     said = ran(*words, *BRIEF, "--device", "cpu").stderr
     assert said.count(DOUBT) == 1
-    assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
+    assert f"{DOUBT} 'floor', used by 1 of 5 prompts of {folder}\n" in said
     assert json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))["words"] == sorted(WORDS)
     for model in (tmp_path / "tuned", place / "model"):
         assert trained_words(read_notes(model)) == frozenset(WORDS)
@@ -110,7 +110,7 @@ def test_a_judgement_names_the_words_that_it_draws_unlearnt(place: Path, tmp_pat
     words = ("evaluate", place / "model", "--images", place / "own", "--held-out", folder, "--rewards", "ssim")
     said = ran(*words, "--steps", "4", "--count", "2", "--page", tmp_path / "a.html").stderr
     assert said.count(DOUBT) == 1
-    assert f"{DOUBT} 'floor', which 1 of 5 prompts of {folder} have\n" in said
+    assert f"{DOUBT} 'floor', used by 1 of 5 prompts of {folder}\n" in said
 
 
 def test_a_further_training_adds_its_words(place: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(plac
 def test_of_many_words_the_first_are_named() -> None:
     prompts = tuple(f"a bar {sign}{sign}" for sign in "stuvwxyz")
     said = doubts_of_all(prompts, tiny_model().prompts, frozenset(WORDS), Path("here"))
-    assert said == f"{DOUBT} 'ss', 'tt', 'uu', 'vv', 'ww' and 3 more words, which 8 of 8 prompts of here have"
+    assert said == f"{DOUBT} 'ss', 'tt', 'uu', 'vv', 'ww' and 3 more words, used by 8 of 8 prompts of here"
 
 
 def test_a_folder_whose_words_are_damaged_is_refused(tmp_path: Path) -> None:
