@@ -1,17 +1,17 @@
-"""The artifact: a folder that carries everything a forecast needs, and that proves it arrived whole.
+"""The artifact: a folder with everything that a forecast needs, protected by digests.
 
-    manifest.json            what the model is; size and SHA-256 of every other file
-    manifest.sha256          the manifest's own digest, in the form that `sha256sum --check` reads
+    manifest.json            definition of the model; size and SHA-256 of every other file
+    manifest.sha256          digest of the manifest, in the format of `sha256sum --check`
     weights.safetensors      the network's parameters
     features.json            feature expressions, operator-set version, fitted numbers
     calendar.json            the exchange's sessions
-    golden/golden.json       the golden instance: bars, what every stage must make of them, the expected refusals
+    golden/golden.json       the golden instance: bars, expected results of every stage, expected errors
     golden/arrays.safetensors
 
-An ensemble's folder holds whole artifacts under `members/`, see predictor.artifact.ensemble.
+An ensemble's folder holds complete artifacts under `members/`, see predictor.artifact.ensemble.
 
-Nothing in it can execute. Loading verifies every digest first, then reads strictly; any doubt is an ArtifactError
-that names file and cause, and there is no fallback.
+No file can execute code. Loading first verifies every digest, then parses strictly. Every problem is an ArtifactError
+with file and cause; there is no fallback.
 """
 
 from predictor.artifact.artifact import Artifact, Golden, StoredArtifact

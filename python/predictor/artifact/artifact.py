@@ -1,6 +1,6 @@
-"""A model's parts, the whole artifact in memory, and its tensors as safetensors.
+"""The artifact in memory, and its tensors as safetensors.
 
-Nothing in a safetensors file can execute, and its header is bounded before it is read.
+A safetensors file cannot execute code, and the size of its header is checked before it is read.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ MAX_ENTRIES = 10_000
 
 
 def write_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors of any shape as bytes: the same bytes for the same tensors."""
+    """Serialize tensors of any shape deterministically."""
     return save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())})
 
 
 def write_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Arrays of any shape as bytes: the same bytes for the same arrays."""
+    """Serialize arrays of any shape deterministically."""
     return save_arrays({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
 
 
 def read_tensors(data: bytes, source: str) -> dict[str, Tensor]:
-    """Tensors by name, in the shapes that they were written in; `source` names the file in errors.
+    """Read tensors by name, in their original shapes; `source` names the file in errors.
 
     Raises:
         ArtifactError: the file is not a safetensors file, or its header is too large.
@@ -49,12 +49,12 @@ def read_tensors(data: bytes, source: str) -> dict[str, Tensor]:
         return load_tensors(data)
     except SafetensorError as error:
         raise ArtifactError.of(source, str(error)) from error
-    except KeyError as error:  # what the reader raises for a type of number that torch lacks
+    except KeyError as error:  # raised by the reader for a dtype that torch does not have
         raise ArtifactError.of(source, f"holds numbers of type {error}, which is not supported") from error
 
 
 def read_arrays(data: bytes, source: str) -> dict[str, NDArray[np.generic]]:
-    """Arrays by name, in the shapes that they were written in; as `read_tensors`."""
+    """Read arrays by name, in their original shapes; as `read_tensors`."""
     _check_header(data, source)
     try:
         return load_arrays(data)
@@ -65,7 +65,7 @@ def read_arrays(data: bytes, source: str) -> dict[str, NDArray[np.generic]]:
 
 
 def _check_header(data: bytes, source: str) -> None:
-    """Bound the header before a reader allocates for it: 8 bytes of length, then JSON."""
+    """Check the header, 8 bytes of length and then JSON, before a reader allocates memory for it."""
     length = int.from_bytes(data[:8], "little")
     if length > MAX_HEADER_BYTES or length > len(data) - 8:
         raise ArtifactError.of(source, f"its header claims {length} bytes; at most {MAX_HEADER_BYTES} are read")
@@ -76,7 +76,7 @@ def _check_header(data: bytes, source: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Artifact:
-    """A model's parts, whole and checked."""
+    """The verified parts of a model."""
 
     manifest: Manifest
     pipeline: Pipeline
@@ -84,15 +84,15 @@ class Artifact:
 
     @property
     def sizes(self) -> InputSizes:
-        """How large each group of the network's inputs is, and how many stocks it knows."""
+        """Widths of the network's groups of inputs, and the number of stocks that it knows."""
         return replace(self.pipeline.sizes, nodes=len(self.manifest.universe))
 
     def network(self) -> nn.Module:
-        """A network of the manifest's kind with these weights, in eval mode.
+        """Build the network with these weights, in eval mode.
 
         Raises:
-            ArtifactError: the weights are not exactly those of this network: names, shapes, float32, finite; or the
-                edges of its graph lead to stocks that do not exist, or from a stock to itself.
+            ArtifactError: names, shapes or types of the weights do not match the network, a weight is not finite, or an
+                edge of its graph leads to a missing stock or from a stock to itself.
         """
         sizes = self.sizes
         expected = _expected_weights(self.manifest, sizes)
@@ -108,7 +108,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Golden:
-    """The golden instance as it is stored: facts in text and arrays, see predictor.golden."""
+    """The stored golden instance: facts and arrays, see predictor.golden."""
 
     text: Mapping[str, Json]
     arrays: Mapping[str, NDArray[np.generic]]
@@ -116,17 +116,17 @@ class Golden:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredArtifact:
-    """An artifact as it was found on disk."""
+    """An artifact that was loaded from a folder."""
 
     artifact: Artifact
     golden: Golden
     weights_hash: str
     manifest_hash: str
-    """SHA-256 of the manifest, which holds that of every other file: it stands for the whole artifact."""
+    """SHA-256 of the manifest, which contains those of all other files and so identifies the artifact."""
 
 
 def _expected_weights(manifest: Manifest, sizes: InputSizes) -> Mapping[str, Tensor]:
-    """Names, shapes and types without memory behind them: sizes that do not fit are refused before they are built."""
+    """Expected names, shapes and types as meta tensors, so that mismatches are found before memory is allocated."""
     with torch.device("meta"):
         return build_network(
             manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
@@ -134,7 +134,7 @@ def _expected_weights(manifest: Manifest, sizes: InputSizes) -> Mapping[str, Ten
 
 
 def _fresh_network(manifest: Manifest, sizes: InputSizes) -> nn.Module:
-    """A network whose weights will be overwritten; the global random state stays as it was."""
+    """Build a network whose weights will be overwritten; keeps the global random state."""
     with torch.random.fork_rng(devices=[]):
         return build_network(
             manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles

@@ -1,11 +1,11 @@
-"""The ensemble: a folder of whole artifacts that can answer together, under one manifest, served as one model.
+"""The ensemble: a folder of artifacts that are served as one model, under one manifest.
 
-manifest.json    what the ensemble forecasts, its own offsets, the SHA-256 of every member's manifest
-manifest.sha256  the manifest's own digest
-golden/          the ensemble's own golden instance
-members/NAME/    one whole artifact per member
+manifest.json    target and offsets of the ensemble, SHA-256 of every member's manifest
+manifest.sha256  digest of the manifest
+golden/          golden instance of the ensemble
+members/NAME/    one complete artifact per member
 
-A member's manifest holds the SHA-256 of each of its files, so the ensemble's manifest stands for all of them.
+A member's manifest contains the SHA-256 of each of its files, so the ensemble's manifest covers all of them.
 """
 
 import re
@@ -61,33 +61,33 @@ COMBINATION: Final[Mapping[str, str]] = {
     "scores": "minus the mean of the members' ranks; none unless every member ranks",
     "offsets": "in units of the mean of the members' window volatilities, added to the mean, then uncrossed",
 }
-"""How forecasts are combined; an ensemble states it in full, and one that states something else is refused."""
+"""Rules of combination; an ensemble states them in full, and one with different rules is rejected."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedMemberFacts:
-    """What all members of an ensemble share."""
+    """Settings that all members of an ensemble share."""
 
     target: Target
     quantiles: tuple[float, ...]
     calendar: str
 
     def __str__(self) -> str:
-        """As a sentence names it."""
+        """The settings in a sentence."""
         levels = ", ".join(f"{level:g}" for level in self.quantiles)
         return f"{self.target}, quantiles {levels}, calendar {self.calendar}"
 
 
 def check_fit(members: Mapping[str, Artifact]) -> SharedMemberFacts:
-    """What these artifacts have in common, by the names of the members.
+    """Check that artifacts, by member name, can form an ensemble, and return their shared settings.
 
     Networks, features, encoder lengths, normalisers and seeds may differ.
 
     Raises:
-        ConfigurationError: target, horizons, lag, quantiles or calendar differ, or a feature's name means different
-            things.
+        ConfigurationError: targets, quantiles or calendars differ, or members define a feature's name or a
+            covariate's group differently.
     """
     first, *_ = members
     for name, member in members.items():
@@ -113,7 +113,7 @@ def _check_alike(what: str, a: str, one: object, b: str, other: object) -> None:
 
 
 def _check_sessions(a: str, one: SessionCalendar, b: str, other: SessionCalendar) -> None:
-    """On the days that both calendars cover."""
+    """Compare calendars on the days that both cover."""
     first, last = max(one.first, other.first), min(one.last, other.last)
     if first > last or not np.array_equal(one.sessions(first, last), other.sessions(first, last)):
         raise ConfigurationError(
@@ -123,7 +123,7 @@ def _check_sessions(a: str, one: SessionCalendar, b: str, other: SessionCalendar
 
 
 def _check_names(members: Mapping[str, Artifact]) -> None:
-    """A name in an explanation must mean one thing."""
+    """Check that each feature name has one definition, because explanations share names."""
     meanings: dict[str, tuple[str, str]] = {}
     for name, member in members.items():
         features = member.pipeline.features.features
@@ -137,7 +137,7 @@ def _check_names(members: Mapping[str, Artifact]) -> None:
 
 
 def _check_covariates(members: Mapping[str, Artifact]) -> None:
-    """A caller sends each covariate once."""
+    """Check that each covariate has one group, because callers send it once."""
     groups: dict[str, tuple[str, str]] = {}
     for name, member in members.items():
         for need in member.pipeline.covariates:
@@ -147,17 +147,17 @@ def _check_covariates(members: Mapping[str, Artifact]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleManifest:
-    """What the ensemble is, as far as a forecast depends on it, and its card."""
+    """Everything about the ensemble that forecasts depend on, and its card."""
 
     members: Mapping[str, str]
-    """SHA-256 of each member's manifest, by the member's name."""
+    """SHA-256 of each member's manifest, by name."""
     target: Target
     quantiles: tuple[float, ...]
     calendar: str
     conformal: Conformal
-    """The ensemble's own, on top of the members'; see `COMBINATION`."""
+    """The ensemble's offsets, in addition to the members'; see `COMBINATION`."""
     card: Mapping[str, Json]
-    """Data, splits, scores beside the members: for people, never computed with."""
+    """Data, splits, and scores with those of the members: information only, not used in computations."""
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.members if not _NAME.fullmatch(name)]
@@ -172,13 +172,13 @@ class EnsembleManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredEnsemble:
-    """An ensemble as it was found on disk."""
+    """An ensemble that was loaded from a folder."""
 
     manifest: EnsembleManifest
     members: Mapping[str, StoredArtifact]
     golden: Golden
     manifest_hash: str
-    """SHA-256 of the manifest: it stands for the ensemble and all its members."""
+    """SHA-256 of the manifest, which identifies the ensemble and all its members."""
 
     @property
     def weights_hash(self) -> str:
@@ -187,22 +187,22 @@ class StoredEnsemble:
 
 
 def ensemble_weights_hash(members: Mapping[str, str]) -> str:
-    """SHA-256 over the members' names and the SHA-256 of their weights, a line each, in the form of `sha256sum`."""
+    """SHA-256 over lines of weight digests and names of the members, in the format of `sha256sum`."""
     return sha256("".join(f"{digest}  {name}\n" for name, digest in sorted(members.items())).encode())
 
 
 def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str, Path], golden: Golden) -> None:
-    """Write the ensemble whole or not at all, with a copy of every member.
+    """Write the ensemble atomically, with a copy of every member.
 
     Args:
-        folder: must not exist.
-        manifest: the ensemble's; it names the members.
-        members: the folder of each member.
-        golden: what the ensemble of these members computes.
+        folder: new folder.
+        manifest: manifest of the ensemble, with its members.
+        members: folder of each member.
+        golden: golden instance of the ensemble.
 
     Raises:
         ConfigurationError: `folder` exists already.
-        ArtifactError: a member is damaged, or is not the one that the manifest names.
+        ArtifactError: a member is damaged or does not match the manifest.
     """
     check_absent(folder)
     own = write_golden(golden)
@@ -216,8 +216,8 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
     """Read and verify an ensemble and every member.
 
     Raises:
-        ArtifactError: as `load`, of the ensemble's own files or of a member's, which the message names; or a member
-            is missing, another artifact is in its place, or the members do not fit together.
+        ArtifactError: as `load`, for the ensemble's files or a member's, which the message names; or a member is
+            missing or replaced, or the members do not fit together.
     """
     text = verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
@@ -233,12 +233,12 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
 
 
 def is_ensemble(folder: Path) -> bool:
-    """Whether the folder's manifest, if it can be read, claims to be an ensemble's; `load_ensemble` verifies it."""
+    """Whether the folder has a verified manifest of an ensemble; `load_ensemble` verifies the rest."""
     try:
         record = Record.from_bytes(verified_manifest(folder), MANIFEST)
         return record.text("format") == ENSEMBLE_FORMAT
     except ArtifactError:
-        return False  # loading it as an artifact says what is wrong with it
+        return False  # loading it as an artifact reports the problem
 
 
 # --- writing
@@ -260,7 +260,7 @@ def _manifest_json(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
 
 
 def _member_files(folder: Path, digest: str) -> dict[str, bytes]:
-    """Every file of a member, unchanged."""
+    """All files of a member, unchanged."""
     text, _, files = verified(folder)
     if sha256(text) != digest:
         raise ArtifactError(f"{folder}: its manifest was changed after it was read; make the ensemble again")
@@ -317,7 +317,7 @@ def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
 
 
 def inside(place: str, error: ArtifactError) -> ArtifactError:
-    """The same error, of a file in a folder inside the artifact."""
+    """The same error with the path of a folder inside the artifact."""
     file = error.metadata.get("file")
     return ArtifactError(
         f"{place}/{error.message}", metadata={**error.metadata, **({} if file is None else {"file": f"{place}/{file}"})}

@@ -1,4 +1,4 @@
-"""Writing and reading an artifact's folder: whole or not at all, and verified before anything in it is used."""
+"""Atomic writing and verified reading of an artifact's folder."""
 
 import hashlib
 import os
@@ -48,15 +48,15 @@ MAX_TEXT_BYTES = 16 << 20
 MAX_DIGEST_BYTES = 1024
 
 AGAIN = "copy the artifact again from where it was trained, or train it again"
-"""What helps where an artifact is not whole: nothing can mend it in its place."""
+"""Advice for incomplete or damaged artifacts, which cannot be repaired."""
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files whole or not at all: into a new folder, flushed to disk, then renamed.
+    """Write files atomically: into a temporary folder, flushed to disk, then renamed.
 
     Args:
-        folder: must not exist.
-        files: contents by their names relative to the folder, with `/` between parts.
+        folder: new folder.
+        files: contents by path relative to the folder, with `/` as separator.
 
     Raises:
         ConfigurationError: `folder` exists already.
@@ -68,15 +68,15 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         _write_all(draft, files)
         draft.rename(folder)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is nothing left to remove
+        shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
     _flush_folder(folder.parent)
 
 
 def check_place(folder: Path) -> None:
-    """Refuse now an artifact's folder that could not be written later, after a training.
+    """Check before a training that its artifact's folder can be written.
 
     Raises:
-        ConfigurationError: `folder` exists already, or the folder above it cannot be written.
+        ConfigurationError: `folder` exists already, or its parent is not writable.
     """
     check_absent(folder)
     check_folder(folder)
@@ -89,31 +89,31 @@ def check_absent(folder: Path) -> None:
 
 
 def with_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files, and beside them the manifest and its digest."""
+    """Add the manifest and its digest to the files."""
     text = canonical.to_bytes(manifest)
     return {**files, MANIFEST: text, DIGEST: digest_of(text)}
 
 
 def listing(files: Mapping[str, bytes]) -> dict[str, Json]:
-    """Size and SHA-256 of each file, as a manifest lists them."""
+    """Size and SHA-256 of each file, for the manifest."""
     return {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()}
 
 
 def digest_of(manifest: bytes) -> bytes:
-    """What the file beside a manifest holds, in the form that `sha256sum --check` reads."""
+    """Content of the digest file, in the format of `sha256sum --check`."""
     return f"{sha256(manifest)}  {MANIFEST}\n".encode()
 
 
 def sha256(data: bytes) -> str:
-    """The digest in hexadecimal digits."""
+    """The digest in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def verified_manifest(folder: Path) -> bytes:
-    """The manifest's text, if its digest is right.
+    """Read the manifest and verify its digest.
 
     Raises:
-        ArtifactError: there is no such folder, the manifest or its digest is missing, or they do not agree.
+        ArtifactError: the folder, the manifest or its digest is missing, or the digest does not match.
     """
     if not folder.is_dir():
         raise ArtifactError(f"the folder is missing; {AGAIN}")
@@ -129,7 +129,7 @@ def check_format(record: Record, expected: str) -> None:
     """Check the format and its version in a manifest.
 
     Raises:
-        ArtifactError: the format is another one, or this program does not read its version.
+        ArtifactError: the format differs, or this program does not support its version.
     """
     name, version = record.text("format"), record.integer("format_version")
     if name != expected:
@@ -143,10 +143,10 @@ def check_format(record: Record, expected: str) -> None:
 
 
 def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dict[str, bytes]:
-    """The files that a manifest lists, each of the size and SHA-256 that it says.
+    """Read the files in the manifest and verify their sizes and SHA-256.
 
     Raises:
-        ArtifactError: it lists others than `contents`, or one is missing, a link, too large, cut or changed.
+        ArtifactError: the list differs from `contents`, or a file is missing, a link, too large, truncated or changed.
     """
     listed = record.record("files")
     if set(listed.keys()) != set(contents):
@@ -155,12 +155,12 @@ def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dic
 
 
 def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[str] = ()) -> None:
-    """Raise ArtifactError if the folder holds anything else than its own files and their folders.
+    """Raise ArtifactError if the folder contains anything besides its files and their folders.
 
     Args:
-        folder: what is looked through.
-        own: names of files.
-        apart: folders that are looked through by others.
+        folder: folder to check.
+        own: paths of its files.
+        apart: folders that are checked separately.
     """
     named = {*own, *apart}
     folders = {parent.as_posix() for name in named for parent in Path(name).parents}
@@ -172,10 +172,10 @@ def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[
 
 
 def read(folder: Path, name: str, limit: int) -> bytes:
-    """A file of the folder.
+    """Read a file of the folder.
 
     Raises:
-        ArtifactError: it is missing, or it or its folder is a link, larger than `limit` bytes, or cannot be read.
+        ArtifactError: the file is missing, larger than `limit` bytes or not readable, or it or its folder is a link.
     """
     path = folder / name
     for place in (Path(name), *Path(name).parents[:-1]):
@@ -219,7 +219,7 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power cut, where the system offers that for folders."""
+    """Flush renames in a folder to disk, if the system supports it."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -230,44 +230,42 @@ def _flush_folder(folder: Path) -> None:
 
 
 class VerifiedFiles(NamedTuple):
-    """Bytes whose digests are right."""
+    """Files with valid digests."""
 
     text: bytes
     """The manifest."""
     record: Record
-    """The same, to be read on."""
+    """The manifest, for further reading."""
     files: dict[str, bytes]
-    """Every other file by name."""
+    """All other files by name."""
 
 
 def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
-    """Write the artifact whole or not at all: into a new folder, flushed to disk, then renamed.
+    """Write the artifact atomically: into a temporary folder, flushed to disk, then renamed.
 
     Raises:
         ConfigurationError: `folder` exists already.
     """
-    check_absent(folder)  # before the work, not after it
+    check_absent(folder)  # fail before the work
     write_folder(folder, packed(artifact, golden))
 
 
 def packed(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
-    """The files of an artifact's folder by their names, in memory; `write_folder` writes them."""
+    """The files of an artifact's folder by name, in memory; `write_folder` writes them."""
     files = _contents(artifact, golden)
     return with_manifest(_manifest_json(artifact, files), files)
 
 
 def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
-    """What `load` would read of a folder that holds these files, which this program has just packed itself.
-
-    Digests are therefore not compared.
+    """Read files from `packed` as `load` reads a folder, without comparing digests.
 
     Raises:
-        ArtifactError: a value in a file is not what it must be.
+        ArtifactError: a value in a file is invalid.
     """
     text = files[MANIFEST]
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, FORMAT)
-    record.json("files")  # says what `files` hold
+    record.json("files")  # not needed: the contents are in `files`
     return _stored(VerifiedFiles(text, record, dict(files)))
 
 
@@ -275,8 +273,8 @@ def load(folder: Path) -> StoredArtifact:
     """Read and verify an artifact.
 
     Raises:
-        ArtifactError: a file is missing, foreign, changed, cut, too large or of a newer format; or a value in it
-            is not what it must be.
+        ArtifactError: a file is missing, unexpected, changed, truncated, too large or of a newer format, or a value
+            in it is invalid.
     """
     return _stored(verified(folder))
 
@@ -296,15 +294,15 @@ def _stored(found: VerifiedFiles) -> StoredArtifact:
 
 
 def is_artifact(folder: Path) -> bool:
-    """Whether the folder claims to be an artifact; `load` finds out whether it is a whole one."""
+    """Whether the folder has a manifest; `load` verifies the artifact."""
     return (folder / MANIFEST).is_file()
 
 
 def verified(folder: Path) -> VerifiedFiles:
-    """The files of an artifact, before anything in them is read.
+    """Read and verify the files of an artifact without parsing them.
 
     Raises:
-        ArtifactError: a file is missing, foreign, changed, cut, too large or of a newer format.
+        ArtifactError: a file is missing, unexpected, changed, truncated, too large or of a newer format.
     """
     text = verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
@@ -314,15 +312,15 @@ def verified(folder: Path) -> VerifiedFiles:
 
 
 def write_golden(golden: Golden) -> dict[str, bytes]:
-    """The golden instance's files by name."""
+    """Files of the golden instance by name."""
     return {GOLDEN_TEXT: canonical.to_bytes(golden.text), GOLDEN_ARRAYS: write_arrays(golden.arrays)}
 
 
 def read_golden(files: Mapping[str, bytes]) -> Golden:
-    """The golden instance from its files.
+    """Read the golden instance from its files.
 
     Raises:
-        ArtifactError: one of them is not what it must be.
+        ArtifactError: a file is invalid.
     """
     return Golden(
         text=_object(files[GOLDEN_TEXT], GOLDEN_TEXT), arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS)
@@ -352,7 +350,7 @@ def _manifest_json(artifact: Artifact, files: Mapping[str, bytes]) -> Json:
 
 
 def _facts(pipeline: Pipeline) -> dict[str, Json]:
-    """What the manifest repeats of the files beside it, for readers of the manifest alone."""
+    """Facts of other files that the manifest repeats, for readers of the manifest only."""
     calendar = pipeline.calendar
     return {
         "schema_hash": pipeline.features.schema_hash,
@@ -396,12 +394,12 @@ _MOST_MEANT: Final = 3
 
 @contextmanager
 def named(folder: Path) -> Generator[None]:
-    """While an artifact is read whose path a person wrote: errors begin with the path.
+    """Prefix errors in the block with the artifact's path, for paths that the user wrote.
 
-    A server's messages name models, never paths, so its own reading is without this.
+    A server does not use this, because its messages name models, never paths.
 
     Raises:
-        ArtifactError: the folder holds no artifact; or what the block raises, after the folder's path.
+        ArtifactError: the folder is not an artifact; or an error of the block, with the path.
     """
     _check(folder)
     try:
@@ -421,20 +419,20 @@ def _check(folder: Path) -> None:
 
 
 def _question(folder: Path) -> str:
-    """Which artifacts may be meant, the newest first: versions in the folder, or in those inside; empty for none."""
+    """Suggest artifacts in the folder or in its subfolders, newest first; empty if there are none."""
     meant = _versions(folder) or [version for line in _folders(folder) for version in _versions(line)[:1]]
     shown = [str(version) for version in meant[:_MOST_MEANT]]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 
 def _versions(line: Path) -> list[Path]:
-    """Artifacts `line/1`, `line/2` and so on, the newest first."""
+    """Artifacts `line/1`, `line/2` and so on, newest first."""
     numbered = [path for path in _folders(line) if path.name.isdecimal() and is_artifact(path)]
     return sorted(numbered, key=lambda path: int(path.name), reverse=True)
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Those inside a folder, by name; none where it cannot be read."""
+    """Subfolders by name; empty if the folder is not readable."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError:

@@ -1,4 +1,4 @@
-"""The manifest: what a model is, as far as a forecast depends on it, in values and in JSON."""
+"""The manifest: the definition of a model, as values and as JSON."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 WEIGHTS, FEATURES, CALENDAR = "weights.safetensors", "features.json", "calendar.json"
 GOLDEN_TEXT, GOLDEN_ARRAYS = "golden/golden.json", "golden/arrays.safetensors"
 CONTENTS = (WEIGHTS, FEATURES, CALENDAR, GOLDEN_TEXT, GOLDEN_ARRAYS)
-"""Every file but the manifest and its digest."""
+"""All files except the manifest and its digest."""
 
 ENSEMBLE_CONTENTS = (GOLDEN_TEXT, GOLDEN_ARRAYS)
-"""The same for an ensemble, apart from its members."""
+"""The same for an ensemble, without its members."""
 MEMBERS = "members"
-"""The folder of an ensemble that holds one artifact per member."""
+"""Folder of an ensemble with one artifact per member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conformal:
-    """Conformal calibration: what is added to each quantile so that past outcomes fell below it as often as it says."""
+    """Conformal calibration: offsets that give each quantile its nominal coverage on past outcomes."""
 
     offsets: tuple[tuple[float, ...], ...]
     """[H][Q] in units of the window's scale."""
@@ -49,7 +49,7 @@ class Conformal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSpec:
-    """The typical input that explanations compare with. Observed features are at their training mean, which is 0."""
+    """The typical input that explanations compare with; observed features are at their training mean, 0."""
 
     name: str
     known: tuple[float, ...]
@@ -62,7 +62,7 @@ class BaselineSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What the model is, as far as a forecast depends on it, and its card."""
+    """Everything about the model that forecasts depend on, and its card."""
 
     kind: NetworkKind
     config: NetworkConfig
@@ -74,13 +74,13 @@ class Manifest:
     conformal: Conformal
     baseline: BaselineSpec
     universe: tuple[str, ...] = ()
-    """Symbols that a network with a graph knows, in the order of its nodes; empty for others."""
+    """Symbols of a graph network, in node order; empty for other networks."""
     card: Mapping[str, Json]
-    """Data, splits, training recipe, library versions, scores beside the baselines: for people, never computed with."""
+    """Data, splits, training recipe, library versions and scores: information only, not used in computations."""
 
 
 def write_manifest(m: Manifest) -> dict[str, Json]:
-    """The manifest as JSON."""
+    """Convert the manifest to JSON."""
     return {
         "network": {
             "kind": m.kind.name,
@@ -110,7 +110,7 @@ def read_manifest(record: Record) -> Manifest:
     """Read the manifest; the record may hold more keys.
 
     Raises:
-        ArtifactError: a key is missing, or a value is not what it must be.
+        ArtifactError: a key is missing or a value is invalid.
     """
     try:
         kind, config = _read_network(record.record("network"))
@@ -137,12 +137,12 @@ def read_manifest(record: Record) -> Manifest:
 
 
 def write_target(target: Target) -> dict[str, Json]:
-    """What is forecast, as JSON."""
+    """Convert the target to JSON."""
     return {"kind": target.kind.value, "lag": target.lag, "horizons": list(target.horizons)}
 
 
 def write_conformal(conformal: Conformal) -> dict[str, Json]:
-    """Conformal offsets as JSON."""
+    """Convert conformal offsets to JSON."""
     return {
         "offsets": [list(row) for row in conformal.offsets],
         "effective_samples": list(conformal.effective_samples),
@@ -150,7 +150,7 @@ def write_conformal(conformal: Conformal) -> dict[str, Json]:
 
 
 def read_target(record: Record) -> Target:
-    """What is forecast, from JSON; as `read_manifest`."""
+    """Read the target from JSON; raises like `read_manifest`."""
     target = Target(
         kind=TargetKind(record.text("kind")), lag=record.integer("lag"), horizons=record.integers("horizons")
     )
@@ -159,14 +159,14 @@ def read_target(record: Record) -> Target:
 
 
 def read_conformal(record: Record) -> Conformal:
-    """Conformal offsets from JSON; `check_conformal` says whether they fit."""
+    """Read conformal offsets from JSON; `check_conformal` checks their shape."""
     conformal = Conformal(offsets=record.rows("offsets"), effective_samples=record.numbers("effective_samples"))
     record.end()
     return conformal
 
 
 def check_conformal(conformal: Conformal, target: Target, levels: tuple[float, ...]) -> None:
-    """Raise ArtifactError unless there is an offset for each horizon and quantile."""
+    """Raise ArtifactError unless the offsets have one number per horizon and quantile."""
     horizons, quantiles = len(target.horizons), len(levels)
     shape = [len(row) for row in conformal.offsets]
     if shape != [quantiles] * horizons or len(conformal.effective_samples) != horizons:
@@ -174,7 +174,7 @@ def check_conformal(conformal: Conformal, target: Target, levels: tuple[float, .
 
 
 def _check_universe(manifest: Manifest) -> None:
-    """Raise ArtifactError unless a network with a graph knows its stocks, each once, and no other network any."""
+    """Raise ArtifactError unless a graph network has unique symbols and other networks have none."""
     universe, kind = manifest.universe, manifest.kind
     if bool(universe) != kind.is_panel_model:
         need = "at least one" if kind.is_panel_model else "none"
@@ -187,7 +187,7 @@ def _check_universe(manifest: Manifest) -> None:
 
 
 def read_card(value: Json) -> Mapping[str, Json]:
-    """The card, which is any object."""
+    """Read the card, which is any JSON object."""
     if not isinstance(value, Mapping):
         raise ArtifactError.of(MANIFEST, "card must be an object")
     return value

@@ -1,8 +1,7 @@
 """Figures from plain arrays: forecasts, importance, losses, calibration, books.
 
-Every function returns a plotly Figure and changes nothing. plotly is imported when a figure is made (extra `report`).
-Colours are those of Okabe and Ito, which people with any kind of colour blindness can tell apart; where colour alone
-would carry a meaning, the sign, a symbol or a line style carries it too.
+Every function returns a new plotly Figure. plotly is imported on demand (extra `report`). Colours are those of Okabe
+and Ito, which are safe for all kinds of colour blindness; signs, symbols or line styles repeat what colours encode.
 """
 
 from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram

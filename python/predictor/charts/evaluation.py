@@ -1,4 +1,4 @@
-"""How often outcomes fell where a forecast said."""
+"""Figures of evaluations: calibration, intervals, books and losses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,17 +42,17 @@ def calibration(
     *,
     reach: float | None = None,
 ) -> "Figure":
-    """How far observed coverage lies from nominal; a calibrated forecast lies on the line at 0.
+    """Observed minus nominal coverage; a calibrated forecast lies on the line at 0.
 
-    The series stand side by side at each level, so that their error bars do not hide each other.
+    The series are shifted at each level, so that their error bars do not overlap.
 
     Args:
         levels: [L], nominal levels between 0 and 1.
-        series: [S], one name a series, such as "5 sessions".
+        series: [S], names of the series, such as "5 sessions".
         observed: [S, L], the share of outcomes at or below each level's forecast.
         lower: [S, L], lower end of the confidence interval of `observed`.
         upper: [S, L], upper end.
-        reach: where the axis ends, above and below 0, so that two figures can be compared; None: by the data.
+        reach: end of the axis above and below 0, to compare two figures; None to fit the data.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -111,9 +111,9 @@ def pit_histogram(
     lower: FloatArray,
     upper: FloatArray,
 ) -> "Figure":
-    """Where in its forecast distribution each outcome fell; a calibrated forecast has bars of height 1 (Dawid 1984).
+    """Position of outcomes in their forecast distributions; a calibrated forecast has bars of height 1 (Dawid 1984).
 
-    The band is where its bars would fall by luck alone: as wide as the interval of each share, around the height 1.
+    The band shows random deviations of a calibrated forecast: the interval of each share, around height 1.
 
     Args:
         title: such as "5 sessions".
@@ -152,7 +152,7 @@ def pit_histogram(
 
 
 def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
-    """The band of `pit_histogram`: for each of the B bins, where a calibrated forecast's bar would end by luck."""
+    """The band of `pit_histogram`: random deviations of a calibrated forecast in each of the B bins."""
     return graph_objects().Bar(
         x=centres,
         y=heights,
@@ -165,12 +165,12 @@ def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: F
 
 
 _LONGEST = 17
-"""Characters of a line of a name, so that narrow screens keep room for the figure."""
+"""Maximum characters per line of a name, to leave room for the figure on narrow screens."""
 
 _APART = 0.16
 
 _MOST_APART = 0.7
-"""Of the room of a name that its series take together, at most."""
+"""Maximum share of a name's height that its series use."""
 
 
 def interval_rows(
@@ -183,16 +183,16 @@ def interval_rows(
     axis: str,
     zero: bool = False,
 ) -> "Figure":
-    """Points with error bars, from top to bottom in the order given; what is NaN is left out.
+    """Points with error bars, from top to bottom in order; NaN is left out.
 
     Args:
         names: [R], one line each.
-        series: [S], such as "5 sessions"; each has a colour and a symbol of its own.
+        series: [S], such as "5 sessions", each with its own colour and symbol.
         values: [S, R], in the axis's unit.
         lower: [S, R], lower end of the confidence interval of each value.
         upper: [S, R], upper end.
         axis: title of the axis, with its unit.
-        zero: whether zero means something: a line is drawn there.
+        zero: whether to draw a line at zero.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -225,7 +225,7 @@ def _points(
     lower: FloatArray,
     upper: FloatArray,
 ) -> "Scatter":
-    """One series: a point a name with its error bar, so far below the name's middle."""
+    """One series: a point with its error bar per name, `shift` below the middle of the name."""
     colour, symbol = look
     return graph_objects().Scatter(
         x=values,
@@ -253,13 +253,13 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BookCurve:
-    """One line of a book.
+    """A curve of a book.
 
     Attributes:
-        name: in the legend.
+        name: name in the legend.
         values: [T].
-        book: which book it is of, from 0; curves of one book share a colour, and the first is drawn thick.
-        is_gross: before costs; such a line is thin.
+        book: index of its book; curves of a book share a colour, and the first book is drawn thick.
+        is_gross: whether the values are before costs; such a curve is thin.
     """
 
     name: str
@@ -269,13 +269,13 @@ class BookCurve:
 
 
 def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: str, percent: bool = False) -> "Figure":
-    """Curves over the same sessions.
+    """Curves over common sessions.
 
     Args:
         dates: int32 [T], yyyymmdd.
-        curves: each of T values.
+        curves: curves of T values.
         axis: title of the axis, with its unit.
-        percent: values are shares, shown in percent.
+        percent: whether to show shares in percent.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -309,7 +309,7 @@ def _line(curve: BookCurve) -> dict[str, str | float]:
 
 
 _TICKS = 12
-"""Epochs that are named on the axis, at most; no half ones."""
+"""Maximum number of epochs with a label, which are whole numbers."""
 
 
 def loss_curve(
@@ -326,11 +326,11 @@ def loss_curve(
         epochs: [E].
         train: [E], mean loss on the training split.
         selection: [E], mean loss on the selection split.
-        best: what was kept: its epoch, 0 for the start before the first one, and its selection loss.
-        unit: what the loss is.
+        best: epoch and selection loss of the kept weights; epoch 0 is the start.
+        unit: name of the loss.
 
     Raises:
-        ConfigurationError: shapes that do not fit, or a best epoch that is not among the epochs.
+        ConfigurationError: shapes do not match, or the best epoch is not among the epochs.
         MissingPackageError: plotly is not installed.
     """
     require_shape("train", np.asarray(train), (len(epochs),))

@@ -1,4 +1,4 @@
-"""What moved a forecast: signed contributions as bars, and over time."""
+"""Figures of explanations: contributions as bars and over time, selection and attention."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -39,19 +39,19 @@ _COLORBAR = {
 }
 
 _DATES_NAMED = 4
-"""Of a heat map, at most: on a phone no more stand side by side."""
+"""Maximum number of dates below a heat map; more do not fit on a phone."""
 
 
 def importance_bars(
     names: Sequence[str], values: FloatArray, unit: str, *, top: int = 15, notes: Sequence[str] = ()
 ) -> "Figure":
-    """Signed importance as horizontal bars, the largest on top, and all that is left as one bar "others".
+    """Signed importance as horizontal bars, largest first, with the remaining ones as one bar "others".
 
     Args:
         names: [F], the features.
         values: [F], signed, in `unit`.
         unit: such as "basis points of log return".
-        top: how many features get a bar of their own.
+        top: number of features with a separate bar.
         notes: small lines below the title.
 
     Raises:
@@ -78,7 +78,6 @@ def importance_bars(
 
 
 def _on_two_lines(unit: str) -> str:
-    """A unit for narrow screens."""
     return unit.replace(" of ", "<br>of ")
 
 
@@ -92,8 +91,8 @@ def importance_heatmap(
 
     Args:
         dates: [T].
-        names: [F], the features, drawn from top to bottom.
-        values: [T, F], signed, in `unit`; NaN stays empty.
+        names: [F], the features, from top to bottom.
+        values: [T, F], signed, in `unit`; NaN is empty.
         unit: such as "basis points of log return".
 
     Raises:
@@ -130,7 +129,7 @@ def importance_heatmap(
 
 
 def _name_dates(figure: "Figure", days: list[str]) -> None:
-    """Some of the dates below a heat map, on two lines, so that none is rotated."""
+    """Label some dates below a heat map, on two lines to avoid rotation."""
     places = [round(place) for place in np.linspace(0, len(days) - 1, min(_DATES_NAMED, len(days))).tolist()]
     figure.update_xaxes(
         type="category",
@@ -143,9 +142,9 @@ def _name_dates(figure: "Figure", days: list[str]) -> None:
 
 
 def _heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: str) -> Any:
-    """One feature of the heat map, days and values [T]: bars of height 1 side by side, whose colours tell the values.
+    """One feature of the heat map with days and values [T]: adjacent bars of height 1, coloured by value.
 
-    Bars, because the part of plotly.js that pages hold draws no heat maps.
+    They are bars, because the plotly.js bundle of pages does not support heat maps.
     """
     return graph_objects().Bar(
         name=plain(name),
@@ -159,12 +158,12 @@ def _heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: st
 
 
 def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -> "Figure":
-    """Shares as horizontal bars, the largest on top, and all that is left as one bar "others".
+    """Shares as horizontal bars, largest first, with the remaining ones as one bar "others".
 
     Args:
         names: [L], the inputs.
         shares: [L], at least 0.
-        top: how many inputs get a bar of their own.
+        top: number of inputs with a separate bar.
 
     Raises:
         ConfigurationError: shapes that do not fit.

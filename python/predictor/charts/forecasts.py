@@ -1,4 +1,4 @@
-"""A forecast: the fan after the bars, and quantiles alone."""
+"""Figures of forecasts and bars: the fan, quantiles by horizon, and closes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 SATURDAY = 5
-"""As Python counts from Monday, 0."""
+"""The weekday in Python, from Monday = 0."""
 
 
 SESSIONS_SHOWN = 252
-"""Daily bars before the forecast, one trading year of an exchange."""
+"""Daily bars shown before the forecast: one trading year."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Candles:
 
     Attributes:
         dates: int32 [T], yyyymmdd.
-        open: [T], in the currency of the price; high, low and close alike.
+        open: [T], in the price's currency, like high, low and close.
         high: [T].
         low: [T].
         close: [T].
@@ -64,20 +64,20 @@ def fan(
     currency: str = "",
     notes: Sequence[str] = (),
 ) -> "Figure":
-    """The last year's candles and the forecast fan, which opens at the last close.
+    """The last year's candles and the forecast fan, which starts at the last close.
 
     Args:
         candles: at least one bar; the last SESSIONS_SHOWN are drawn.
         target_dates: [H] target sessions, ascending.
-        quantiles: [Q], levels between 0 and 1, ascending. Pairs from the outside in become shaded bands; the level
-            in the middle of an odd number becomes the line.
+        quantiles: [Q], levels between 0 and 1, ascending. Outer to inner pairs are shaded bands; the middle level of
+            an odd number is a line.
         prices: [H, Q], forecast prices.
         title: such as the symbol.
         currency: unit of the prices, such as "USD".
         notes: small lines below the title.
 
     Raises:
-        ConfigurationError: no bar, or shapes that do not fit.
+        ConfigurationError: there is no bar, or shapes do not match.
         MissingPackageError: plotly is not installed.
     """
     bars = candles.dates.shape
@@ -110,14 +110,14 @@ def quantile_lines(
     what: str = "forecast",
     notes: Sequence[str] = (),
 ) -> "Figure":
-    """A forecast alone, without the bars before it: bands between pairs of quantiles, and the line in the middle.
+    """A forecast without bars: bands between pairs of quantiles, and a line in the middle.
 
     Args:
         horizons: [H], sessions after the last bar, ascending.
         quantiles: [Q], levels between 0 and 1, ascending.
-        values: [H, Q], such as prices, or simple returns in per cent.
+        values: [H, Q], such as prices or simple returns in per cent.
         title: such as the symbol.
-        what: the values are, such as "return (%)".
+        what: description of the values, such as "return (%)".
         notes: small lines below the title.
 
     Raises:
@@ -133,12 +133,12 @@ def quantile_lines(
 
 
 def _has_weekends(days: Sequence[str]) -> bool:
-    """Whether one of these ISO dates is a Saturday or Sunday, which else need no room."""
+    """Whether an ISO date is a Saturday or Sunday; otherwise the axis skips weekends."""
     return any(date.fromisoformat(day).weekday() >= SATURDAY for day in days)
 
 
 def _candlestick(candles: Candles) -> Any:
-    """The last year's bars; a rising one is hollow, so that colour is not needed to read it."""
+    """The last year's bars; rising ones are hollow, so that they are readable without colours."""
     return graph_objects().Candlestick(
         x=iso_dates(candles.dates[-SESSIONS_SHOWN:]),
         open=candles.open[-SESSIONS_SHOWN:],
@@ -158,7 +158,7 @@ def _add_fan(
     quantiles: Sequence[float],
     prices: FloatArray,
 ) -> None:
-    """The bands of a forecast, which all begin at the last close."""
+    """Add the bands of a forecast, which all start at the last close."""
     dates = [*iso_dates(candles.dates[-1:]), *targets]
     paths = np.vstack([np.full(len(quantiles), candles.close[-1]), prices]).T
     _add_bands(figure, dates, quantiles, paths, ",.2f")
@@ -175,7 +175,7 @@ def _add_bands(
     paths: FloatArray,
     number: str,
 ) -> None:
-    """Bands between pairs of quantiles from the outside in, then the line in the middle; paths are [Q, X]."""
+    """Add bands between pairs of quantiles, outer first, then the line in the middle; paths are [Q, X]."""
     scatter = graph_objects().Scatter
     hovers = [f"{_level(level)}: %{{y:{number}}}<extra></extra>" for level in quantiles]
     for low in range(len(quantiles) // 2):
@@ -193,7 +193,6 @@ def _add_bands(
 
 
 def _level(level: float) -> str:
-    """A quantile for people."""
     return "median" if level == 0.5 else f"{100 * level:g} % quantile"  # noqa: PLR2004 - the definition of the median
 
 
@@ -205,13 +204,13 @@ def closes_lines(
     *,
     notes: Sequence[str] = (),
 ) -> "Figure":
-    """A line for each stock, 100 on its first day with a bar, broken where it has none.
+    """One line per stock, scaled to 100 at its first bar, with gaps at missing bars.
 
     Args:
         symbols: S names.
         sessions: [T] yyyymmdd.
-        close: [S, T] raw closes, NaN = no bar.
-        marked: sessions of a symbol at which a split is suspected.
+        close: [S, T] raw closes; NaN without a bar.
+        marked: sessions with a suspected split, by symbol.
         notes: small lines below the title.
 
     Raises:

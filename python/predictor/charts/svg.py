@@ -1,4 +1,4 @@
-"""Small charts as SVG text, for places that a table is shown in anyway, such as a notebook's cell. Needs no package."""
+"""Small charts as SVG text without other packages, for example for notebook cells."""
 
 from collections.abc import Sequence
 from html import escape
@@ -17,23 +17,23 @@ _TOP: Final = 26
 _BOTTOM: Final = 30
 _INK: Final = "#374151"
 _BAND: Final = 0.16
-"""Opacity of each band; inner ones lie upon outer ones and so are darker."""
+"""Opacity of each band; inner bands are darker because they overlap outer ones."""
 
 
 def fan_svg(
     horizons: Sequence[int], quantiles: Sequence[float], values: FloatArray, *, title: str, start: float | None = None
 ) -> str:
-    """Bands between the outer quantiles of each horizon, and a line through the middle one.
+    """Bands between pairs of quantiles, and a line at the quantile nearest to the median.
 
     Args:
         horizons: H, in sessions.
-        quantiles: Q levels, rising.
-        values: [H, Q] in any unit; a row that is not finite is left out.
-        title: what the values are of.
-        start: the value on day 0, from which the fan opens; None = it begins at the first horizon.
+        quantiles: Q levels, ascending.
+        values: [H, Q] in any unit; rows that are not finite are left out.
+        title: title of the values.
+        start: value on day 0, where the fan starts; None to start at the first horizon.
 
     Returns:
-        An `<svg>` element; empty text where no value is finite.
+        An `<svg>` element; empty without finite values.
     """
     known = np.isfinite(values).all(axis=1)
     days, lines = np.asarray(horizons, dtype=np.float64)[known], values[known]
@@ -54,7 +54,7 @@ def fan_svg(
 
 
 def _placed(values: FloatArray, least: float, most: float) -> FloatArray:
-    """Values on an axis between two places; in its middle where all are equal."""
+    """Scale values to an axis between two positions; to its middle if all are equal."""
     low, high = float(values.min()), float(values.max())
     if low == high:
         return np.full(values.shape, (least + most) / 2)

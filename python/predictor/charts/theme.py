@@ -1,4 +1,4 @@
-"""The common look of all figures, and the checks that all of them make."""
+"""Common theme and checks of all figures."""
 
 from collections.abc import Sequence
 from html import escape
@@ -34,7 +34,7 @@ _AXIS: Final = {
 }
 _TOP: Final = 88
 _HEIGHT: Final = 420
-"""Pixels, where a figure does not say otherwise."""
+"""Default height in pixels."""
 THEME: Final = {
     "font": {
         "family": "Inter, 'Segoe UI', system-ui, -apple-system, Helvetica, Arial, sans-serif",
@@ -54,11 +54,11 @@ THEME: Final = {
 
 
 NOTE_HEIGHT: Final = 18
-"""Pixels of a small line below a title."""
+"""Height of a note below a title, in pixels."""
 
 
 def new_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()) -> "Figure":
-    """An empty figure in the common theme; each note is a small line below the title."""
+    """An empty figure with the common theme; each note is a small line below the title."""
     figures = graph_objects()
     top = _TOP + NOTE_HEIGHT * len(notes)
     return figures.Figure(
@@ -74,7 +74,7 @@ def new_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()
 
 
 def graph_objects() -> Any:
-    """The figure classes of plotly, which carry no types.
+    """The figure classes of plotly, which are untyped.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -87,17 +87,17 @@ def graph_objects() -> Any:
 
 
 def series_look(place: int) -> tuple[str, str]:
-    """Colour and marker symbol of the series at this place; they begin again after the last."""
+    """Colour and marker symbol of the series with this index; they repeat cyclically."""
     return SERIES[place % len(SERIES)], SYMBOLS[place % len(SYMBOLS)]
 
 
 def plain(text: str) -> str:
-    """A text without markup; plotly would take `<b>` or a link in it for one."""
+    """Escape a text, because plotly interprets tags such as `<b>`."""
     return escape(text, quote=False)
 
 
 def largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[str], list[float]]:
-    """Labels and lengths of bars for values [N] by size, the largest first; all after the `top` are one, "others"."""
+    """Labels and lengths of bars for values [N], largest first; those after the first `top` are summed as "others"."""
     order = np.argsort(-np.abs(values), kind="stable")
     labels = [plain(names[int(row)]) for row in order[:top]]
     lengths: list[float] = values[order[:top]].tolist()
@@ -108,7 +108,7 @@ def largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[st
 
 
 def iso_dates(dates: "NDArray[np.int32]") -> list[str]:
-    """Dates [T], yyyymmdd, as 2024-03-28."""
+    """Convert dates [T], yyyymmdd, to ISO form."""
     return [shown_date(day) for day in dates.tolist()]
 
 
@@ -118,10 +118,10 @@ def with_unit(name: str, unit: str) -> str:
 
 
 def require_shape(name: str, values: NDArray[Any], shape: "Sequence[int]") -> None:
-    """Refuse arrays that do not belong together.
+    """Check the shape of an array.
 
     Raises:
-        ConfigurationError: naming the array and both shapes.
+        ConfigurationError: the shape differs; the message has the name and both shapes.
     """
     if values.shape != tuple(shape):
         raise ConfigurationError(f"{name} has shape {list(values.shape)}, but {list(shape)} is needed to fit the rest")

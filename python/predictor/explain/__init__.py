@@ -1,6 +1,6 @@
-"""What moved a forecast: signed contributions of every input, in the target's own unit, that add up.
+"""Explanations of forecasts: signed contributions of all inputs in the target's unit, which add up.
 
-A served network stays as it is. Gradients come from an *attribution view*, a second module tree over the same weights.
+Gradients come from an *attribution view*, a second module tree over the weights of the served network.
 """
 
 from predictor.explain.cost import MOST_ROWS, ExplanationCost

@@ -1,4 +1,4 @@
-"""What an explanation costs at most, known before anything of it is prepared."""
+"""Upper bound of an explanation's cost, known before its preparation."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,33 +7,33 @@ from predictor.errors import RequestTooLargeError
 from predictor.explain.integration import NODE_COUNTS
 
 MOST_ROWS: Final = 5_000_000
-"""Rows of one explanation, whatever it turns out to need; most windows settle with three nodes, a 255th of it.
+"""Maximum number of rows of one explanation in the worst case; most windows need three nodes, a 255th of that.
 
-A hundred symbols at every horizon pass, for a network of eleven rows a window too, and so do 500 symbols with twelve
-targets for a network of one; 300 symbols with 24 targets do not.
+It allows 100 symbols at every horizon for a network with eleven rows per window, and 500 symbols with twelve targets
+for a network with one row. It does not allow 300 symbols with 24 targets.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationCost:
-    """How much one explanation asks for."""
+    """Size of an explanation request."""
 
     symbols: int
     targets: int
-    """Different ones."""
+    """Number of distinct targets."""
     rows_per_window: int
-    """Rows that the networks read for one window: 1 each, or as many as there are stocks in a small panel."""
+    """Rows that the networks read per window: 1 each, or the number of stocks in its small panel."""
 
     @property
     def rows(self) -> int:
-        """Rows of a forward and backward if no window and target settles before the most nodes."""
+        """Rows of all forward and backward passes if every window and target needs the maximum number of nodes."""
         return self.symbols * self.targets * self.rows_per_window * sum(NODE_COUNTS)
 
     def check(self) -> None:
-        """Refuse what might keep every other explanation waiting for too long.
+        """Reject a request that could block other explanations for too long.
 
         Raises:
-            RequestTooLargeError: more than MOST_ROWS; the metadata says how many.
+            RequestTooLargeError: more than MOST_ROWS; the metadata has the number.
         """
         if self.rows > MOST_ROWS:
             raise RequestTooLargeError(

@@ -1,8 +1,8 @@
 """Integrated gradients (Sundararajan, Taly & Yan 2017, "Axiomatic attribution for deep networks", equation 1).
 
-A number's contribution is the distance from its baseline value times the mean of the forecast's gradient along the
-straight path between both. Contributions add up to the difference of the two forecasts as the nodes grow in number;
-the remaining gap is measured, and nodes are doubled until it is small and the gradients are smooth between them.
+The contribution of a number is its distance from the baseline times the mean gradient of the forecast along the
+straight path from the baseline. With more nodes, contributions approach the difference of the two forecasts. The
+number of nodes doubles until the remaining gap is small and the gradients are smooth between the nodes.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -25,12 +25,12 @@ from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
 FLOOR: Final = 0.05
-"""Smallest difference that the gap is measured against, in units of the window's volatility over the horizon."""
+"""Smallest denominator of the relative gap, in units of the window's volatility over the horizon."""
 
 MOST_NUMBERS: Final = 2**25
-"""Contributions of one answer, cell by cell: 256 MiB."""
+"""Maximum number of contributions in a response, per cell: 256 MiB."""
 AT_ONCE: Final = 2**22
-"""Contributions that are worked on together, those of other stocks included: 32 MiB, and a few times that meanwhile."""
+"""Contributions per batch, including those of other stocks: 32 MiB, and a few times that during the computation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,7 +42,7 @@ class Contributions:
     """
 
     observed: FloatArray
-    """[N, T, F] exactly 0 where a cell is unknown."""
+    """[N, T, F] exactly 0 for unknown cells."""
     known: FloatArray
     """[N, T + D, K]"""
     static: FloatArray
@@ -52,24 +52,24 @@ class Contributions:
     scale: FloatArray
     """[N]"""
     conformal: FloatArray
-    """[N] all conformal offsets together."""
+    """[N] sum over all conformal offsets."""
     neighbours: FloatArray
-    """[N, M - 1] each other stock that the forecast depends on, with all its inputs; width 0 for none."""
+    """[N, M - 1] all inputs of each other stock that the forecast depends on; width 0 for none."""
     prediction: FloatArray
     """[N]"""
     baseline_prediction: FloatArray
-    """[N] the forecast at the baseline with the window's own mask."""
+    """[N] forecast at the baseline with the window's mask."""
     relative_gap: FloatArray
-    """[N] |sum - difference| / max(|difference|, floor), where the floor is 5 % of the window's volatility over the
+    """[N] |sum - difference| / max(|difference|, floor); the floor is 5 % of the window's volatility over the
     horizon (scale x spread)."""
     converged: NDArray[np.bool_]
-    """[N] whether the gap is within the tolerance asked for."""
+    """[N] whether the gap is within the tolerance."""
     nodes: NDArray[np.int32]
-    """[N] quadrature nodes used."""
+    """[N] number of quadrature nodes."""
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The contributions to several groups of windows, one after the other."""
+        """Concatenate the contributions of several groups of windows."""
         names = [field.name for field in fields(cls)]
         return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
@@ -88,15 +88,15 @@ class Contributions:
 
 @final
 class ConvergenceTally:
-    """Contributions, gaps and node counts of P points and N windows; each pair settles by itself."""
+    """Contributions, gaps and node counts of P points and N windows; each pair settles independently."""
 
     def __init__(self, *, ends: Tensor, floor: Tensor, distance: PathParts) -> None:
-        """Start with nothing settled.
+        """Start without settled pairs.
 
         Args:
             ends: [2, P, N] forecasts at the baseline and at the windows, in the target's unit.
-            floor: [P, N] smallest difference that gaps are measured against.
-            distance: float64 [N, ...] how far each number moves.
+            floor: [P, N] smallest denominator of the gaps.
+            distance: float64 [N, ...] distance of each number from the baseline.
         """
         self._baseline, self._prediction = ends
         self._floor = floor
@@ -110,19 +110,19 @@ class ConvergenceTally:
 
     @property
     def open_points(self) -> Tensor:
-        """Indices of the points that some window still needs."""
+        """Indices of points with an open window."""
         return self._open.any(1).nonzero().squeeze(1)
 
     @property
     def open_rows(self) -> Tensor:
-        """Indices of the windows that some point still needs."""
+        """Indices of windows with an open point."""
         return self._open.any(0).nonzero().squeeze(1)
 
     def put(self, gradients: Gradients, count: int, tolerance: float) -> None:
-        """Take the gradients [open points, open rows, ...] of `count` nodes for the pairs that are open.
+        """Store the gradients [open points, open rows, ...] of `count` nodes for the open pairs.
 
-        A pair has converged when its gap is small. It settles when its cells are smooth too: with few nodes the errors
-        of cells may cancel in their sum, which the gap is all about.
+        A pair has converged when its gap is small. It settles when its cells are smooth, too: with few nodes, errors of
+        cells can cancel in their sum, which determines the gap.
         """
         where = (self.open_points[:, None], self.open_rows[None, :])
         wanted = self._open[where]
@@ -139,11 +139,11 @@ class ConvergenceTally:
 
     @property
     def all_settled(self) -> bool:
-        """Whether no pair needs more nodes."""
+        """Whether all pairs have settled."""
         return not bool(self._open.any())
 
     def contributions(self) -> list[Contributions]:
-        """One for each point."""
+        """Contributions per point."""
         return [self._contributions(p) for p in range(len(self._baseline))]
 
     def _contributions(self, p: int) -> Contributions:
@@ -165,7 +165,7 @@ class ConvergenceTally:
 
 
 def _parted(parts: PathParts) -> tuple[PathParts, Tensor]:
-    """What the explained stock's own inputs contribute, and [N, M - 1] the total of each other stock."""
+    """Contributions of the explained stock's inputs, and the total [N, M - 1] of each other stock."""
     if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: the network reads row by row
         return parts, parts.location.new_zeros(len(parts.location), 0)
     groups = parts[:-1]
@@ -175,7 +175,7 @@ def _parted(parts: PathParts) -> tuple[PathParts, Tensor]:
 
 
 def _size(cells: Tensor) -> Tensor:
-    """[P, N] sum of the absolute values of all cells [P, N, width]."""
+    """[P, N] sum of absolute cells [P, N, width]."""
     return cells.abs().sum(2)
 
 
@@ -185,28 +185,28 @@ def _array(values: Tensor) -> NDArray[np.float64]:
 
 @final
 class Explainer:
-    """Explains the forecasts of one model. Has no state of its own: any number of threads may call it at once.
+    """Explains the forecasts of one model. Stateless and thread-safe.
 
-    Rows are explained each by itself. Where the network looks across stocks, a row is a panel of all that its forecast
-    depends on.
+    Each row is explained separately. For a network that reads several stocks, a row is a panel of all stocks that its
+    forecast depends on.
     """
 
     def __init__(
         self, view: nn.Module, output: OutputMap, baseline: Baseline, *, max_rows: int, members: int | None = None
     ) -> None:
-        """Receive the parts.
+        """Store the parts.
 
         Args:
-            view: what `attribution_view` made of the network, float32.
-            output: the model's way from the network's output to the forecast; copied to the device of the view.
-            baseline: what forecasts are compared with.
-            max_rows: most rows (windows x nodes) of one forward; bounds the memory, and the time between two looks
-                at a deadline.
-            members: stocks (M) that a network with a graph reads for one forecast, the forecast one included; 1 where
-                nobody has neighbours. None for a network that reads row by row.
+            view: float32 `attribution_view` of the network.
+            output: the model's output map; copied to the device of the view.
+            baseline: the baseline.
+            max_rows: maximum number of rows (windows x nodes) per forward; limits the memory, and the time between
+                checks of the deadline.
+            members: number of stocks (M) that a graph network reads per forecast, including the explained one; 1
+                without neighbours. None for a row-wise network.
 
         Raises:
-            ConfigurationError: the view is not one, or max_rows is below 1.
+            ConfigurationError: the view is not an attribution view, or max_rows is below 1.
         """
         check_view(view)
         if max_rows < 1:
@@ -227,28 +227,26 @@ class Explainer:
         node_counts: Sequence[int] = NODE_COUNTS,
         nodes: Tensor | None = None,
     ) -> list[Contributions]:
-        """Contributions to each of the points, in their order; all points share the forwards, equal ones everything.
+        """Compute the contributions to each point, in order. Points share the forward passes.
 
         Args:
-            inputs: N windows; they may lie on another device, and come from inference mode. Where the network looks
-                across stocks, every group has one more dimension, [N, M, ...]: the explained stock first, then those
-                that it depends on.
+            inputs: N windows, on any device and from any inference mode. For a graph network, every group has an
+                additional dimension, [N, M, ...]: first the explained stock, then those that it depends on.
             points: indices (h, q) of the horizons and quantiles to explain.
-            deadline: looked at before every forward.
+            deadline: checked before every forward.
             tolerance: largest relative gap (see `Contributions.relative_gap`) that counts as converged.
-            node_counts: ascending numbers of quadrature nodes; each but the first is for the windows and points that
-                have not converged with the one before, or whose gradients were rough. A single number is a fixed rule.
-            nodes: int64 [N, M] places of the stocks in the network's graph; None where it reads row by row.
+            node_counts: ascending numbers of quadrature nodes. Each further number is for windows and points that have
+                not converged before, or whose gradients were rough. A single number is a fixed rule.
+            nodes: int64 [N, M] indices of the stocks in the network's graph; None for a row-wise network.
 
         Raises:
-            InvalidInputError: there is no window or no point, a point lies outside the forecast, or a forecast is
-                not finite.
-            RequestTooLargeError: the answer would hold more than MOST_NUMBERS.
-            WindowShapeError: the windows do not fit the baseline.
+            InvalidInputError: there is no window or point, a point is outside the forecast, or a forecast is not
+                finite.
+            RequestTooLargeError: the response would have more than MOST_NUMBERS contributions.
+            WindowShapeError: the windows do not match the baseline.
             ConfigurationError: tolerance is not positive, or the node counts are empty or not ascending.
-            DeadlineExceededError: the time is over.
-            CallCancelledError: the caller went away.
-            torch.OutOfMemoryError: even one row at a time does not fit.
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
+            torch.OutOfMemoryError: a single row does not fit into memory.
         """
         _check_settings(tolerance, node_counts)
         self._check_request(inputs, points, nodes)
@@ -261,7 +259,7 @@ class Explainer:
         return [of_point[point] for point in points]
 
     def _paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
-        """The paths of as many windows as are worked on together."""
+        """Yield the paths of batches of windows."""
         windows = len(inputs.location)
         size = max(1, AT_ONCE // (targets * _numbers(inputs) // windows))
         for first in range(0, windows, size):
@@ -276,7 +274,7 @@ class Explainer:
         tolerance: float,
         node_counts: Sequence[int],
     ) -> list[Contributions]:
-        """One for each point; nodes are doubled for what has not settled."""
+        """Compute the contributions per point; increases the nodes of open pairs."""
         tally = self._tally(path, points, deadline)
         for count in node_counts:
             asked = [points[p] for p in tally.open_points.tolist()]
@@ -323,18 +321,18 @@ class Explainer:
 
 @contextmanager
 def _gradient_scope(device: torch.device) -> Generator[None]:
-    """Gradients on and full precision, whatever modes the caller is in; `enable_grad` alone ends no inference mode."""
+    """Enable gradients and full precision in any mode of the caller; `enable_grad` does not end inference mode."""
     with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
 def _numbers(inputs: Inputs) -> int:
-    """How many numbers an explanation varies, without the conformal offsets."""
+    """Count of the varied numbers, without the conformal offsets."""
     return sum(group.numel() for group in inputs) - inputs.mask.numel()
 
 
 def _device_of(view: nn.Module) -> torch.device:
-    """Where the weights are; a module without any runs on the CPU."""
+    """Device of the weights; the CPU for a module without weights."""
     return next((tensor.device for tensor in chain(view.parameters(), view.buffers())), torch.device("cpu"))
 
 

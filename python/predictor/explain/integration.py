@@ -1,4 +1,4 @@
-"""Forecasts and gradients along a path: at which nodes, in blocks that fit into memory and end in time."""
+"""Quadrature of gradients along a path, in blocks that limit memory and time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -14,8 +14,8 @@ from predictor.instance import Cancellation
 from predictor.memory import is_out_of_memory, recover
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
-"""Tried in this order. Three are enough for most windows; the measured completeness gap and the roughness decide, so
-fewer to begin with cost no accuracy."""
+"""Numbers of nodes in the order tried. Three suffice for most windows; the gap and the roughness decide, so a small
+first number does not reduce the accuracy."""
 
 Done = TypeVar("Done")
 
@@ -32,8 +32,8 @@ def gauss_legendre(count: int) -> tuple[FloatArray, FloatArray]:
 
 @cache
 def highest_legendre(count: int) -> FloatArray:
-    """[count] what the weighted value at each node counts for in the coefficient of the Legendre polynomial of degree
-    count - 1: the highest that the nodes can tell, and the first to show that a function is rough.
+    """[count] factors of the weighted values at the nodes for the coefficient of the Legendre polynomial of degree
+    count - 1, the highest that the nodes resolve. It shows first that a function is rough.
     """
     positions, _ = np.polynomial.legendre.leggauss(count)
     highest = np.polynomial.legendre.Legendre.basis(count - 1)(positions)
@@ -41,10 +41,10 @@ def highest_legendre(count: int) -> FloatArray:
 
 
 def roughest(count: int, tolerance: float) -> float:
-    """The largest highest coefficient, relative to the mean, with which the mean itself is within the tolerance.
+    """Largest coefficient of the highest degree, relative to the mean, for which the mean is within the tolerance.
 
-    The coefficients of a smooth function fall as powers of some r. The highest that is seen, of degree n - 1, is then
-    r^(n - 1); what falsifies the mean of n nodes is r^(2 n), for the nodes integrate everything below exactly.
+    The coefficients of a smooth function decay like powers of some r. The highest resolved one, of degree n - 1, is
+    r^(n - 1). The error of the mean is r^(2 n), because n nodes integrate all lower degrees exactly.
     """
     return tolerance ** ((count - 1) / (2 * count))
 
@@ -55,15 +55,15 @@ def _constant(values: FloatArray) -> FloatArray:
 
 
 class Gradients(NamedTuple):
-    """Gradients of each point's forecast along the path, all cells side by side; float64 [P, N, width] both."""
+    """Gradients of each point's forecast along the path, float64 [P, N, width] both, with all cells in one axis."""
 
     mean: Tensor
     rough: Tensor
-    """The coefficient of the highest Legendre polynomial that the nodes can tell; small where they tell all."""
+    """Coefficient of the highest Legendre polynomial that the nodes resolve; small if they resolve the function."""
 
 
 class _Rule(NamedTuple):
-    """Nodes of a quadrature; float64 [nodes] each."""
+    """A quadrature rule; float64 [nodes] each."""
 
     positions: Tensor
     weights: Tensor
@@ -78,14 +78,14 @@ class _Rule(NamedTuple):
 
 @final
 class PathIntegrator:
-    """Forecasts along paths. Legend: N windows, P points, H horizons, Q quantiles."""
+    """Computes forecasts and gradients along paths. Legend: N windows, P points, H horizons, Q quantiles."""
 
     def __init__(self, forecasting: WindowForecasts, *, max_rows: int) -> None:
         self._forecast = forecasting
         self._max_rows = max_rows
 
     def ends(self, path: StraightPath, deadline: Cancellation) -> Tensor:
-        """Forecasts at the baseline and at the windows themselves, float64 [2, N, H, Q]."""
+        """Forecasts at the baseline and at the windows, float64 [2, N, H, Q]."""
         positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.device)
         forecasts = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
 
@@ -98,7 +98,7 @@ class PathIntegrator:
         return forecasts
 
     def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Cancellation) -> Gradients:
-        """Gradients of each point's forecast along the path, with `count` nodes."""
+        """Integrate the gradients of each point's forecast along the path with `count` nodes."""
         rule = _Rule.of(count, path.device)
         mean = torch.zeros(len(points), path.rows, path.end.width, dtype=torch.float64, device=path.device)
         rough = torch.zeros_like(mean)
@@ -126,7 +126,7 @@ class PathIntegrator:
                 leaves,
                 by_row,
                 retain_graph=k < len(points) - 1,
-                materialize_grads=True,  # an input that the network does not read has gradient 0
+                materialize_grads=True,  # an unused input has gradient 0
             )
             by_node = PathParts(*gradients).cells().unflatten(0, (block.nodes, block.rows))
             sums.append(torch.stack([by_node.sum(0), torch.tensordot(highest, by_node, dims=1)]))
@@ -135,7 +135,7 @@ class PathIntegrator:
     def _blocks(
         self, rows: int, nodes: int, run: Callable[[PathBlock], Done], deadline: Cancellation
     ) -> Iterator[tuple[PathBlock, Done]]:
-        """Run everything block by block; where memory runs out, go on with blocks of half the size."""
+        """Run everything block by block; halve the size of blocks if memory runs out."""
         most = self._max_rows
         pending = [PathBlock(first_row=0, rows=rows, first_node=0, nodes=nodes)]
         while pending:
@@ -153,7 +153,7 @@ class PathIntegrator:
 
 
 def _unless_memory_lacks(run: Callable[[PathBlock], Done], block: PathBlock) -> Done | None:
-    """None if the block did not fit; what it had allocated is free again by then."""
+    """Run a block; return None after freeing its memory if it did not fit."""
     try:
         return run(block)
     except (RuntimeError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""The straight path from the baseline to a batch of windows: everything that a forecast reads moves at once."""
+"""The straight path from the baseline to a batch of windows, along which all inputs of a forecast move."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from predictor.networks import Inputs, OutputMap
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Baseline:
-    """The window that contributions count from, usually the average training day.
+    """The reference window of contributions, usually the average training day.
 
-    Observed features are scaled, so their training mean is 0; which cells are known is not varied; the conformal
-    offsets count from 0. All numbers come from the training split.
+    Observed features are scaled, so their baseline is the training mean 0. The mask does not vary. Conformal offsets
+    start at 0. All numbers come from the training split.
     """
 
     name: str
-    """Such as `train_mean`; travels with every attribution."""
+    """Name such as `train_mean`, which every attribution carries."""
     known: NDArray[np.float32]
     """[K] one value per known feature, for every session."""
     static: NDArray[np.float32]
@@ -38,27 +38,27 @@ class Baseline:
 
 
 class FixedInputs(NamedTuple):
-    """What an explanation does not vary."""
+    """Inputs that an explanation does not vary."""
 
     mask: Tensor
     """bool [..., T, F]"""
     nodes: Tensor | None
-    """int64 [..., M] each stock's place in a graph; None for a network that reads row by row."""
+    """int64 [..., M] index of each stock in the graph; None for a row-wise network."""
 
     def take(self, rows: Tensor | slice) -> "FixedInputs":
-        """The mask and nodes of some of the windows; `rows` is [R] indices or a slice."""
+        """Select windows; `rows` is [R] indices or a slice."""
         return FixedInputs(self.mask[rows], None if self.nodes is None else self.nodes[rows])
 
     def repeated(self, times: int) -> "FixedInputs":
-        """All windows, repeated `times` times."""
+        """Repeat all windows `times` times."""
         return FixedInputs(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
 
 
 class PathParts(NamedTuple):
-    """One tensor for each group of numbers that an explanation varies: values, gradients or contributions.
+    """One tensor per group of varied numbers: values, gradients or contributions.
 
-    Leading dimensions differ; the last ones are given here. Where the network looks across M stocks, they stand in
-    front of these, the explained one first; offsets belong to the explained one.
+    Shapes below are the last dimensions. For a graph network, a dimension of M stocks precedes them, the explained
+    one first; offsets belong to the explained stock.
     """
 
     observed: Tensor
@@ -76,26 +76,26 @@ class PathParts(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Numbers per row; the first dimension counts rows."""
+        """Numbers per row of the first dimension."""
         return sum(part[0].numel() for part in self)
 
     def cells(self) -> Tensor:
-        """All numbers of each row side by side, float64 [rows, width]."""
+        """Concatenate all numbers of each row to float64 [rows, width]."""
         return torch.cat([part.flatten(1).to(torch.float64) for part in self], dim=1)
 
     def of_cells(self, cells: Tensor) -> "PathParts":
-        """Other numbers [rows, width], parted as these are."""
+        """Split other numbers [rows, width] into these groups."""
         groups = cells.split([part[0].numel() for part in self], dim=1)
         return PathParts(*(group.view(part.shape) for group, part in zip(groups, self, strict=True)))
 
     def inputs(self, mask: Tensor) -> Inputs:
-        """The network's inputs with these values; `mask` is bool, of the shape [..., T, F]."""
+        """The network's inputs with these values; `mask` is bool [..., T, F]."""
         return Inputs(self.observed, self.known, self.static, mask, self.location, self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathBlock:
-    """A rectangle of windows and nodes; one forward runs all of it."""
+    """A rectangle of windows and nodes for one forward."""
 
     first_row: int
     rows: int
@@ -104,7 +104,7 @@ class PathBlock:
 
     @property
     def size(self) -> int:
-        """Rows of the forward."""
+        """Number of rows of the forward."""
         return self.rows * self.nodes
 
     @property
@@ -118,7 +118,7 @@ class PathBlock:
         return slice(self.first_node, self.first_node + self.nodes)
 
     def halves(self) -> "tuple[PathBlock, PathBlock]":
-        """Two blocks that cover this one; windows are parted before the nodes of one window."""
+        """Split the block in two: by windows, or by nodes if it has one window."""
         if self.rows > 1:
             half = self.rows // 2
             return (
@@ -139,7 +139,7 @@ class PathBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StraightPath:
-    """From the baseline (position 0) to N windows (position 1); what is held stays the windows' own."""
+    """The path from the baseline (position 0) to N windows (position 1), with the windows' fixed inputs."""
 
     start: PathParts
     end: PathParts
@@ -149,10 +149,10 @@ class StraightPath:
     def between(
         cls, baseline: Baseline, inputs: Inputs, offsets: Tensor, nodes: Tensor | None = None
     ) -> "StraightPath":
-        """The path on the device of the model's conformal offsets [H, Q].
+        """Build the path on the device of the model's conformal offsets [H, Q].
 
         Raises:
-            WindowShapeError: baseline and windows have other numbers of known or static features.
+            WindowShapeError: baseline and windows have different numbers of known or static features.
         """
         _check_width("known", inputs.known, baseline.known)
         _check_width("static", inputs.static, baseline.static)
@@ -178,12 +178,12 @@ class StraightPath:
 
     @property
     def rows(self) -> int:
-        """Windows (N)."""
+        """Number of windows (N)."""
         return len(self.held.mask)
 
     @property
     def device(self) -> torch.device:
-        """Where everything is."""
+        """Device of all tensors."""
         return self.held.mask.device
 
     @property
@@ -192,7 +192,7 @@ class StraightPath:
         return self.end.scale if self.held.nodes is None else self.end.scale[:, 0]
 
     def take(self, rows: Tensor) -> "StraightPath":
-        """The path of some of the windows; `rows` is [R] indices in ascending order."""
+        """Select windows; `rows` is [R] ascending indices."""
         if len(rows) == self.rows:
             return self
         return StraightPath(
@@ -202,15 +202,15 @@ class StraightPath:
         )
 
     def distance(self) -> PathParts:
-        """How far each number moves; float64 [N, ...]."""
+        """Distance of each number from the baseline, float64 [N, ...]."""
         return PathParts(
             *(end.to(torch.float64) - start.to(torch.float64) for start, end in zip(self.start, self.end, strict=True))
         )
 
     def at(self, block: PathBlock, positions: Tensor) -> tuple[PathParts, FixedInputs]:
-        """Values and what is held at the block's nodes, [nodes x rows, ...] with the windows running fastest.
+        """Values and fixed inputs at the block's nodes, [nodes x rows, ...] with windows as the fastest index.
 
-        Positions 0 and 1 give baseline and windows to the last bit.
+        Positions 0 and 1 return baseline and windows bit by bit.
         """
         weights = positions[block.node_slice]
         values = PathParts(
@@ -223,7 +223,7 @@ class StraightPath:
 
 
 def copied(values: Tensor, device: torch.device) -> Tensor:
-    """A copy in the same shape, outside inference mode: autograd may not keep tensors that were made under it."""
+    """A copy outside inference mode, because autograd cannot save inference tensors."""
     return values.to(device, copy=True)
 
 
@@ -232,13 +232,13 @@ def _repeated(values: Tensor, times: int) -> Tensor:
 
 
 def _interpolated(start: Tensor, end: Tensor, weights: Tensor) -> Tensor:
-    """[nodes x rows, ...]; `lerp` hits both ends exactly."""
+    """[nodes x rows, ...]; `lerp` returns both ends exactly."""
     column = weights.to(end.dtype).view(-1, *(1,) * end.dim())
     return torch.lerp(start.unsqueeze(0), end.unsqueeze(0), column).flatten(0, 1)
 
 
 def _filled(like: Tensor, values: ArrayLike) -> Tensor:
-    """The baseline's values in the shape, dtype and place of the windows' own."""
+    """The baseline's values with the shape, dtype and device of the windows."""
     return torch.as_tensor(values, dtype=like.dtype, device=like.device).expand_as(like)
 
 
@@ -256,23 +256,23 @@ WindowForecasts = Callable[[PathParts, FixedInputs], Tensor]
 
 @final
 class RowForecasts:
-    """For a network that reads each window by itself."""
+    """Forecasts of a row-wise network."""
 
     def __init__(self, view: nn.Module, output: OutputMap) -> None:
         self._view = view
         self._output = output
 
     def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
-        """Quantiles [N, H, Q]: one row of the network per window."""
+        """Quantiles [N, H, Q], with one row of the network per window."""
         units = self._view(parts.inputs(held.mask))
         return self._output.values(units, parts.location, parts.scale, parts.offsets)
 
 
 @final
 class PanelForecasts:
-    """For a network that looks across the stocks of a panel: each window is a small panel of all that it depends on.
+    """Forecasts of a network that reads several stocks: each window is a small panel of the stocks that it depends on.
 
-    Its first stock is the explained one; the others are those that the network reads for it.
+    The first stock is the explained one; the others are its neighbours.
     """
 
     def __init__(self, view: nn.Module, output: OutputMap) -> None:
@@ -280,7 +280,7 @@ class PanelForecasts:
         self._output = output
 
     def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
-        """Quantiles [N, H, Q]: one panel of the network per window; only its first stock counts."""
+        """Quantiles [N, H, Q] of each panel's first stock, with one panel of the network per window."""
         assert held.nodes is not None  # noqa: S101 - the explainer checked the request
         windows, members = held.nodes.shape
         stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(held.mask)))

@@ -1,8 +1,8 @@
-"""Gradients through recurrent networks without touching what is being served.
+"""Gradients through recurrent networks without changes to the served network.
 
-cuDNN keeps what an RNN's backward needs only if the forward ran in train mode; otherwise backward raises "cudnn RNN
-backward can only be called in training mode". Train mode with dropout 0 asks for exactly that and changes no value.
-Every other module stays in eval mode: dropout off, batch norm on its stored statistics.
+cuDNN saves the tensors for an RNN's backward only if the forward runs in train mode; otherwise backward raises "cudnn
+RNN backward can only be called in training mode". Train mode with dropout 0 saves them and does not change the values.
+All other modules stay in eval mode.
 """
 
 import copy
@@ -18,17 +18,17 @@ from predictor.errors import ConfigurationError, ExplainUnsupportedError
 
 
 def attribution_view(network: nn.Module) -> nn.Module:
-    """A second module tree over the network's own parameters and buffers, ready for input gradients.
+    """A second module tree over the network's parameters and buffers, for input gradients.
 
-    The view is in eval mode except for its RNNs, which are in train mode with dropout 0. It holds no weights of its
-    own and shares no flags with the network: both may run at once, in any number of threads. Move the network to its
-    device and dtype first; `load_state_dict(assign=True)` on the network leaves the view with the old weights.
+    The view is in eval mode except for its RNNs, which are in train mode with dropout 0. It shares weights but no flags
+    with the network, so both can run at once in any number of threads. Move the network to its device and dtype first.
+    After `load_state_dict(assign=True)` on the network, the view keeps the old weights.
 
     Args:
         network: an eager module (not compiled, scripted or exported), loaded outside `torch.inference_mode`.
 
     Raises:
-        ConfigurationError: a parameter or buffer was made under `torch.inference_mode`.
+        ConfigurationError: a parameter or buffer was created in `torch.inference_mode`.
         ExplainUnsupportedError: the module cannot be copied, for instance because it holds a lock.
     """
     tensors = list(chain(network.parameters(), network.buffers()))
@@ -58,11 +58,11 @@ def check_view(view: nn.Module) -> None:
 
 @contextmanager
 def rnn_backward_mode(module: nn.Module) -> Generator[nn.Module]:
-    """Put only the RNNs of a module into train mode with dropout 0, and give each its own state back at the end.
+    """Put only the RNNs of a module into train mode with dropout 0, and restore them at the end.
 
-    For a module that nobody else serves; beside live predictions use `attribution_view`. Nested and concurrent uses
-    are counted for each RNN: the first to enter sets the mode, the last to leave restores it. The mode matters while
-    the forward runs; backward may follow outside.
+    Use `attribution_view` instead for a module that also serves predictions. Nested and concurrent uses are counted
+    per RNN: the first sets the mode, the last restores it. The mode matters during the forward; backward can follow
+    outside.
     """
     rnns = _rnns(module)
     _HELD.enter(rnns)
@@ -74,7 +74,7 @@ def rnn_backward_mode(module: nn.Module) -> Generator[nn.Module]:
 
 @dataclass(slots=True)
 class _BackwardHold:
-    """How many hold an RNN in backward mode, and what it was before."""
+    """Number of users of an RNN in backward mode, and its state before."""
 
     count: int
     training: bool
@@ -89,7 +89,7 @@ class _BackwardRnns:
         self._holds: dict[nn.RNNBase, _BackwardHold] = {}
 
     def enter(self, rnns: list[nn.RNNBase]) -> None:
-        """Set dropout before the flag: a forward in another thread that reads in between must see no dropout."""
+        """Set dropout before the flag, so that a concurrent forward never applies dropout."""
         with self._lock:
             for rnn in rnns:
                 hold = self._holds.setdefault(rnn, _BackwardHold(0, rnn.training, rnn.dropout))
@@ -98,7 +98,7 @@ class _BackwardRnns:
                 rnn.training = True
 
     def leave(self, rnns: list[nn.RNNBase]) -> None:
-        """Restore in the opposite order, for the same reason."""
+        """Restore in reverse order, for the same reason."""
         with self._lock:
             for rnn in rnns:
                 hold = self._holds[rnn]
@@ -117,7 +117,7 @@ def _rnns(module: nn.Module) -> list[nn.RNNBase]:
 
 
 def _copy_around(network: nn.Module, shared: dict[int, object]) -> nn.Module:
-    """A deep copy that keeps the shared objects, by id, as they are."""
+    """A deep copy that shares these objects, by id."""
     try:
         return copy.deepcopy(network, shared)
     except (TypeError, RuntimeError) as cause:

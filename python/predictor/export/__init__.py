@@ -1,6 +1,6 @@
-"""A model as an ONNX file: from a network's inputs to calibrated quantiles, for programs without torch. Extra `onnx`.
+"""Export of models to ONNX: from network inputs to calibrated quantiles, for programs without torch. Extra `onnx`.
 
-What comes before the network, from bars to inputs, is the artifact's; the file carries the schema hash that names it.
+The file does not contain the features; its schema hash identifies them.
 """
 
 from predictor.export.onnx_file import ExportedFile, GraphPort, export_onnx

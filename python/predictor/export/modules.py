@@ -1,8 +1,8 @@
-"""The network and what follows it as one module, in operators that ONNX has.
+"""The network and its output map as one module of ONNX operators.
 
-torch traces a recurrent layer session by session, several times over, which takes most of an export. Two modules stand
-in for LSTMs and GRUs meanwhile, as ONNX's own operators. They give the right shapes and no numbers: those come from
-the program that runs the file.
+torch traces a recurrent layer session by session, several times, which dominates the time of an export. So two modules
+replace LSTMs and GRUs by ONNX's operators. They return correct shapes but no values; the program that runs the file
+computes them.
 
 Legend: N rows, T sessions, W width, G gates.
 """
@@ -17,25 +17,25 @@ from torch.onnx.ops import symbolic_multi_out
 from predictor.networks import Inputs, InputSizes, OutputMap, PanelForecastNetwork, anchor_index, restore
 
 NODES: Final = "nodes"
-"""The input beside the groups of a network that looks across stocks."""
+"""Additional input of a network that reads several stocks."""
 
 GRU_GATES: Final = (1, 0, 2)
-"""ONNX's order (update, reset, new) in torch's (reset, update, new)."""
+"""Indices of ONNX's gates (update, reset, new) in torch's order (reset, update, new)."""
 LSTM_GATES: Final = (0, 3, 1, 2)
-"""ONNX's order (input, output, forget, cell) in torch's (input, forget, cell, output)."""
+"""Indices of ONNX's gates (input, output, forget, cell) in torch's order (input, forget, cell, output)."""
 
 
 class WholeModel(nn.Module):
-    """From the groups of `Inputs` that the model has to calibrated quantiles in the target's unit.
+    """Maps the model's groups of `Inputs` to calibrated quantiles in the target's unit.
 
-    Shapes: N rows, H horizons, Q quantiles. For a network that looks across stocks, N rows are one panel.
+    Shapes: N rows, H horizons, Q quantiles. For a network that reads several stocks, the N rows are one panel.
     """
 
     offsets: Tensor
     spread: Tensor
 
     def __init__(self, network: nn.Module, output: OutputMap, sizes: InputSizes, *, per_horizon: bool) -> None:
-        """Receive the parts; `per_horizon` says whether location and scale come as [N, H], else as [N]."""
+        """Store the parts; location and scale are [N, H] with `per_horizon`, otherwise [N]."""
         super().__init__()
         self.per_horizon: Final = per_horizon
         self.network = network
@@ -47,29 +47,29 @@ class WholeModel(nn.Module):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Groups that are always empty."""
+        """Groups without features."""
         return tuple(name for name in ("known", "static") if getattr(self.sizes, name) == 0)
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """What `forward` takes, in order."""
+        """Names of the arguments of `forward`, in order."""
         groups = tuple(name for name in Inputs._fields if name not in self.absent)
         return (*groups, NODES) if self.across_stocks else groups
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What `forward` gives, in order."""
+        """Names of the results of `forward`, in order."""
         return ("values", "scores") if self.across_stocks else ("values",)
 
     def arguments(self, inputs: Inputs, nodes: Tensor) -> tuple[Tensor, ...]:
-        """The tensors of `input_names`; `nodes` int64 [N] is left out where nobody reads it."""
+        """The tensors of `input_names`; `nodes` int64 [N] is used only by networks that read several stocks."""
         if not self.per_horizon:
             inputs = inputs._replace(location=inputs.location[:, 0], scale=inputs.scale[:, 0])
         given = {**inputs._asdict(), NODES: nodes}
         return tuple(given[name] for name in self.input_names)
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
-        """Quantiles float64 [N, H, Q], and scores float32 [N, H] of a network that ranks."""
+        """Quantiles float64 [N, H, Q], and for a network that reads several stocks also scores float32 [N, H]."""
         groups = dict(zip(self.input_names, given, strict=True))
         inputs = self._inputs(groups)
         if not self.across_stocks:
@@ -78,7 +78,7 @@ class WholeModel(nn.Module):
         return self._values(output.quantiles, inputs), output.scores
 
     def _inputs(self, groups: dict[str, Tensor]) -> Inputs:
-        """With groups of width 0 in place of those that are absent."""
+        """Complete the inputs with groups of width 0."""
         rows, sizes = groups["location"].shape[0], self.sizes
         sessions = sizes.encoder_length + sizes.future_length
         empty = {
@@ -92,7 +92,7 @@ class WholeModel(nn.Module):
         return inputs._replace(location=location, scale=scale)
 
     def _values(self, units: Tensor, inputs: Inputs) -> Tensor:
-        """The same numbers as `OutputMap.values`; ONNX knows no running maximum, so uncrossing goes level by level."""
+        """The numbers of `OutputMap.values`; uncrosses level by level, because ONNX has no cumulative maximum."""
         levels = list((units.to(torch.float64) + self.offsets).unbind(-1))
         for q in range(self.anchor + 1, len(levels)):
             levels[q] = torch.maximum(levels[q], levels[q - 1])
@@ -103,12 +103,12 @@ class WholeModel(nn.Module):
 
 @final
 class OnnxWeights(nn.Module):
-    """The weights of one layer in ONNX's layout.
+    """Weights of one layer in ONNX's layout.
 
     Args:
-        rnn: one direction, with biases.
-        layer: which of its layers, from 0.
-        gates: ONNX's order in torch's.
+        rnn: a unidirectional RNN with biases.
+        layer: index of the layer.
+        gates: indices of ONNX's gates in torch's order.
     """
 
     def __init__(self, rnn: nn.RNNBase, layer: int, gates: Sequence[int]) -> None:
@@ -120,13 +120,13 @@ class OnnxWeights(nn.Module):
         self.register_buffer("biases", _stacked(biases, gates))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
-        """For inputs [1, G * W, ...], for states [1, G * W, W] and biases [1, 2 * G * W]."""
+        """Weights of inputs [1, G * W, ...] and states [1, G * W, W], and biases [1, 2 * G * W]."""
         return self.get_buffer("inputs"), self.get_buffer("states"), self.get_buffer("biases")
 
 
 @final
 class OnnxGRU(nn.Module):
-    """Stands in for a GRU, batch first, that starts at 0."""
+    """Replaces a batch-first GRU with initial state 0."""
 
     def __init__(self, gru: nn.GRU) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class OnnxGRU(nn.Module):
         self.layers = nn.ModuleList(OnnxWeights(gru, layer, GRU_GATES) for layer in range(gru.num_layers))
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The last layer's states [N, T, W], and its last state [1, N, W]."""
+        """States [N, T, W] and last state [1, N, W] of the last layer."""
         states, settings = rows.transpose(0, 1), {"hidden_size": self.width, "linear_before_reset": 1}
         last = states
         for weights in self.layers:
@@ -144,7 +144,7 @@ class OnnxGRU(nn.Module):
 
 @final
 class OnnxLSTM(nn.Module):
-    """Stands in for an LSTM, batch first; one of several layers starts at 0."""
+    """Replaces a batch-first LSTM; with several layers, its initial state must be 0."""
 
     def __init__(self, lstm: nn.LSTM) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class OnnxLSTM(nn.Module):
         self.layers = nn.ModuleList(OnnxWeights(lstm, layer, LSTM_GATES) for layer in range(lstm.num_layers))
 
     def forward(self, rows: Tensor, start: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The last layer's states [N, T, W], and its last state and cell, each [1, N, W]."""
+        """States [N, T, W], and last state and cell, each [1, N, W], of the last layer."""
         states, given = rows.transpose(0, 1), () if start is None else (None, *start)
         last = cell = states
         for weights in self.layers:
@@ -161,7 +161,7 @@ class OnnxLSTM(nn.Module):
 
 
 def with_onnx_rnns(network: nn.Module) -> nn.Module:
-    """The network with a stand-in for every LSTM and GRU; the network itself is changed."""
+    """Replace every LSTM and GRU of the network in place."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.GRU):
@@ -174,7 +174,7 @@ def with_onnx_rnns(network: nn.Module) -> nn.Module:
 def _run(
     operator: str, rows: Tensor, others: Sequence[Tensor | None], settings: Mapping[str, int], width: int
 ) -> tuple[Tensor, ...]:
-    """States [T, N, W] of rows [T, N, ...], and what the layer ends with, each [1, N, W]."""
+    """States [T, N, W] of rows [T, N, ...], and the final state (and cell), each [1, N, W]."""
     sessions, count, _ = rows.shape
     ends = 2 if operator == "LSTM" else 1
     states, *last = symbolic_multi_out(
@@ -188,6 +188,6 @@ def _run(
 
 
 def _stacked(parts: Sequence[Tensor], gates: Sequence[int]) -> Tensor:
-    """[1, ...] torch's stacked gates in ONNX's order, one part after the other."""
+    """[1, ...] torch's stacked gates in ONNX's order, concatenated over parts."""
     ordered = [part.detach().chunk(len(gates))[gate] for part in parts for gate in gates]
     return torch.cat(ordered).unsqueeze(0)

@@ -1,4 +1,4 @@
-"""Writing the ONNX file: traced on the CPU, checked against the model itself, and put in place only then."""
+"""Writing of ONNX files: tracing on the CPU, comparison with the model, atomic write."""
 
 import copy
 import json
@@ -32,58 +32,59 @@ if TYPE_CHECKING:
 PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
 _TALKERS: Final = ("torch.onnx", "onnxscript")
 ROWS: Final = "rows"
-"""The name of the dimension that each call chooses."""
+"""Name of the dynamic dimension."""
 TOLERANCES: Final = {"values": 1e-6, "scores": 1e-5}
-"""Largest difference from the model's own answers: values in the target's unit, scores without a unit in float32."""
+"""Largest difference from the model: values in the target's unit, scores without a unit in float32."""
 TRIED_ROWS: Final = (1, 2, 7)
-"""Numbers of rows that a new file is run with: the graph must not have taken the traced one for a constant."""
+"""Numbers of rows to check a new file with, because the graph must not treat the traced one as a constant."""
 FORMAT: Final = "1"
-"""Rises when the graph's inputs, outputs or metadata change their meaning."""
+"""Increases when the graph's inputs, outputs or metadata change their meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPort:
-    """One input or output of the graph."""
+    """An input or output of the graph."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
-    """A name stands for a number that each call chooses."""
+    """Sizes; a name stands for a dynamic size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile:
-    """A file that was written, and what its graph reads and gives."""
+    """A written file, with the inputs and outputs of its graph."""
 
     file: Path
     size: int
     """Bytes."""
     opset: int
-    """Version of ONNX's operators that whoever runs the file must know."""
+    """Version of ONNX's operators that the file needs."""
     inputs: tuple[GraphPort, ...]
     absent: tuple[str, ...]
-    """Groups of inputs that the model has no features in, and that the graph therefore does not take."""
+    """Groups of inputs without features, which the graph does not have."""
     outputs: tuple[GraphPort, ...]
     metadata: Mapping[str, str]
     """The file's metadata; lists are JSON."""
     difference: float
-    """Largest difference from the model's own answers to the golden instance, in the target's unit."""
+    """Largest difference from the model's forecasts of the golden instance, in the target's unit."""
 
 
 def export_onnx(folder: Path, file: Path) -> ExportedFile:
     """Write the model of an artifact as an ONNX file.
 
-    The graph takes the groups of `predictor.networks.Inputs` that the model has features in, for any number of rows,
-    and gives `values`, float64 [rows, horizons, quantiles]: calibrated quantiles in the target's unit, never falling
-    along the last axis. A network that looks across stocks reads the rows as one panel, takes `nodes` besides (each
-    row's place in the universe of the metadata, -1 = a stock that is not in it) and gives `scores` besides.
+    The inputs of the graph are the groups of `predictor.networks.Inputs` that the model has features in, with any
+    number of rows. The output `values`, float64 [rows, horizons, quantiles], holds calibrated quantiles in the
+    target's unit, non-decreasing along the last axis. A network that reads several stocks takes the rows as one panel.
+    It has an additional input `nodes` (index of each row in the universe of the metadata, -1 = unknown stock) and an
+    additional output `scores`.
 
     Args:
-        folder: the artifact.
-        file: what to write; must not exist.
+        folder: folder of the artifact.
+        file: new file.
 
     Raises:
-        ConfigurationError: `file` exists, its folder does not or cannot be written, or the artifact is an ensemble.
+        ConfigurationError: `file` exists, its folder is missing or not writable, or the artifact is an ensemble.
         MissingPackageError: a package of the extra `onnx` is not installed.
         ArtifactError: the artifact is damaged.
         OSError: the file cannot be written.
@@ -146,10 +147,10 @@ def _graph(whole: WholeModel, model: Model) -> "ModelProto":
 
 
 def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
-    """The graph as torch's exporter makes it.
+    """Trace the graph with torch's exporter.
 
-    Parameters ask for gradients while it traces: without, torch's Transformer layers take a fused path that no
-    exporter knows.
+    Parameters require gradients during tracing; otherwise torch's Transformer layers take a fused path that the
+    exporter does not support.
     """
     from onnxscript.optimizer import fold_constants, remove_unused_nodes
 
@@ -163,7 +164,7 @@ def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
             program,
             arguments,
             dynamo=True,
-            optimize=False,  # it would take an epsilon of 1e-12 for 0 and drop it
+            optimize=False,  # it would round an epsilon of 1e-12 to 0 and drop it
             input_names=whole.input_names,
             output_names=whole.output_names,
             verbose=False,
@@ -177,9 +178,9 @@ def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
 
 @contextmanager
 def _exporter_alone() -> Generator[None]:
-    """Silence what torch's exporter and its optimizer warn about: their own parts, and packages unused here.
+    """Silence warnings of torch's exporter and its optimizer, which concern their internals and unused packages.
 
-    What comes out is judged by its numbers.
+    The comparison with the model verifies the result.
     """
     before = {name: logging.getLogger(name).level for name in _TALKERS}
     for name in _TALKERS:
@@ -194,9 +195,9 @@ def _exporter_alone() -> Generator[None]:
 
 
 def _name_rows(graph: "GraphProto") -> None:
-    """Give the one free dimension its name; the exporter numbers it.
+    """Name the dynamic dimension, which the exporter numbers.
 
-    Shapes in between follow from those of the inputs, and whoever runs the graph infers them.
+    Intermediate shapes are dropped, because runtimes infer them from the inputs.
     """
     graph.ClearField("value_info")
     for value in (*graph.input, *graph.output):
@@ -206,7 +207,7 @@ def _name_rows(graph: "GraphProto") -> None:
 
 
 def _forget_the_making(proto: "ModelProto") -> None:
-    """Drop what the exporter notes of each node: stack traces with this machine's paths."""
+    """Drop the exporter's notes on each node, which contain stack traces with local paths."""
     for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
@@ -216,7 +217,6 @@ def _forget_the_making(proto: "ModelProto") -> None:
 
 
 def _metadata(whole: WholeModel, model: Model) -> dict[str, str]:
-    """The file's metadata."""
     manifest, features = model.manifest, model.pipeline.features
     said = {
         "format": FORMAT,
@@ -250,10 +250,10 @@ def _port(value: "ValueInfoProto") -> GraphPort:
 
 
 def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: Inputs) -> float:
-    """Largest difference between the file's values and the model's.
+    """Largest difference between the file's and the model's values.
 
     Raises:
-        ArtifactError: it, or that of the scores, is more than its tolerance.
+        ArtifactError: a difference of values or scores exceeds its tolerance.
     """
     import onnx
     import onnxruntime
@@ -270,7 +270,7 @@ def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: In
             differences[name].append(_distance(one, other))
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():
-        if not difference <= TOLERANCES[name]:  # also where it is not a number
+        if not difference <= TOLERANCES[name]:  # also true for NaN
             raise ArtifactError(
                 f"the graph's {name} are off by {difference:.3g} from the model's, allowed is {TOLERANCES[name]:g}; "
                 "nothing was written: these versions of torch and onnxruntime compute differently"
@@ -279,7 +279,7 @@ def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: In
 
 
 def _answers(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
-    """What the model itself gives, in the order of the graph's outputs."""
+    """The model's results, in the order of the graph's outputs."""
     if not across_stocks:
         return [model.engine.values(inputs).numpy()]
     output = model.engine.panel(inputs, nodes)
@@ -287,17 +287,17 @@ def _answers(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool
 
 
 def _repeated(inputs: Inputs, rows: int) -> Inputs:
-    """As many rows as asked for: the given ones over and over."""
+    """Repeat the rows cyclically to `rows` rows."""
     places = torch.arange(rows) % len(inputs.location)
     return Inputs(*(group.index_select(0, places) for group in inputs))
 
 
 def _some_nodes(rows: int, universe: int) -> Tensor:
-    """int64 [rows] a stranger first, then stocks of the universe once each, then strangers."""
+    """int64 [rows] first an unknown stock, then each stock of the universe once, then unknown stocks."""
     places = torch.arange(rows) - 1
     return torch.where(places < universe, places, -1)
 
 
 def _distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
-    """Largest difference; NaN if one of them holds NaN."""
+    """Largest difference; NaN if either contains NaN."""
     return float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())

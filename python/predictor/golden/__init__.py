@@ -1,7 +1,7 @@
-"""The golden instance: bars with every oddity, and what each stage of a forecast must make of them.
+"""The golden instance: bars with special cases, and the expected result of each stage of a forecast.
 
-It is recorded when a model is trained and run whenever the artifact is loaded. A library that computes differently, a
-broken machine, or weights and features that do not belong together show up here, stage by stage, before any forecast.
+Training records it, and every load of the artifact checks it. It detects libraries that compute differently, broken
+hardware, and weights that do not match the features, before any forecast.
 """
 
 from predictor.golden.instance import check, check_ensemble, record, record_ensemble

@@ -1,11 +1,11 @@
-"""The golden instance's bars and covariates, made up: five symbols, each of them odd in its own way.
+"""Synthetic bars and covariates of the golden instance: five symbols with different special cases.
 
-ODD       a missing bar, a flat stretch, a split, a dividend and a day without volume; lacks some values of covariates
-          and all static ones
-EVEN      none of these, exactly as many bars as a forecast needs
-SHORT     a young listing, with hardly more bars than it must have
-HALTED    no bars for some sessions, and again before the last
-FLAT      one price all along
+ODD       a missing bar, a flat stretch, a split, a dividend and a day without volume; some covariate values and all
+          static ones are missing
+EVEN      none of these, with exactly the bars that a forecast needs
+SHORT     a young listing, with slightly more bars than the minimum
+HALTED    no bars for some sessions shortly before the end
+FLAT      a constant price
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 FUTURE = "covariates.future_sessions"
 GROUPS = ("observed", "known", "numbers")
-"""Groups of covariates that hold arrays."""
+"""Groups of covariates with arrays."""
 
 
 SYMBOLS: Final = ("ODD", "EVEN", "SHORT", "HALTED", "FLAT")
@@ -36,7 +36,7 @@ COLUMNS: Final = (*PRICES, "volume", "split_ratio", "cash_dividend")
 
 
 def made_up_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32]) -> Covariates:
-    """What the model reads beside these bars, including the sessions int32 [D] that follow them."""
+    """Synthetic covariates for these bars, including the following sessions int32 [D]."""
     symbols, sessions = bars.close.shape
     random = np.random.default_rng(21)
     statics = [need for need in needs if need.group is CovariateGroup.STATIC]
@@ -53,7 +53,7 @@ def made_up_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: N
 
 
 def arrays_of(covariates: Covariates) -> dict[str, NDArray[np.generic]]:
-    """Arrays in the shapes of `Covariates`, from which `stored_covariates` makes the same; none without covariates."""
+    """Arrays in the shapes of `Covariates`, for `stored_covariates`; empty without covariates."""
     if not covariates.names:
         return {}
     groups: dict[str, Mapping[str, FloatArray]] = {name: getattr(covariates, name) for name in GROUPS}
@@ -62,12 +62,12 @@ def arrays_of(covariates: Covariates) -> dict[str, NDArray[np.generic]]:
 
 
 def categories_of(covariates: Covariates) -> dict[str, Json]:
-    """The texts, as JSON."""
+    """The categories as JSON."""
     return {name: list(texts) for name, texts in covariates.categories.items()}
 
 
 def stored_covariates(categories: Record, arrays: Arrays) -> Covariates:
-    """The golden instance's covariates from its texts and its arrays, in the shapes of `Covariates`."""
+    """Restore the covariates from categories and arrays, in the shapes of `Covariates`."""
     texts = {name: categories.texts(name) for name in categories.keys()}  # noqa: SIM118 - a Record is no dict
     categories.end()
     if FUTURE not in arrays:
@@ -90,13 +90,12 @@ def _group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
 
 
 def _but_first(values: FloatArray) -> FloatArray:
-    """The first symbol's value is unknown."""
     values[0] = np.nan
     return values
 
 
 def _odd(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
-    """[S, length] positive values, of which the first symbol lacks a stretch."""
+    """[S, length] positive values with a gap in the first symbol."""
     values, length = np.exp(random.normal(0, 0.5, shape)), shape[1]
     values[0, length // 2 : length // 2 + 3] = np.nan
     return values
@@ -104,12 +103,12 @@ def _odd(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How many bars the golden instance has.
+    """Lengths in the golden instance.
 
     Attributes:
-        sessions: As many as a forecast needs.
-        short: Bars of SHORT.
-        halt: Sessions without a bar of HALTED.
+        sessions: number of sessions, as many as a forecast needs.
+        short: number of bars of SHORT.
+        halt: number of sessions without a bar of HALTED.
     """
 
     sessions: int
@@ -118,7 +117,7 @@ class Lengths:
 
     @classmethod
     def of(cls, pipelines: Sequence[Pipeline]) -> Self:
-        """As many as every one of these pipelines needs to forecast every symbol."""
+        """Lengths that let every pipeline forecast every symbol."""
         sessions = max(pipeline.bars_needed for pipeline in pipelines)
         least = max(max(pipeline.least_bars, pipeline.least_values + 1) for pipeline in pipelines)
         spare = min(min(p.encoder_length, p.normaliser.window) - max(p.least_bars, p.least_values) for p in pipelines)
@@ -126,7 +125,7 @@ class Lengths:
 
 
 def made_up(pipelines: Sequence[Pipeline]) -> BarPanel:
-    """Bars that every one of these pipelines forecasts, on the last sessions whose targets their calendars hold."""
+    """Synthetic bars that every pipeline can forecast, on the last sessions whose targets all calendars cover."""
     calendar = min((pipeline.calendar for pipeline in pipelines), key=lambda one: one.last)
     lengths, reach = Lengths.of(pipelines), pipelines[0].target.reach
     count = lengths.sessions
@@ -150,7 +149,7 @@ def made_up(pipelines: Sequence[Pipeline]) -> BarPanel:
 
 
 def panel(symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> BarPanel:
-    """The panel of these columns, each [S, T], by the names of `COLUMNS`."""
+    """Build a panel from columns [S, T] by the names of `COLUMNS`."""
     return BarPanel(
         symbols=symbols,
         sessions=sessions,
@@ -165,14 +164,14 @@ def panel(symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mappin
 
 
 def columns_of(bars: BarPanel) -> dict[str, FloatArray]:
-    """The columns, each [S, T], from which `panel` makes the same bars."""
+    """Columns [S, T] for `panel`."""
     events = {"split_ratio": bars.split_ratio, "cash_dividend": bars.cash_dividend}
     prices = {"open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close, "volume": bars.volume}
     return prices | {name: values for name, values in events.items() if values is not None}
 
 
 def _make_odd(columns: Mapping[str, FloatArray]) -> None:
-    """Give the first symbol a missing bar, a flat stretch, a split, a dividend, a day without volume, in this order."""
+    """Add a missing bar, a flat stretch, a split, a dividend and a day without volume to the first symbol, in order."""
     missing, flat, flat_end, split, dividend, quiet = (
         int(share * columns["close"].shape[1]) for share in (0.54, 0.64, 0.82, 0.86, 0.93, 0.97)
     )

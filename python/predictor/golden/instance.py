@@ -1,6 +1,6 @@
-"""Recording the golden instance of a model or an ensemble, and running it.
+"""Recording and checking of the golden instance of a model or an ensemble.
 
-For an ensemble these are every member's own, and the forecast that they make together.
+An ensemble has those of its members, and one for the joint forecast.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 
 def record(model: Model) -> Golden:
-    """Make the golden instance of a model, with the numbers that it computes here and now."""
+    """Record the golden instance of a model with the numbers that it computes now."""
     asked = golden_question(model)
     stages, exact = stages_of(model, asked), units_in_float64(model, asked)
     text: dict[str, Json] = {
@@ -63,11 +63,11 @@ def record(model: Model) -> Golden:
 
 
 def check(model: Model, golden: Golden) -> None:
-    """Run the golden instance.
+    """Check a model against its golden instance.
 
     Raises:
-        ArtifactError: a stage is off by more than its tolerance, or a bad input is not refused as recorded. The
-            message names the file and the stage.
+        ArtifactError: a stage differs by more than its tolerance, or an invalid input does not get the recorded
+            error. The message names the file and the stage.
     """
     facts = _facts(golden)
     try:
@@ -91,7 +91,7 @@ def check(model: Model, golden: Golden) -> None:
 
 
 def slack(model: Model, golden: Golden) -> float:
-    """Relative error of the network's arithmetic that is forgiven in the stages after it."""
+    """Tolerated relative error of the network's arithmetic in the stages after it."""
     return max(min(4 * _facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
 
 
@@ -121,12 +121,12 @@ REFUSALS: Final[Mapping[str, Callable[[Model, GoldenRequest], GoldenRequest]]] =
     "a strange covariate": _a_strange_covariate,
     "no covariates": _no_covariates,
 }
-"""How the question is spoiled, by the name under which the reason for the refusal is recorded; that reason is empty
-where the model reads no covariates and misses none."""
+"""Functions that make the request invalid, by the name under which the reason of the error is recorded. The reason is
+empty if the request stays valid, as without covariates for a model that reads none."""
 
 
 def _refusal(model: Model, asked: GoldenRequest, spoil: Callable[[Model, GoldenRequest], GoldenRequest]) -> str:
-    """The reason that a spoilt question is refused with; empty if it is not."""
+    """Reason of the error of an invalid request; empty without an error."""
     try:
         prepare(model, spoil(model, asked))
     except QuantraError as error:
@@ -135,7 +135,7 @@ def _refusal(model: Model, asked: GoldenRequest, spoil: Callable[[Model, GoldenR
 
 
 class _Facts(NamedTuple):
-    """What the golden instance's text holds."""
+    """Facts of the golden instance."""
 
     symbols: tuple[str, ...]
     covariates: Covariates
@@ -157,20 +157,20 @@ def _facts(golden: Golden) -> _Facts:
 
 
 def stored_bars(symbols: tuple[str, ...], arrays: Arrays) -> BarPanel:
-    """The golden instance's bars from its arrays: sessions [T], columns [S, T]."""
+    """Restore the bars from sessions [T] and columns [S, T]."""
     columns = {name: stored_array(arrays, f"bars.{name}").astype(np.float64) for name in COLUMNS}
     return panel(symbols, stored_array(arrays, "bars.sessions").astype(np.int32), columns)
 
 
 def stored_array(arrays: Arrays, name: str) -> NDArray[np.generic]:
-    """One of the golden instance's arrays, in the shape that was recorded; ArtifactError if it is missing."""
+    """An array of the golden instance in its recorded shape; raises ArtifactError if it is missing."""
     if name not in arrays:
         raise off(f"array {name!r} is missing")
     return arrays[name]
 
 
 def record_ensemble(ensemble: Ensemble) -> Golden:
-    """Make the golden instance of an ensemble; its members bring theirs."""
+    """Record the golden instance of an ensemble; its members have their own."""
     asked = _joint_question(ensemble)
     arrays: Stages = {"bars.sessions": asked.bars.sessions}
     arrays |= {f"bars.{name}": column for name, column in columns_of(asked.bars).items()}
@@ -181,10 +181,10 @@ def record_ensemble(ensemble: Ensemble) -> Golden:
 
 
 def check_ensemble(ensemble: Ensemble, stored: StoredEnsemble) -> None:
-    """Run the golden instance of every member, then the ensemble's own.
+    """Check every member against its golden instance, then the ensemble against its own.
 
     Raises:
-        ArtifactError: as `check`; the message names the member, the file and the stage.
+        ArtifactError: as for `check`; the message names the member, the file and the stage.
     """
     for name, member in ensemble.members.items():
         try:
@@ -211,7 +211,7 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
 
 
 def _joint_question(ensemble: Ensemble) -> GoldenRequest:
-    """On the last sessions whose horizons every member's calendar still holds."""
+    """The request on the last sessions whose horizons every member's calendar covers."""
     pipelines = [member.pipeline for member in ensemble.members.values()]
     bars = made_up(pipelines)
     future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))

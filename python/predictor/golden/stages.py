@@ -1,6 +1,6 @@
-"""Everything between bars and answer, stage by stage, and how far each may be off from what was recorded.
+"""Stages from bars to forecast, and the tolerance of each against its recorded result.
 
-The output alone would hide a mistake on the way to it.
+Comparing only the output could hide errors of earlier stages.
 """
 
 from collections.abc import Mapping
@@ -27,17 +27,17 @@ from predictor.networks import Inputs, PanelForecastNetwork
 Stages = dict[str, NDArray[np.generic]]
 
 LONG_AFTER: Final = datetime(9999, 1, 1, tzinfo=UTC)
-"""A present in which every session has closed."""
+"""A time at which every session has closed."""
 
 NODES: Final = 32
-"""Of the recorded attribution: a fixed rule, because another machine could converge one doubling earlier or later."""
+"""Nodes of the recorded attribution: fixed, because another machine could converge one doubling earlier or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a value may be off: |actual - expected| <= absolute + relative * size.
+    """Tolerance of a value: |actual - expected| <= absolute + relative * size.
 
-    The size is the largest |expected| of the stage, for features the value's own or the feature's fitted scale.
+    The size is the largest |expected| of the stage; for features, the maximum of |expected| and the fitted scale.
     """
 
     absolute: float
@@ -75,10 +75,10 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "attribution_ends": Tolerance(1e-6, 0),
     "attribution_sum": Tolerance(1e-6, 1e-4),
 }
-"""Bits differ between processors in log (one unit in the last place) and in float32 sums; hardly elsewhere."""
+"""Results differ between processors mainly in log (one unit in the last place) and in float32 sums."""
 
 OF_A_STEP: Final = Tolerance(1e-12, 1e-12)
-"""Of a step to a normaliser's levels that has no tolerance of its own: float64, with a logarithm at most."""
+"""Default tolerance of a step to a normaliser's levels, which is float64 with at most a logarithm."""
 
 AFTER_THE_NETWORK: Final = frozenset(
     {
@@ -94,18 +94,18 @@ AFTER_THE_NETWORK: Final = frozenset(
         "attribution_sum",
     }
 )
-"""Stages that float32 arithmetic of the network reaches."""
+"""Stages that depend on the network's float32 arithmetic."""
 
 MOST_FLOAT32_ERROR: Final = 1e-4
-"""Bounds how far a recorded float32 error may loosen the check of the network's own stages."""
+"""Upper bound of the recorded float32 error that loosens the tolerance of the network's stages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageComparison:
-    """What stages are compared by, apart from their tolerances.
+    """Compares stages with their recorded results.
 
     Attributes:
-        slack: relative error of the network's arithmetic that is forgiven in the stages after it.
+        slack: tolerated relative error of the network's arithmetic in the stages after it.
         scale: float64 [F] fitted scale of each feature.
     """
 
@@ -113,7 +113,7 @@ class StageComparison:
     scale: FloatArray
 
     def check(self, name: str, actual: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
-        """Raise ArtifactError, naming the stage, if it has another shape or is off by more than its tolerance."""
+        """Raise ArtifactError with the stage's name if its shape differs or a value exceeds its tolerance."""
         if actual.shape != expected.shape:
             raise off(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
         if actual.dtype != expected.dtype:
@@ -133,7 +133,7 @@ class StageComparison:
             )
 
     def _allowed(self, name: str, expected: FloatArray) -> FloatArray:
-        """How far each value of a stage may be off, in the shape of the stage."""
+        """Allowed difference of each value, in the shape of the stage."""
         tolerance, size = TOLERANCES.get(name, OF_A_STEP), np.where(np.isfinite(expected), np.abs(expected), 0.0)
         largest = size.max(initial=0.0)
         unit = np.maximum(size, self.scale) if name == "features" else np.full_like(size, largest)
@@ -142,19 +142,19 @@ class StageComparison:
 
 
 def off(problem: str) -> ArtifactError:
-    """The error for arrays of the golden instance that are not what this program computes."""
+    """The error for arrays of the golden instance that differ from what this program computes."""
     return ArtifactError.of(GOLDEN_ARRAYS, f"golden instance: {problem}")
 
 
 class GoldenRequest(NamedTuple):
-    """What a model is asked: bars, and what it reads beside them."""
+    """The request of the golden instance: bars and covariates."""
 
     bars: BarPanel
     covariates: Covariates
 
 
 def golden_question(model: Model) -> GoldenRequest:
-    """The golden instance of a model, made up; where there is a graph, the first two are stocks that it links."""
+    """Build the golden request of a model; with a graph, the first two symbols are linked stocks."""
     pipeline = model.pipeline
     linked = _linked(model) or SYMBOLS[:2]
     others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
@@ -164,7 +164,7 @@ def golden_question(model: Model) -> GoldenRequest:
 
 
 def _linked(model: Model) -> tuple[str, str] | None:
-    """A stock of the model's graph and one of its neighbours; None where nothing is linked."""
+    """A stock of the model's graph and one of its neighbours; None without edges."""
     network = model.engine.network
     edges = network.adjacency.cpu().numpy() if isinstance(network, PanelForecastNetwork) else np.empty((0, 0), np.int64)
     linked = np.argwhere(edges >= 0)
@@ -176,18 +176,18 @@ def _linked(model: Model) -> tuple[str, str] | None:
 
 
 def prepare(model: Model, asked: GoldenRequest) -> PreparedInstance:
-    """The question as the network reads it."""
+    """Prepare the request as network inputs."""
     bars, covariates = asked
     return model.prepare(Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True), LONG_AFTER)
 
 
 def golden_inputs(model: Model) -> Inputs:
-    """The inputs of the golden instance, one row per symbol; recorded and computed ones are the same after a check."""
+    """Inputs of the golden instance, one row per symbol; after a check they equal the recorded ones."""
     return prepare(model, golden_question(model)).inputs
 
 
 def stages_of(model: Model, asked: GoldenRequest) -> Stages:
-    """Every stage by name, in the order of computation, each in the shape that the step before it leaves."""
+    """All stages by name, in the order and shapes of the computation."""
     prepared = prepare(model, asked)
     forecast = model.forecast([prepared])[0]
     return {
@@ -201,12 +201,12 @@ def stages_of(model: Model, asked: GoldenRequest) -> Stages:
 
 
 def units_in_float64(model: Model, asked: GoldenRequest) -> NDArray[np.float64]:
-    """The network's output [N, H, Q] in float64 arithmetic: it shows how far float32 itself is off."""
+    """The network's output [N, H, Q] in float64 arithmetic, which shows the error of float32."""
     return model.units_in_float64(prepare(model, asked)).numpy()
 
 
 def _before_scaling(model: Model, asked: GoldenRequest) -> Stages:
-    """Adjusted bars, features before they are scaled, and the steps to fitted levels."""
+    """Adjusted bars, features before scaling, and the steps to fitted levels."""
     pipeline = model.pipeline
     adjusted, window = asked.bars.adjusted(), pipeline.normaliser.window
     columns = (adjusted.open, adjusted.high, adjusted.low, adjusted.close, adjusted.volume, adjusted.money)
@@ -220,7 +220,7 @@ def _before_scaling(model: Model, asked: GoldenRequest) -> Stages:
 
 
 def _inputs(model: Model, prepared: PreparedInstance) -> Stages:
-    """Every group; levels that all horizons share are held once, as in feature windows."""
+    """All groups of inputs; levels that all horizons share are stored once, as in feature windows."""
     groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     if not model.pipeline.normaliser.is_per_horizon:
         groups |= {name: groups[name][:, 0] for name in ("location", "scale")}
@@ -228,7 +228,7 @@ def _inputs(model: Model, prepared: PreparedInstance) -> Stages:
 
 
 def forecast_stages(forecast: Forecast) -> Stages:
-    """The answer's parts by name, in the shapes of `Forecast`."""
+    """Parts of the forecast by name, in the shapes of `Forecast`."""
     stages: Stages = {
         "values": forecast.values,
         "as_of_session": np.array([optional_number(forecast.as_of_session)], np.int32),
@@ -242,7 +242,7 @@ def forecast_stages(forecast: Forecast) -> Stages:
 
 
 def _attribution(model: Model, prepared: PreparedInstance) -> Stages:
-    """The longest horizon's median: the rule, both ends of the path, every contribution and their sum."""
+    """Attribution of the longest horizon's median: the rule, both ends of the path, all contributions and their sum."""
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)
     (contributions,) = model.runner.contributions(prepared, [point], deadline=Deadline(), node_counts=(NODES,))

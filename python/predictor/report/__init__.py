@@ -1,8 +1,7 @@
-"""HTML reports, each one self-contained file; here the one of a forecast and the model behind it.
+"""HTML reports as self-contained files, and the report of a forecast and its model.
 
-Other packages' pages use the same parts: `PageBuilder` fills their templates, which extend `report/base.html.j2`.
-
-Texts and tables need no JavaScript; the charts do. Rounded numbers have their full value in `<data>`.
+Other packages build their pages with `PageBuilder`, from templates that extend `report/base.html.j2`. Only the charts
+need JavaScript. Rounded numbers carry their full value in `<data>`.
 """
 
 from predictor.report.forecast import ReportContent, forecast_chart

@@ -1,4 +1,4 @@
-"""The explanation: each input's contribution as bars, table and heat map, and the network's internals."""
+"""Explanations in a report: contributions as bars, table and heat map, and the network's internals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from predictor.report.templates import PageBuilder, level, sessions
 BASIS_POINTS: Final = 10_000.0
 
 _SHOWN: Final = 15
-"""Inputs that get a bar of their own and are explained below it; as many get a line of the heat map."""
+"""Number of inputs with a separate bar and a description; also the number of rows of the heat map."""
 
 ROW_MEANINGS: Final = {
     RowKind.LOCATION: "the window's own level, which every forecast starts from",
@@ -25,23 +25,23 @@ ROW_MEANINGS: Final = {
     RowKind.CONFORMAL: "the calibration, added to each quantile after the network",
     RowKind.NEIGHBOURS: "all inputs of the symbols that the model reads beside this one",
 }
-"""What the rows mean that stand for no feature."""
+"""Meanings of the rows that are not features."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputMeaning:
-    """What a name in a chart means, from the feature's own definition."""
+    """Meaning of a name in a chart, from the feature's definition."""
 
     name: str
     meaning: str
-    """In words; empty where nobody wrote any."""
+    """Description in words; may be empty."""
     expression: str
-    """In the feature language; empty where there is none."""
+    """Expression in the feature language; may be empty."""
     unit: str
 
 
 def input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[InputMeaning, ...]:
-    """Of these rows of an attribution, in this order; what has neither words nor an expression is left out."""
+    """Meanings of rows of an attribution, in order; rows without description and expression are left out."""
     parts = {
         RowKind.OBSERVED: info.observed_features,
         RowKind.KNOWN: info.known_features,
@@ -61,14 +61,14 @@ def _input_meaning(name: str, kind: RowKind, feature: FeatureInfo | None) -> Inp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalView:
-    """One set of shares as the page shows it."""
+    """A set of shares on the page."""
 
     name: str
     chart: str
 
 
 def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
-    """Those of the symbol in row `s`; none if the network has no internals."""
+    """Internals of the symbol in row `s`; empty if the network has none."""
     known = (one for one in attribution.internals if np.isfinite(one.values[s]).all())
     return tuple(InternalView(name=one.name, chart=_chart(one, s, page)) for one in known)
 
@@ -91,7 +91,7 @@ class ReasonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonView:
-    """One attribution as the page shows it; `heatmap` is empty without cells."""
+    """An attribution on the page; `heatmap` is empty without cells."""
 
     label: str
     unit: str
@@ -104,29 +104,29 @@ class ReasonView:
     rows: tuple[ReasonRow, ...]
     bars: str
     meanings: tuple[InputMeaning, ...]
-    """Of the inputs that have a bar."""
+    """Meanings of the inputs with a bar."""
     heatmap: str
     internals: tuple[InternalView, ...]
 
 
 def nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
-    """Position of the attribution to show first, from 1; the first of those that are equally near."""
+    """Position of the attribution to show first, from 1; the first of equally near ones; 0 without attributions."""
     nearest = [is_nearest_to_median(attribution, attributions) for attribution in attributions]
     return 1 + nearest.index(True) if nearest else 0
 
 
 def is_nearest_to_median(attribution: Attribution, among: tuple[Attribution, ...]) -> bool:
-    """Whether no other explains a quantile that is nearer to the median."""
+    """Whether no other attribution explains a quantile nearer to the median."""
     return abs(attribution.quantile - 0.5) == min(abs(one.quantile - 0.5) for one in among)
 
 
 def reason_view(
     attribution: Attribution, symbol: str, info: ModelInfo, page: PageBuilder, *, in_detail: bool = True
 ) -> ReasonView:
-    """One attribution of one symbol, by the model that `info` describes; in detail, with heat map and internals.
+    """Build the view of an attribution for a symbol; with `in_detail` it has a heat map and internals.
 
     Raises:
-        ConfigurationError: the attribution has no such symbol.
+        ConfigurationError: the attribution does not have the symbol.
     """
     if symbol not in attribution.symbols:
         raise ConfigurationError(f"the attribution has no symbol {symbol!r}; it has {list(attribution.symbols)}")
@@ -157,7 +157,7 @@ def reason_view(
 
 
 def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRow, ...]:
-    """Largest first."""
+    """Rows of all inputs, largest share first."""
     total = float(np.abs(values).sum()) or 1.0
     rows = [
         ReasonRow(name=name, kind=kind.value, value=value, share=abs(value) / total)
@@ -167,7 +167,7 @@ def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRo
 
 
 def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
-    """Observed features by session, the most important on top; empty without cells or sessions."""
+    """Observed features by session, most important first; empty without cells or sessions."""
     if attribution.cells is None or not attribution.sessions:
         return ""
     observed = [r for r, kind in enumerate(attribution.row_kinds) if kind is RowKind.OBSERVED]
@@ -181,5 +181,5 @@ def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
 
 
 def _display_unit(unit: str) -> tuple[float, str]:
-    """Log returns are small numbers; people read them in basis points."""
+    """Factor and unit for display; log returns are shown in basis points."""
     return (BASIS_POINTS, "basis points of log return") if unit == "log return" else (1.0, unit)

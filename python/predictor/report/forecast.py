@@ -1,4 +1,4 @@
-"""What a report shows, and its forecast: the fan at the raw price, and the numbers."""
+"""Content of a report, and its forecast: the fan at the raw price, and the table."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContent:
-    """What a report shows.
+    """Content of a report.
 
     Attributes:
-        info: the model; its card holds data, splits, scores, calibration and skill, each section if there is one.
-        bars: the bars that the forecast was made from, raw.
-        forecast: of a panel that holds the symbols.
-        attributions: one per horizon and quantile, with cells where a heat map is wanted; may be empty.
-        symbols: whose forecasts are shown, in this order; at least one.
-        audit: the record next to the artifact, if there is one.
+        info: the model; its card may hold data, splits, scores, calibration and skill.
+        bars: raw bars of the forecast.
+        forecast: forecast of a panel with the symbols.
+        attributions: one per horizon and quantile, with cells for a heat map; may be empty.
+        symbols: symbols to show, in order; at least one.
+        audit: the artifact's audit record, if it exists.
     """
 
     info: ModelInfo
@@ -39,10 +39,10 @@ class ReportContent:
 
 
 def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
-    """The fan at the raw price, after the last year of bars; only the quantiles where there is no price.
+    """The fan at the raw price after the last year of bars; without prices, only the quantiles.
 
     Raises:
-        BarsError: the panel has no such symbol.
+        BarsError: the panel does not have the symbol.
         MissingPackageError: plotly is not installed.
     """
     s = forecast.symbols.index(symbol)
@@ -60,7 +60,7 @@ def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
 
 
 def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
-    """The bars of one symbol, without the sessions on which it has none."""
+    """Bars of one symbol, without sessions that have none."""
     one = bars.select([symbol])
     there = one.present[0]
     return charts.Candles(
@@ -74,7 +74,7 @@ def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastCell:
-    """One quantile of one horizon; `price` is None where the model forecasts no price."""
+    """One quantile of one horizon; `price` is None if the model does not forecast prices."""
 
     value: float
     """A simple return, or the value of another target."""
@@ -83,7 +83,7 @@ class ForecastCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastLine:
-    """One horizon of the forecast table; `session` is empty where unknown, score and rank None without a ranking."""
+    """One horizon of the forecast table; `session` is empty if unknown, score and rank are None without a ranking."""
 
     horizon: int
     session: str
@@ -94,7 +94,7 @@ class ForecastLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastView:
-    """The forecast of one symbol as the page shows it."""
+    """The forecast of one symbol on the page."""
 
     symbol: str
     chart: str
@@ -107,18 +107,18 @@ class ForecastView:
     levels: tuple[str, ...]
     lines: tuple[ForecastLine, ...]
     ranked: int
-    """Symbols that were ranked together; 0 where the model ranks none."""
+    """Number of symbols ranked together; 0 without a ranking."""
     warnings: tuple[str, ...]
 
 
 def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBuilder) -> ForecastView:
-    """The forecast of one of the symbols that are shown.
+    """Build the view of one symbol's forecast.
 
     Args:
-        bars: that it was made from, raw.
-        forecast: of a panel that holds the symbol.
-        symbol: one of the forecast's.
-        page: where its chart is drawn.
+        bars: raw bars of the forecast.
+        forecast: forecast of a panel with the symbol.
+        symbol: the symbol.
+        page: page for its chart.
 
     Raises:
         ConfigurationError: the symbol has no forecast.
@@ -141,7 +141,7 @@ def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBui
 
 
 def _label(forecast: Forecast, s: int) -> str:
-    """What the chart shows, in words; all its numbers are in the table below it."""
+    """Describe the chart for screen readers; the table below it has all numbers."""
     horizons = " and ".join(dict.fromkeys((sessions(forecast.horizons[0]), sessions(forecast.horizons[-1]))))
     what = "prices" if forecast.prices is not None else "values"
     return f"Forecast {what} of {forecast.symbols[s]} for {horizons} ahead, with their quantiles; numbers in the table"

@@ -1,4 +1,4 @@
-"""The report of a forecast and the model behind it: every part put into its place, and written whole."""
+"""Rendering and writing of the report of a forecast and its model, and of single charts."""
 
 import json
 import shlex
@@ -23,16 +23,16 @@ from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 
 _MOST_WITH_ALL_REASONS: Final = 4
-"""Symbols of a page that tells the reasons of every quantile; with more it would weigh over 2 MB."""
+"""Maximum number of symbols of a page with reasons for every quantile; a larger page would exceed 2 MB."""
 
 
 def least_losses(scores: ScoreTable) -> tuple[float, ...]:
-    """[H + 1] the lowest loss at each horizon, then the lowest mean."""
+    """[H + 1] lowest loss at each horizon, then the lowest mean."""
     return tuple(map(min, zip(*((*row.pinball, row.mean) for row in scores.rows), strict=True)))
 
 
 def loss_chart(training: TrainingFacts | None, page: PageBuilder) -> str:
-    """Losses by epoch; empty without any."""
+    """Chart of losses by epoch; empty without epochs."""
     if training is None or not training.epochs:
         return ""
     epochs = training.epochs
@@ -49,7 +49,7 @@ def loss_chart(training: TrainingFacts | None, page: PageBuilder) -> str:
 
 
 def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> str:
-    """Observed against nominal coverage; empty without any."""
+    """Chart of observed against nominal coverage; empty without calibration facts."""
     if coverage is None:
         return ""
     matrices = [np.asarray(matrix, np.float64) for matrix in (coverage.observed, coverage.lower, coverage.upper)]
@@ -66,11 +66,11 @@ class RepeatCommands:
     command_line: str
     python: str
     audit: str
-    """Commands that audit the model, and then write this page again."""
+    """Commands that audit the model and then write this page again."""
 
 
 def ask_again(content: ReportContent) -> RepeatCommands:
-    """The commands for this model and these symbols."""
+    """Commands that repeat the forecast of this model and these symbols."""
     reference = f"{content.info.name}@{content.info.version}"
     folder = f"models/{content.info.name}/{content.info.version}"
     symbols = json.dumps(content.symbols, ensure_ascii=False)
@@ -96,10 +96,10 @@ def ask_again(content: ReportContent) -> RepeatCommands:
 
 
 def write_report(path: Path, content: ReportContent) -> None:
-    """Write the report, whole or not at all.
+    """Write the report atomically.
 
     Raises:
-        ConfigurationError: a symbol has no forecast, or no bars.
+        ConfigurationError: a symbol has no forecast or no bars.
         ArtifactError: the model's card is malformed.
         MissingPackageError: plotly or jinja2 is not installed.
         OSError: the file cannot be written.
@@ -109,14 +109,14 @@ def write_report(path: Path, content: ReportContent) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymbolView:
-    """What the page shows of one symbol."""
+    """A symbol on the page."""
 
     forecast: ForecastView
     reasons: tuple[ReasonView, ...]
 
 
 def render_report(content: ReportContent) -> str:
-    """The report as HTML text; raises as `write_report`, but for OSError. The same content gives the same text."""
+    """Render the report as HTML; deterministic. Raises like `write_report`, except OSError."""
     content = _lightened(content)
     card = Card.from_json(content.info.card_json)
     page = PageBuilder("predictor.report")
@@ -141,7 +141,7 @@ def render_report(content: ReportContent) -> str:
 
 
 def _lightened(content: ReportContent) -> ReportContent:
-    """With the reasons of the median alone where there are many symbols."""
+    """For many symbols, keep only the reasons of the median."""
     told = content.attributions
     if len(content.symbols) <= _MOST_WITH_ALL_REASONS:
         return content
@@ -149,7 +149,7 @@ def _lightened(content: ReportContent) -> ReportContent:
 
 
 def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
-    """With several symbols only the reasons of the median are told in detail, so that the page stays light."""
+    """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
     told, is_only = content.attributions, len(content.symbols) == 1
     return SymbolView(
         forecast=forecast_view(content.bars, content.forecast, symbol, page),
@@ -164,13 +164,13 @@ _TEMPLATE = "chart.html.j2"
 
 
 def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str]) -> None:
-    """Write the forecast of each symbol, whole or not at all: chart and table.
+    """Write a chart and a table of each symbol's forecast, atomically.
 
     Args:
         path: the HTML file.
-        bars: that the forecast was made from, raw.
-        forecast: of a panel that holds the symbols.
-        symbols: whose forecasts are shown, in this order; at least one.
+        bars: raw bars of the forecast.
+        forecast: forecast of a panel with the symbols.
+        symbols: symbols to show, in order; at least one.
 
     Raises:
         ConfigurationError: a symbol has no forecast.
@@ -190,16 +190,16 @@ def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols
 
 
 def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, symbols: Sequence[str]) -> None:
-    """Write what moved one forecast of each symbol, whole or not at all: bars, what their names mean, and a table.
+    """Write an explanation of each symbol's forecast atomically: bars, the meanings of their names, and a table.
 
     Args:
         path: the HTML file.
-        info: the model, whose definitions explain the names.
-        attribution: of one horizon and quantile.
-        symbols: that it explains, in this order; at least one.
+        info: the model, with the definitions of the names.
+        attribution: attribution of one horizon and quantile.
+        symbols: symbols to show, in order; at least one.
 
     Raises:
-        ConfigurationError: the attribution has no such symbol.
+        ConfigurationError: the attribution does not have a symbol.
         MissingPackageError: plotly or jinja2 is not installed.
         OSError: the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""What every page is built from: its template, its figures, its tables, and numbers as people read them."""
+"""Building blocks of pages: template, figures, tables and formatted numbers."""
 
 import base64
 import json
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 _IN_A_SCRIPT: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
-"""What would end or change a script where it stands in the page; only strings hold it, and JSON reads it back."""
+"""Escapes for characters that could end or change an inline script; in JSON they occur only in strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFigure:
-    """A figure in a page.
+    """A figure on a page.
 
     Attributes:
-        name: its id there.
-        height: pixels.
-        drawn: its data and layout as JSON that may stand in a script.
+        name: id of its element.
+        height: height in pixels.
+        drawn: data and layout as JSON for an inline script.
     """
 
     name: str
@@ -43,7 +43,7 @@ class PageFigure:
 
 @final
 class PageFigures:
-    """The figures of one page, in the order in which they were added."""
+    """The figures of one page, in order."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -53,7 +53,7 @@ class PageFigures:
         return self._count
 
     def add(self, figure: "Figure") -> PageFigure:
-        """The next figure; its theme is left to `common`."""
+        """Add a figure; its theme is part of `common`."""
         self._count += 1
         drawn: dict[str, Any] = json.loads(str(figure.to_json()))
         drawn["layout"].pop("template", None)
@@ -63,18 +63,18 @@ class PageFigures:
         return PageFigure(name=f"chart-{self._count}", height=height, drawn=_for_a_script(_light(drawn)))
 
     def common(self) -> str:
-        """What `draw.js` needs besides the figures, as JSON for a script: the theme, and the texts that they share."""
+        """The theme and the texts that figures share, as JSON for `draw.js`."""
         return _for_a_script({"theme": {"layout": THEME}, "shared": list(self._shared)})
 
     def _share(self, trace: dict[str, Any]) -> None:
-        """Put a number in the place of a trace's texts along x, which are mostly the same dates again and again."""
+        """Replace a trace's texts along x, which are mostly repeated dates, by the index of a shared list."""
         across = trace.get("x")
         if isinstance(across, list) and across and all(isinstance(text, str) for text in across):
             trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
 
 
 def _light(value: Any) -> Any:
-    """The same JSON with float32 in the place of float64: seven digits are more than a drawing shows."""
+    """Replace float64 by float32, because a chart shows fewer than seven digits."""
     if isinstance(value, list):
         return [_light(item) for item in value]
     if not isinstance(value, dict):
@@ -89,7 +89,7 @@ def _for_a_script(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).translate(_IN_A_SCRIPT)
 
 
-NOTHING: Final = "–"  # noqa: RUF001 - no minus: there is no number
+NOTHING: Final = "–"  # noqa: RUF001 - an en dash for a missing number
 
 
 _NEEDED: Final = ("plotly", "jinja2")
@@ -100,11 +100,11 @@ _CLEAR: Final = "rgba(0, 0, 0, 0)"
 
 
 def check_report(path: Path) -> None:
-    """Refuse now what could not be written later, after work that may take hours.
+    """Check in advance that a report can be written, before work that may take hours.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.
-        ConfigurationError: the path is a folder, or in a folder that is not there or cannot be written.
+        ConfigurationError: the path is a folder, or its folder is missing or not writable.
     """
     for package in _NEEDED:
         if find_spec(package) is None:
@@ -114,18 +114,18 @@ def check_report(path: Path) -> None:
 
 @final
 class PageBuilder:
-    """Builds one page: draws its figures, then fills its template.
+    """Builds one page from figures and a template.
 
-    Figures are numbered, so that the same figures always give the same text.
+    Figures are numbered, so the output is deterministic.
     """
 
     def __init__(self, package: str, template: str = "page.html.j2") -> None:
         """Load the template.
 
         Args:
-            package: the one that holds it; the template refers to the common ones as `report/base.html.j2`. All
-                values are escaped, and an unknown name is an error.
-            template: its file's name.
+            package: package of the template, which refers to the common templates as `report/base.html.j2`. All values
+                are escaped, and an unknown name is an error.
+            template: file name of the template.
 
         Raises:
             MissingPackageError: jinja2 is not installed.
@@ -148,13 +148,11 @@ class PageBuilder:
         self._figures = PageFigures()
 
     def chart(self, figure: "Figure", label: str, *, top: int = 40) -> str:
-        """The figure's place in the page and what is drawn there, without the title and with `top` pixels instead.
-
-        Its background is the page's own, which may be light or dark.
+        """Add a figure and return its HTML, without a title and with the page's background, which may be light or dark.
 
         Args:
-            figure: changed here.
-            label: what it shows, for those who cannot see it.
+            figure: the figure, which is changed.
+            label: description for screen readers.
             top: pixels above the axes, for the legend.
         """
         figure.update_layout(title=None, autosize=True, margin_t=top, paper_bgcolor=_CLEAR, plot_bgcolor=_CLEAR)
@@ -166,13 +164,13 @@ class PageBuilder:
         )
 
     def render(self, parts: Mapping[str, object]) -> str:
-        """The whole page, from everything that the template names; plotly.js is in it if a figure was drawn."""
+        """Render the page with the template's variables; it includes plotly.js if it has figures."""
         script, common = (_plotly_js(), self._figures.common()) if len(self._figures) else ("", "")
         return self._template.render(parts, plotly_js=script, common=common)
 
 
 def _plotly_js() -> str:
-    """The part of plotly.js that draws the traces of `predictor.charts`: its finance bundle, 1.3 MB instead of 4.8."""
+    """The finance bundle of plotly.js, which draws all traces of `predictor.charts`: 1.3 MB instead of 4.8."""
     return files("predictor.report").joinpath(_SCRIPT).read_text("utf-8")
 
 
@@ -181,41 +179,41 @@ def _plotly_js() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCell:
-    """One number of a table."""
+    """A number in a table."""
 
     value: float | None
-    """In full, for programs; None where there is none."""
+    """The full value, for programs; None if missing."""
     text: str
     beside: str = ""
-    """Small below the number, such as its interval."""
+    """Small text below the number, such as its interval."""
     is_best: bool = False
-    """Of its column."""
+    """Whether it is the best of its column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """One row."""
+    """A row of a table."""
 
     name: str
     cells: tuple[TableCell, ...]
     is_model: bool = False
-    """Marked, as the row that the page is about."""
+    """Whether to highlight it as the page's model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
-    """A table; each of its lines has one cell per column."""
+    """A table; each line has one cell per column."""
 
     columns: tuple[str, ...]
     lines: tuple[TableRow, ...]
     corner: str = ""
-    """Above the names of the lines."""
+    """Header of the names of the lines."""
 
 
 def number_cell(
     value: float | None, show: Callable[[float], str], *, beside: str = "", is_best: bool = False
 ) -> TableCell:
-    """A number as `show` writes it; a dash where there is none."""
+    """A cell with a number formatted by `show`, or a dash if it is missing or not finite."""
     if value is None or not math.isfinite(value):
         return TableCell(value=None, text=NOTHING)
     return TableCell(value=value, text=show(value), beside=beside, is_best=is_best)
@@ -235,12 +233,12 @@ def capital(text: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """A text whose numbers keep their percent sign on the same line."""
+    """The text with non-breaking spaces before percent signs."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def iso(session: date | int | None) -> str:
-    """A date, or a yyyymmdd, as 2024-03-28; empty if unknown (None or 0)."""
+    """A date or yyyymmdd as 2024-03-28; empty if unknown (None or 0)."""
     if not session:
         return ""
     return session.isoformat() if isinstance(session, date) else shown_date(session)
@@ -262,7 +260,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign; no digits are wasted on large ones."""
+    """A number with its sign; numbers of 1,000 and more have no decimals."""
     text = f"{value:+,.{digits if math.fabs(value) < 1000 else 0}f}"  # noqa: PLR2004 - four digits before the point
     return text.replace("-", "\N{MINUS SIGN}")
 
