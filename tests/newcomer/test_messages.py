@@ -154,15 +154,15 @@ def test_an_address_is_read_as_grpc_names_it(address: str, target: str) -> None:
 
 def test_https_before_the_address_is_tls() -> None:
     assert target_of("https://example.com:1", ClientCredentials(ca=Path("ca.pem"))) == "example.com:1"
-    with pytest.raises(ConfigurationError, match=r"https://example.com:1 means TLS: give .*--tls-ca"):
+    with pytest.raises(ConfigurationError, match=r"https://example.com:1 means TLS; pass .*--tls-ca"):
         QuantraClient("https://example.com:1")
-    with pytest.raises(ConfigurationError, match=r"write https://example.com:1, or take ca= away"):
+    with pytest.raises(ConfigurationError, match=r"use https://example.com:1, or remove ca="):
         target_of("http://example.com:1", ClientCredentials(ca=Path("ca.pem")))
 
 
 @pytest.mark.parametrize("address", ["ftp://a:1", "http://", "http://a:1/v1", "https://me@a:1"])
 def test_an_address_of_no_server_is_answered_with_one(address: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"write HOST:PORT, as in 127.0.0.1:50051"):
+    with pytest.raises(ConfigurationError, match=r"use HOST:PORT, such as 127.0.0.1:50051"):
         target_of(address, None)
 
 
@@ -172,7 +172,7 @@ def test_the_target_beside_a_channel_of_the_callers_stays_as_it_is() -> None:
 
 
 def test_the_asynchronous_client_reads_addresses_in_the_same_way() -> None:
-    with pytest.raises(ConfigurationError, match="write HOST:PORT"):
+    with pytest.raises(ConfigurationError, match="use HOST:PORT"):
         AsyncQuantraClient("ftp://a:1")
 
 

@@ -325,7 +325,7 @@ def test_the_longest_timeout_is_a_day_and_works(target: str) -> None:
 def test_a_closed_client_says_so(target: str) -> None:
     asking = QuantraClient(target)
     asking.close()
-    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; make another one"):
+    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; create a new one"):
         asking.models()
 
 
@@ -335,7 +335,7 @@ def test_an_asynchronous_client_that_is_closed_says_so(target: str) -> None:
         await asking.close()
         await asking.models()
 
-    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; make another one"):
+    with pytest.raises(UnavailableError, match=f"this client of {target} is closed; create a new one"):
         asyncio.run(ask())
 
 
@@ -350,7 +350,7 @@ def test_a_call_that_takes_too_long_ends() -> None:
     service = CannedService(forecast_of)
     service.predictions_released.clear()
     with serving(service) as held, QuantraClient(held.target, timeout_s=0.1) as hurried:
-        with pytest.raises(DeadlineExceededError, match=r"no answer within 0.1 seconds; allow more time"):
+        with pytest.raises(DeadlineExceededError, match=r"no response from .* within 0.1 s; set a longer timeout"):
             hurried.predict(recent_bars())
         service.predictions_released.set()
 
@@ -364,7 +364,7 @@ def test_an_asynchronous_call_that_takes_too_long_ends() -> None:
             await asyncio.wait_for(hurried.predict(recent_bars()), 60)
 
     with serving(service) as held:
-        with pytest.raises(DeadlineExceededError, match=r"no answer within 0.1 seconds; allow more time"):
+        with pytest.raises(DeadlineExceededError, match=r"no response from .* within 0.1 s; set a longer timeout"):
             asyncio.run(ask(held.target))
         service.predictions_released.set()
 
@@ -373,7 +373,7 @@ def test_a_request_that_the_transport_refuses_is_too_large() -> None:
     with (
         serving(CannedService(forecast_of), ServerLimits(receive_bytes=100)) as small,
         QuantraClient(small.target) as asking,
-        pytest.raises(RequestTooLargeError, match="send less at once"),
+        pytest.raises(RequestTooLargeError, match="send a smaller request"),
     ):
         asking.predict(recent_bars())
 
@@ -439,6 +439,6 @@ def test_a_refusal_that_is_not_quantras_is_a_full_queue_unless_it_speaks_of_size
     bare.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"ListModels": handler}),))
     port = bare.add_insecure_port("127.0.0.1:0")
     bare.start()
-    with QuantraClient(f"127.0.0.1:{port}") as client, pytest.raises(QueueFullError, match="ask again in a moment"):
+    with QuantraClient(f"127.0.0.1:{port}") as client, pytest.raises(QueueFullError, match="retry in a moment"):
         client.models()
     bare.stop(None).wait()

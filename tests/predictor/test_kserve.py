@@ -496,12 +496,12 @@ def _shape(*lengths: int) -> Callable[[], pb.ModelInferRequest]:
         (
             _with(extra=np.zeros(1)),
             MalformedRequestError,
-            "input 'extra' is unknown beside windows; there are observed",
+            "unknown input 'extra' for windows; use one of observed",
         ),
         (
             _bars_with(mask=np.ones(1, np.bool_)),
             MalformedRequestError,
-            "input 'mask' is unknown beside bars; there are",
+            "unknown input 'mask' for bars; use",
         ),
         (_without_input("scale", a_window), MalformedRequestError, "input 'scale' is missing; windows need it"),
         (_without_input("open", lambda: bars(a_panel())), MalformedRequestError, "input 'open' is missing; bars"),
@@ -520,7 +520,11 @@ def _shape(*lengths: int) -> Callable[[], pb.ModelInferRequest]:
         ),
         (_bars_with(low=np.ones((1, 2, 3))), MalformedRequestError, "low: has shape [1, 2, 3], need [1, 2, 200]"),
         (_bars_with(date=np.zeros((1, 3), np.int64)), MalformedRequestError, "date: has shape [1, 3], need [1, 200]"),
-        (_bars_with(date=np.full((1, 200), 1 << 60)), MalformedRequestError, f"date: {1 << 60} is no day; send days"),
+        (
+            _bars_with(date=np.full((1, 200), 1 << 60)),
+            MalformedRequestError,
+            f"date: {1 << 60} is not a day; send days",
+        ),
         (
             _bars_with(future_date=np.zeros(3, np.int64)),
             MalformedRequestError,
@@ -541,7 +545,7 @@ def _shape(*lengths: int) -> Callable[[], pb.ModelInferRequest]:
         (
             _changed(lambda made: made.inputs[0].contents.fp32_contents.append(1.0)),
             MalformedRequestError,
-            "observed: has contents beside raw_input_contents; send one of them",
+            "observed: has both contents and raw_input_contents; send one of them",
         ),
         (
             _changed(lambda made: made.inputs[0].contents.fp64_contents.append(1.0), is_raw=False),
@@ -561,27 +565,27 @@ def _shape(*lengths: int) -> Callable[[], pb.ModelInferRequest]:
         (
             lambda: infer_request(a_window(), outputs=wanting("value")),
             MalformedRequestError,
-            "output 'value' is unknown; there are values, returns, prices",
+            "unknown output 'value'; use one of values, returns, prices",
         ),
         (
             lambda: infer_request(a_window(), outputs=wanting("ranks")),
             MalformedRequestError,
-            "output 'ranks' is unknown; there are values, returns, prices, as_of",
+            "unknown output 'ranks'; use one of values, returns, prices, as_of",
         ),
         (
             lambda: infer_request(a_window(), outputs=wanting("error", "error")),
             MalformedRequestError,
-            "asked for twice",
+            "named twice",
         ),
         (
             lambda: infer_request(a_window(), parameters=parameters(priority=3)),
             MalformedRequestError,
-            "parameter 'priority' is unknown; beside these inputs there are schema_hash",
+            "unknown parameter 'priority'; these inputs allow schema_hash",
         ),
         (
             lambda: infer_request(bars(a_panel()), parameters=parameters(gap_policy="fill")),
             MalformedRequestError,
-            "parameter gap_policy: 'fill' is unknown; there are refuse, mask, ignore",
+            "parameter gap_policy: 'fill' is unknown; use one of refuse, mask, ignore",
         ),
         (
             lambda: infer_request(bars(a_panel()), parameters=parameters(allow_incomplete_last_bar="yes")),
@@ -621,7 +625,7 @@ def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: Calls) -> No
     request = infer_request(bars(a_panel()))
     place = [one.name for one in request.inputs].index("symbol")
     request.raw_input_contents[place] = b"\x04\x00\x00\x00AAPL\xff\x00\x00\x00IBM"
-    assert "symbol: its raw values do not fit their lengths" in refusal(calls, request).message
+    assert "symbol: raw values do not match their lengths" in refusal(calls, request).message
 
 
 # --- sizes
@@ -673,7 +677,7 @@ def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Calls) -> 
     assert f"at most {MAX_HEAD} in one request" in refusal(calls, request).message
     nested = infer_request(a_window())
     nested.inputs[0].shape.extend([0] * 20_000)
-    assert "an input beside its values: bytes: have 200" in refusal(calls, nested).message
+    assert "an input without its values: bytes: have 200" in refusal(calls, nested).message
     told = pb.ModelReadyRequest(name="x" * 20_000).SerializeToString()
     assert isinstance(calls.call("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
 
@@ -714,7 +718,7 @@ def test_the_numbers_of_the_wire_are_read_as_protobuf_reads_them() -> None:
     assert varints(packed[2:], "x").tolist() == numbers
     assert varints(b"", "x").tolist() == []
     for broken in (b"\x80", b"\x01\xff", b"\x80" * 10 + b"\x01"):
-        with pytest.raises(MalformedRequestError, match="not whole numbers"):
+        with pytest.raises(MalformedRequestError, match="not valid varints"):
             varints(broken, "x")
 
 

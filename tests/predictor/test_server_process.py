@@ -141,7 +141,7 @@ def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(t
     ):
         for _ in range(10):
             leave_while_answered(int(process.target.rpartition(":")[2]), content)
-    assert "DEBUG predictor.server.logs: an answer could not be sent: its caller has gone" in path.read_text()
+    assert "DEBUG predictor.server.logs: a response could not be sent: the caller disconnected" in path.read_text()
     assert "ERROR" not in path.read_text()
 
 

@@ -257,7 +257,7 @@ def test_a_worker_that_is_stuck_is_replaced_and_the_change_that_it_held_up_is_ta
     stuck, well = team.workers()
     os.kill(stuck, signal.SIGSTOP)
     told = team.change("Load", "held")
-    assert re.match(r"UNAVAILABLE: worker \d \(process \d+\) ended .*; every worker serves what it served before", told)
+    assert re.match(r"UNAVAILABLE: worker \d \(process \d+\) exited .*; all workers keep their previous models", told)
     wait_for_two(team, without=stuck)
     assert well in team.workers()
     assert stuck not in team.workers()

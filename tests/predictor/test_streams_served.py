@@ -424,7 +424,7 @@ def test_a_server_that_falls_silent_is_a_deadline(canned: CannedService, monkeyp
     with (
         serving(canned) as running,
         QuantraClient(running.target, timeout_s=0.1) as client,
-        pytest.raises(DeadlineExceededError, match="gave no answer for"),
+        pytest.raises(DeadlineExceededError, match="no response from"),
     ):
         list(client.predict_stream([BARS]))
 
@@ -537,7 +537,7 @@ def test_a_silent_server_is_a_deadline_of_the_asynchronous_client(
 
     async def ask(target: str) -> None:
         async with AsyncQuantraClient(target, timeout_s=0.1) as client:
-            with pytest.raises(DeadlineExceededError, match="gave no answer for"):
+            with pytest.raises(DeadlineExceededError, match="no response from"):
                 await places(client, [BARS])
 
     with serving(canned) as running:

@@ -359,8 +359,8 @@ def test_a_model_that_looks_across_symbols_says_what_is_too_large_and_what_to_do
     with pytest.raises(RequestTooLargeError) as refused:
         client.predict(universe(25))
     assert "25 symbols of 140 sessions take up to" in refused.value.message
-    assert "one request may have 60000 bytes and 10000 symbols" in refused.value.message
-    assert "graph@1 looks across the symbols of a panel, so it cannot be split: send fewer symbols" in (
+    assert "a request may have 60000 bytes and 10000 symbols" in refused.value.message
+    assert "graph@1 looks across the symbols of a panel, which therefore cannot be split; send fewer symbols" in (
         refused.value.message
     )
     assert noting.names == ["GetModel"]
@@ -386,7 +386,7 @@ def test_the_last_bars_are_enough_for_a_model_that_looks_across_symbols(wide: st
 
 def test_reasons_that_do_not_fit_into_a_call_say_so(narrow: str) -> None:
     client, noting = asking(narrow)
-    with pytest.raises(RequestTooLargeError, match="an explanation is one call: send fewer symbols"):
+    with pytest.raises(RequestTooLargeError, match="an explanation cannot be split; send fewer symbols"):
         client.feature_importance(universe(25))
     assert noting.names == ["GetModel"]
 
@@ -395,7 +395,7 @@ def test_sessions_that_fit_into_no_call_say_so(service: PredictionService) -> No
     with (
         serving(service, ServerLimits(receive_bytes=10_000)) as served,
         QuantraClient(served.target, "small") as client,
-        pytest.raises(RequestTooLargeError, match="not even two symbols fit at once: send fewer sessions"),
+        pytest.raises(RequestTooLargeError, match="not even two symbols fit into one call; send fewer sessions"),
     ):
         client.predict(universe(6))
 
@@ -458,7 +458,7 @@ def test_time_that_is_over_between_two_calls_names_who_is_left_and_asks_no_more(
     with pytest.raises(DeadlineExceededError) as late:
         client.predict(universe(25), timeout_s=20)
     assert noting.names == ["GetModel", "Predict"]
-    assert "within 20 seconds" in late.value.message
+    assert "within 20 s" in late.value.message
     assert late.value.metadata["first_symbol"] == "S0007"
 
 
@@ -470,7 +470,7 @@ def test_a_failure_in_the_midst_names_its_symbols_and_ends_all(narrow: str) -> N
             call.request.model = "nobody"
 
     noting.before = break_second
-    with pytest.raises(QuantraError, match="of the part with S0007") as failure:
+    with pytest.raises(QuantraError, match="in the part with S0007") as failure:
         client.predict(universe(35))
     assert "there is no model" in failure.value.message
     assert failure.value.metadata["first_symbol"] == "S0007"
@@ -519,7 +519,7 @@ def test_a_client_that_is_closed_cancels_all_parts() -> None:
         await waiting
 
     with serving(service, TIGHT) as held:
-        with pytest.raises(CallCancelledError, match="of the part with S0000"):
+        with pytest.raises(CallCancelledError, match="in the part with S0000"):
             asyncio.run(ask(held.target))
         service.predictions_released.set()
         service.settle()

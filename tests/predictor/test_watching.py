@@ -524,11 +524,11 @@ def test_a_port_of_metrics_that_is_in_use_is_named_and_the_server_ends(tmp_path:
     small_models(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"{taken} for metrics is in use"):
+        with pytest.raises(ConfigurationError, match=f"metrics port {taken} is in use"):
             MetricsPort(Metrics(), taken).bind()
         ran = failed_start("--models", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics-port", str(taken))
     assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1].startswith(f"the port {taken} for metrics is in use")
+    assert ran.stderr.splitlines()[-1].startswith(f"the metrics port {taken} is in use")
 
 
 @pytest.mark.parametrize("number", [-1, 65536])

@@ -89,7 +89,7 @@ def test_infinity_is_refused() -> None:
 def test_windows_take_no_covariates() -> None:
     wrong = message()
     wrong.window.symbols.append("A")
-    with pytest.raises(MalformedRequestError, match="covariates go with bars"):
+    with pytest.raises(MalformedRequestError, match="a window cannot have covariates"):
         instances.decode(wrong)
 
 

@@ -53,7 +53,7 @@ def test_how_bars_are_to_be_read_is_told_where_it_was_said() -> None:
 def test_covariates_without_bars_are_refused() -> None:
     message = sent(Push(bars=DAY, covariates=BESIDE))
     message.ClearField("bars")
-    with pytest.raises(MalformedRequestError, match="covariates go with bars"):
+    with pytest.raises(MalformedRequestError, match="covariates need bars"):
         pushes.decode(message)
 
 

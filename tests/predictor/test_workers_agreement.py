@@ -77,13 +77,13 @@ def test_what_the_folder_has_no_more_is_told(models: Path, others: ServedModels)
     shutil.rmtree(models / "other")
     served, (problem,) = begun(models, others)
     assert served == ["small@1", "small@2"]
-    assert problem.startswith("other@1 is served by the others and not here: there is no model 'other'")
+    assert problem.startswith("other@1 is served by the other workers but not here: there is no model 'other'")
 
 
 def test_other_weights_under_the_same_version_are_told(models: Path, others: ServedModels, saved: Path) -> None:
     replace_version(models / "other" / "1", saved / "0")
     _, problems = begun(models, others)
-    assert problems == ["other@1 has changed in the folder since the others read it; reload other"]
+    assert problems == ["other@1 has changed in the folder since the other workers read it; reload other"]
 
 
 def test_what_came_between_a_change_and_its_taking_back_is_served_again(
@@ -101,4 +101,4 @@ def test_what_came_between_a_change_and_its_taking_back_is_served_again(
 def test_another_champion_is_told(models: Path, others: ServedModels) -> None:
     set_alias(models / "small", "champion", 2)
     _, problems = begun(models, others)
-    assert problems == ["small means small@1 to the others and not here; load small, which reads its aliases"]
+    assert problems == ["small refers to small@1 in the other workers but not here; load small to read its aliases"]

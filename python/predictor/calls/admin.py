@@ -135,7 +135,7 @@ class AdminCalls:
         return answer
 
     def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
-        """Fails: there is no streaming admin call."""
+        """Return a call that fails, because no admin call has a response stream."""
         return OneRequestCall(name, lambda _: _no_stream(name), deadline, emit)
 
     def drain(self) -> None:

@@ -192,7 +192,7 @@ class LiveSession:
         return pb.Ack()
 
     def _keep(self, subscription: Subscription) -> None:
-        """Replace the subscription. Raises QueueFullError if there is no room, UnknownSessionError after the end."""
+        """Replace the subscription. Raises QueueFullError at a limit, UnknownSessionError after the end."""
         size = subscription.size
         with self._lock:
             if self._is_over:

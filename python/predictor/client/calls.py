@@ -72,7 +72,7 @@ class CallTimeout:
         """
         left_s = self.ends_s - time.monotonic()
         if left_s <= 0:
-            raise DeadlineExceededError(f"{target} gave no answer within {self.limit_s:g} seconds; allow more time")
+            raise timed_out(target, self.limit_s)
         return left_s
 
 
@@ -148,7 +148,7 @@ def read(target: str, call: UnaryCall[ValueT], answer: Message) -> ValueT:
         return call.read(answer)
     except (MalformedRequestError, ExplainUnsupportedError) as error:
         raise InternalError(
-            f"the answer of {target} cannot be read: {error.message}; use the same version of client and server"
+            f"the response of {target} is malformed: {error.message}; use the same version of client and server"
         ) from error
 
 
@@ -156,9 +156,9 @@ _HUNG_UP: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
 
 
 _REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
-    grpc.StatusCode.RESOURCE_EXHAUSTED: (QueueFullError, "ask again in a moment"),
-    grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "give a token that it knows"),
-    grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "give a token that is good for it"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (QueueFullError, "retry in a moment"),
+    grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "pass a valid token"),
+    grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "pass a token with the required role"),
 }
 """Error and advice by status, for responses without error details."""
 
@@ -178,14 +178,19 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
     return _network_error(failure, target, timeout_s)
 
 
+def timed_out(target: str, timeout_s: float) -> DeadlineExceededError:
+    """Return the error of a call whose timeout has passed."""
+    return DeadlineExceededError(f"no response from {target} within {timeout_s:g} s; set a longer timeout")
+
+
 def closed(target: str) -> UnavailableError:
     """Return the error of a call on a closed client."""
-    return UnavailableError(f"this client of {target} is closed; make another one")
+    return UnavailableError(f"this client of {target} is closed; create a new one")
 
 
 def cancelled(target: str) -> CallCancelledError:
     """Return the error of a call that was cancelled by its caller or by closing the client."""
-    return CallCancelledError(f"the call to {target} was cancelled before its answer was there")
+    return CallCancelledError(f"the call to {target} was cancelled before its response arrived")
 
 
 def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
@@ -194,16 +199,16 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
         case grpc.StatusCode.UNAVAILABLE:
             problem = f"no server answers at {target} ({details}); {_advice(target, details)}"
         case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
-            problem = f"{target} ended the stream while a request was being sent; open another one"
+            problem = f"{target} ended the stream while a request was being sent; open a new one"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return DeadlineExceededError(f"{target} gave no answer within {timeout_s:g} seconds; allow more time")
+            return timed_out(target, timeout_s)
         case grpc.StatusCode.CANCELLED:
             return cancelled(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
-            return RequestTooLargeError(f"{target} refused the call: {details}; send less at once")
+            return RequestTooLargeError(f"{target} rejected the call: {details}; send a smaller request")
         case _ if code in _REFUSALS:
             kind, advice = _REFUSALS[code]
-            return kind(f"{target} refused the call: {details}; {advice}")
+            return kind(f"{target} rejected the call: {details}; {advice}")
         case _:
             return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")
     return UnavailableError(problem)
@@ -212,16 +217,16 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
 def _advice(target: str, details: str) -> str:
     """Return the probable cause of a failed connection, derived from gRPC's message."""
     if "Hostname Verification" in details:
-        return "its certificate is for other names: connect by one of those, or have one made for this one"
+        return "its certificate is for other host names: connect by one of those, or issue a certificate for this one"
     if "certificate has expired" in details:
-        return "its certificate has expired: have whoever runs it put another in its place"
+        return "its certificate has expired: ask the operator to replace it"
     if "CERTIFICATE_VERIFY_FAILED" in details:
-        return "no authority in ca= (--tls-ca) vouches for its certificate: give the file of the one that does"
+        return "no authority in ca= (--tls-ca) has signed its certificate: pass the file of the one that has"
     if "WRONG_VERSION_NUMBER" in details:
-        return "a server is there, but speaks plain text: take ca= (--tls-ca) away, or start it with --tls-cert"
+        return "the server uses plain text: remove ca= (--tls-ca), or start it with --tls-cert"
     if "failed to connect" in details and _HUNG_UP.search(details):
         return (
-            "somebody is there and hung up: a server with TLS does so unless there is ca= (--tls-ca), and one with "
-            "--tls-client-ca unless its authorities vouch for cert= and key= (--tls-cert, --tls-key)"
+            "a server accepted the connection and closed it: if it uses TLS, pass ca= (--tls-ca); if it runs with "
+            "--tls-client-ca, pass a certificate that its authorities signed as cert= and key= (--tls-cert, --tls-key)"
         )
     return f"start a server there (quantra serve --models DIR --listen {target}), or check the address"

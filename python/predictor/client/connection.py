@@ -69,15 +69,15 @@ class ChannelOptions:
         """
         token = _token(given)
         if given.ca is None and (given.cert is not None or given.key is not None):
-            raise ConfigurationError("a client's certificate needs TLS: give ca= (--tls-ca) beside it")
+            raise ConfigurationError("a client certificate needs TLS: pass ca= (--tls-ca) too")
         if (given.cert is None) != (given.key is None):
-            raise ConfigurationError("cert= and key= (--tls-cert, --tls-key) belong together; give both or neither")
+            raise ConfigurationError("cert= and key= (--tls-cert, --tls-key) belong together; pass both or neither")
         if not token:
             return cls(_tls(given), ())
         if given.ca is None and not is_local(target):
             raise ConfigurationError(
-                f"the token would go to {target} in plain text; give ca= (--tls-ca), or send none: "
-                f"token='', or no {VARIABLE} in the environment"
+                f"the token would go to {target} in plain text; pass ca= (--tls-ca), or send no token: pass token='', "
+                f"or unset {VARIABLE}"
             )
         # gRPC uses proxies from the environment, even for local addresses.
         direct = () if given.ca is not None else (("grpc.enable_http_proxy", 0),)
@@ -98,7 +98,7 @@ def connecting(target: str, given: ClientCredentials | None, *, has_channel: boo
     if not has_channel:
         return ChannelOptions.to(target, given or ClientCredentials())
     if given is not None:
-        raise ConfigurationError("credentials= are of a channel that the client opens; give them or channel=, not both")
+        raise ConfigurationError("a channel has its own credentials; pass credentials= or channel=, not both")
     return ChannelOptions(None, ())
 
 
@@ -122,7 +122,7 @@ def _token(given: ClientCredentials) -> str:
     token = os.environ.get(VARIABLE, "") if given.token is None else given.token
     if not _SENDABLE.fullmatch(token):
         raise ConfigurationError(
-            f"the token has a character that no header can have; look for a blank or line end in token= or {VARIABLE}"
+            f"the token has a character that headers do not allow; check token= or {VARIABLE} for blanks and line ends"
         )
     return token
 
@@ -159,7 +159,7 @@ def target_of(address: str, given: ClientCredentials | None) -> str:
         return address
     scheme, rest = found["scheme"].lower(), found["rest"].removesuffix("/")
     if scheme not in {"http", "https"} or not rest or set("/?#@") & set(rest):
-        raise ConfigurationError(f"{address[:80]!r} is no address of a server; write HOST:PORT, as in 127.0.0.1:50051")
+        raise ConfigurationError(f"{address[:80]!r} is not a server address; use HOST:PORT, such as 127.0.0.1:50051")
     _check_transport(scheme, rest, has_authorities=given is not None and given.ca is not None)
     return rest
 
@@ -167,10 +167,10 @@ def target_of(address: str, given: ClientCredentials | None) -> str:
 def _check_transport(scheme: str, rest: str, *, has_authorities: bool) -> None:
     if scheme == "https" and not has_authorities:
         raise ConfigurationError(
-            f"https://{rest} means TLS: give the file of the authorities that vouch for the server, ca= (--tls-ca), "
-            "which for those that a system knows may be /etc/ssl/certs/ca-certificates.crt"
+            f"https://{rest} means TLS; pass the file of the authorities to trust as ca= (--tls-ca), such as "
+            "/etc/ssl/certs/ca-certificates.crt for those of the system"
         )
     if scheme == "http" and has_authorities:
         raise ConfigurationError(
-            f"http://{rest} means plain text, but ca= (--tls-ca) asks for TLS; write https://{rest}, or take ca= away"
+            f"http://{rest} means plain text, but ca= (--tls-ca) enables TLS; use https://{rest}, or remove ca="
         )

@@ -255,10 +255,11 @@ def _parts(place: int, instance: Instance, model: ServedModel, limits: RequestLi
             instance,
             sizes.total,
             model,
-            f"{model.reference} looks across the symbols of a panel, so it cannot be split: send fewer symbols",
+            f"{model.reference} looks across the symbols of a panel, which therefore cannot be split; "
+            "send fewer symbols",
         )
     if sizes.head + 2 * int(sizes.rows.max()) > limits.size:
-        raise _too_large(instance, sizes.total, model, "not even two symbols fit at once: send fewer sessions")
+        raise _too_large(instance, sizes.total, model, "not even two symbols fit into one call; send fewer sessions")
     most = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
     ends = _ends(sizes, limits.size, most)
     return [
@@ -317,7 +318,7 @@ def _too_large(instance: Instance, size: int, model: ServedModel, advice: str) -
     bars, limits = instance.input, model.limits
     days = f" of {len(bars.sessions)} sessions" if isinstance(bars, BarPanel) else ""
     return RequestTooLargeError(
-        f"{len(bars.symbols)} symbols{days} take up to {size} bytes, and one request may have {limits.size} bytes and "
+        f"{len(bars.symbols)} symbols{days} take up to {size} bytes, but a request may have {limits.size} bytes and "
         f"{limits.symbols} symbols; {advice}",
         metadata={"have": str(size), "most": str(limits.size), "symbols": str(len(bars.symbols))},
     )

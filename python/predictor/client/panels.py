@@ -61,7 +61,7 @@ def joined(parts: Sequence[PartResponse]) -> Outcome:
 def named(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
     """Return a copy of the error that names the symbols of the failed call."""
     return type(error)(
-        f"of the part with {listed(symbols)}: {error.message}",
+        f"in the part with {listed(symbols)}: {error.message}",
         metadata={"first_symbol": symbols[0], "last_symbol": symbols[-1], **error.metadata},
     )
 
@@ -178,7 +178,7 @@ class PanelPlanner:
     def _explained(self, query: Query, model: ServedModel) -> Steps[Explanation | QuantraError]:
         """Request an explanation; return errors that a version which reads more bars may not have."""
         cut = replace(query, instance=model.cut(query.instance))
-        check_size(cut.instance, model, "an explanation is one call: send fewer symbols")
+        check_size(cut.instance, model, "an explanation cannot be split; send fewer symbols")
         try:
             return (yield UnaryCall.explain(self._reference, cut))
         except UNUSABLE as error:

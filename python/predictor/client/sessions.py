@@ -102,13 +102,14 @@ class PendingResponses:
     def silence(self, waited_s: float) -> DeadlineExceededError:
         """Return the error of a server that does not respond."""
         return DeadlineExceededError(
-            f"{self._target} gave no answer for {waited_s:g} seconds; allow more time, or open the session elsewhere"
+            f"no response from {self._target} within {waited_s:g} s; set a longer timeout, or open the session on "
+            "another server"
         )
 
 
 def ended(target: str) -> UnavailableError:
     """Return the error of a stream that its server ended."""
-    return UnavailableError(f"{target} ended the stream of sessions; open them again with their histories")
+    return UnavailableError(f"{target} ended the stream of sessions; reopen them with their histories")
 
 
 def _again(error: QuantraError) -> QuantraError:
@@ -302,7 +303,7 @@ def answer_of(response: pb.PredictStreamResponse) -> Pushed:
         return forecasts.decode(response.forecast)
     except MalformedRequestError as error:
         raise InternalError(
-            f"the server's answer cannot be read: {error.message}; use the same version of client and server"
+            f"the server's response is malformed: {error.message}; use the same version of client and server"
         ) from error
 
 

@@ -77,8 +77,8 @@ class RequestStream:
         asked = self._waiting.pop(response.request_id, None)
         if asked is None:
             raise InternalError(
-                f"{self.target} answered request {response.request_id[:80]!r}, which is not under way; use the same "
-                "version of client and server"
+                f"{self.target} answered unknown request {response.request_id[:80]!r}; use the same version of client "
+                "and server"
             )
         has_forecast = response.WhichOneof("outcome") == "forecast"
         outcome = forecasts.decode(response.forecast) if has_forecast else errors.decode(response.error)
@@ -99,13 +99,16 @@ class RequestStream:
     def silence(self) -> DeadlineExceededError:
         """Return the error of a server that has stopped responding."""
         return DeadlineExceededError(
-            f"{self.target} gave no answer for {self._timeout_s + GRACE_S:g} seconds; allow more time, or ask elsewhere"
+            f"no response from {self.target} within {self._timeout_s + GRACE_S:g} s; set a longer timeout, or use "
+            "another server"
         )
 
     def check_whole(self) -> None:
         """Check that every question has a response; raises InternalError."""
         if self._waiting:
-            raise InternalError(f"{self.target} ended the stream with {len(self._waiting)} questions unanswered")
+            raise InternalError(
+                f"{self.target} ended the stream with {len(self._waiting)} unanswered questions; send them again"
+            )
 
 
 @final

@@ -33,7 +33,7 @@ class TlsFiles:
         if cert is None and key is None and client_ca is None:
             return None
         if cert is None or key is None:
-            raise ConfigurationError("TLS needs --tls-cert and --tls-key, both of them; quantra certs DIR makes a pair")
+            raise ConfigurationError("TLS needs both --tls-cert and --tls-key; create them with quantra certs DIR")
         return cls(cert, key, client_ca)
 
 

@@ -191,7 +191,7 @@ class Host:
             try:
                 await asyncio.to_thread(self.refresh)
             except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
-                _log.warning("%s", InternalError.of("observers the models", error, _log).message)
+                _log.warning("%s", InternalError.of("watching the models", error, _log).message)
 
     def _changed(self) -> None:
         """Update health after a change of the models; called on the thread that made it."""

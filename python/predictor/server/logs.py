@@ -49,7 +49,7 @@ def _is_shown(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if record.name != _GRPC or type(error).__name__ != "ExecuteBatchError":
         return True
-    _log.debug("an answer could not be sent: its caller has gone")
+    _log.debug("a response could not be sent: the caller disconnected")
     return False
 
 

@@ -25,16 +25,16 @@ class ExplanationRequest(Protocol):
 
     @property
     def rows(self) -> int:
-        """Symbols that are read."""
+        """Number of symbols."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Number of bytes."""
         ...
 
     def query(self) -> Query:
-        """What is asked; raises QuantraError where it cannot be read."""
+        """Decode the query; raises QuantraError if it is malformed."""
         ...
 
 
@@ -43,16 +43,16 @@ class GlobalExplanationRequest(Protocol):
 
     @property
     def rows(self) -> int:
-        """Symbols that are read."""
+        """Number of symbols."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Number of bytes."""
         ...
 
     def query(self) -> GlobalQuery:
-        """What is asked; raises QuantraError where it cannot be read."""
+        """Decode the query; raises QuantraError if it is malformed."""
         ...
 
 
@@ -67,7 +67,7 @@ class SingleExplanation:
 
     @property
     def rows(self) -> int:
-        """Symbols that are read."""
+        """Number of symbols."""
         return self.asked.rows
 
     @property
@@ -126,7 +126,7 @@ class _StepDeadline:
         self.deadline: Cancellation = NEVER
 
     def check(self) -> None:
-        """Raises as `Deadline.check`."""
+        """Check the deadline; raises as `Deadline.check`."""
         self.deadline.check()
 
 
@@ -139,7 +139,7 @@ class DecodedQuery:
 
     @property
     def rows(self) -> int:
-        """Symbols that are read."""
+        """Number of symbols."""
         return len(self.decoded.instance.input.symbols)
 
     @property
@@ -148,7 +148,7 @@ class DecodedQuery:
         return 0
 
     def query(self) -> Query:
-        """As it was decoded."""
+        """Return the query."""
         return self.decoded
 
 
@@ -161,7 +161,7 @@ class DecodedGlobalQuery:
 
     @property
     def rows(self) -> int:
-        """Symbols that are read."""
+        """Number of symbols."""
         return rows_of(self.decoded.instances)
 
     @property
@@ -170,5 +170,5 @@ class DecodedGlobalQuery:
         return 0
 
     def query(self) -> GlobalQuery:
-        """As it was decoded."""
+        """Return the query."""
         return self.decoded

@@ -29,7 +29,7 @@ class SizedRequest(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Number of bytes."""
         ...
 
 
@@ -163,7 +163,7 @@ class QueuedRequests:
 
     @property
     def held(self) -> tuple[int, int, int]:
-        """Calls, rows and bytes that wait or are being worked on."""
+        """Calls, rows and bytes that are queued or in progress."""
         return len(self._held), self._rows, self._size
 
     def _count(self, key: Hashable, item: AnyItem) -> None:
@@ -310,7 +310,7 @@ class RequestQueue:
 
     @property
     def held(self) -> tuple[int, int, int]:
-        """Calls, rows and bytes that wait or are being worked on."""
+        """Calls, rows and bytes that are queued or in progress."""
         with self._lock:
             return self._waiting.held
 

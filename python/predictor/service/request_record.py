@@ -114,7 +114,7 @@ class RequestRecord:
 
 
 def _error(answer: "Future[Any]") -> ErrorStatus | None:
-    """The error as the caller sees it; None if there is none."""
+    """Return the error that the caller gets, if any."""
     if answer.cancelled():
         return answer_of(CallCancelledError(""))
     error = answer.exception()

@@ -251,7 +251,7 @@ class PredictionService:
         self.close()
 
     def _record(self, method: str, asked: SizedRequest, deadline: Deadline) -> RequestRecord | None:
-        """A record of the request; None if there is no observer."""
+        """Create a record of the request, if it has observers."""
         observers = [one for one in (self._observer, deadline.observer) if one is not None]
         return RequestRecord(method, asked.rows, observers) if observers else None
 

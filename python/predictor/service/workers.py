@@ -33,12 +33,12 @@ class PredictionRequest(Protocol):
 
     @property
     def rows(self) -> int:
-        """Symbols of all of them."""
+        """Total number of symbols."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes that they hold."""
+        """Number of bytes."""
         ...
 
     def instances(self) -> Sequence[ReadInstance]:
@@ -60,7 +60,7 @@ class DecodedInstances:
 
     @property
     def rows(self) -> int:
-        """Symbols of all of them."""
+        """Total number of symbols."""
         return rows_of(self.decoded)
 
     @property
@@ -69,7 +69,7 @@ class DecodedInstances:
         return 0
 
     def instances(self) -> Sequence[ReadInstance]:
-        """As they were decoded."""
+        """Return the instances."""
         return self.decoded
 
 
@@ -260,7 +260,7 @@ class SteppedJob(Protocol[ResultT_co]):
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Number of bytes."""
         ...
 
     def step(self, now: datetime, deadline: Cancellation) -> ResultT_co | None:

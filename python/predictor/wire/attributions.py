@@ -77,7 +77,7 @@ def decode_method(number: int) -> str:
 
 def _unsupported(method: str) -> ExplainUnsupportedError:
     return ExplainUnsupportedError(
-        f"the explanation method {method} is unknown; have {', '.join(_METHOD_NUMBERS)}", metadata={"method": method}
+        f"unknown explanation method {method}; use one of {', '.join(_METHOD_NUMBERS)}", metadata={"method": method}
     )
 
 
@@ -136,7 +136,7 @@ def decode_targets(messages: Sequence[pb.ExplainTarget]) -> tuple[TargetPoint, .
 def _detail(number: int) -> Detail:
     if number not in _DETAILS:
         raise MalformedRequestError(
-            f"detail: {number} is unknown; have 1 features, 2 times, 3 cells",
+            f"detail: {number} is unknown; use 1 (features), 2 (times) or 3 (cells)",
             metadata={"field": "detail", "value": str(number)},
         )
     return _DETAILS[number]
@@ -150,8 +150,8 @@ def decode_tolerance(value: float) -> float:
     """
     if value != 0 and not LEAST_TOLERANCE <= value < 1:
         raise MalformedRequestError(
-            f"tolerance: {value:g} is not a relative gap that float32 can tell; send one from {LEAST_TOLERANCE:g} to "
-            f"below 1; 0 means {DEFAULT_TOLERANCE:g}",
+            f"tolerance: {value:g} is out of range; use a value from {LEAST_TOLERANCE:g} to below 1, which float32 can "
+            f"resolve, or 0 for the default {DEFAULT_TOLERANCE:g}",
             metadata={"field": "tolerance", "value": repr(value)},
         )
     return value or DEFAULT_TOLERANCE

@@ -83,7 +83,9 @@ def decode(message: pb.Instance) -> Instance:
         )
     if kind == "window":
         if message.HasField("covariates"):
-            raise MalformedRequestError("covariates go with bars, not with a window", metadata={"field": "covariates"})
+            raise MalformedRequestError(
+                "a window cannot have covariates; send them with bars", metadata={"field": "covariates"}
+            )
         window = decode_window(message.window)
         return Instance(request_id=message.request_id, input=window, max_age_sessions=age)
     raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
@@ -106,7 +108,7 @@ def decode_policy(number: int) -> GapPolicy:
     """Return the policy of an enum value; raises MalformedRequestError if it is unknown."""
     if number not in _POLICIES:
         raise MalformedRequestError(
-            f"bars.gap_policy: {number} is unknown; have 1 refuse, 2 mask, 3 ignore",
+            f"bars.gap_policy: {number} is unknown; use 1 (refuse), 2 (mask) or 3 (ignore)",
             metadata={"field": "bars.gap_policy", "value": str(number)},
         )
     return _POLICIES[number]

@@ -33,7 +33,7 @@ def decode(message: pb.PushBars) -> Push:
     """
     if not message.HasField("bars"):
         if message.HasField("covariates"):
-            raise MalformedRequestError("covariates go with bars; push both", metadata={"field": "covariates"})
+            raise MalformedRequestError("covariates need bars; push both", metadata={"field": "covariates"})
         return Push(flush=message.flush)
     bars = decode_bars(message.bars)
     return Push(

@@ -403,7 +403,7 @@ class StreamRequest:
         """
         if len(self.actions) != 1:
             raise MalformedRequestError(
-                f"a request has one action ({', '.join(_ACTIONS.values())}), this one has {len(self.actions)}",
+                f"the request has {len(self.actions)} actions, need 1 of {', '.join(_ACTIONS.values())}",
                 metadata={"field": "action", "have": str(len(self.actions))},
             )
         return self.actions[0]

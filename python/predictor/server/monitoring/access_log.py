@@ -51,7 +51,7 @@ class AccessLog:
             self._told += 1
             has_room = self._told <= MOST_FAILURES
         if left_out > 0:
-            _log.info("%d more calls failed in one second, and have no line of their own", left_out)
+            _log.info("%d more calls failed within one second and were not logged", left_out)
         return has_room
 
 

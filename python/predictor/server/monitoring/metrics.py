@@ -59,20 +59,20 @@ class Metrics:
         self._known: set[tuple[str, int]] = set()
         """Model versions with series."""
         self._levels: ServerGauges | None = None
-        requests = "Calls, and requests of streams, by how they ended; model is empty where none was reached."
+        requests = "Calls and stream requests by outcome; model is empty if no model was reached."
         self._requests = Counter(
             "quantra_requests", requests, (*_CALL, "code", "reason"), registry=self._registry
         )  # exposed as quantra_requests_total
         self._refused = Counter(
             "quantra_refused_instances",
-            "Instances with an error of their own in requests that were answered.",
+            "Rejected instances in answered requests.",
             (*_MODEL, "reason"),
             registry=self._registry,
         )
-        self._request_s = self._histogram("request", "From a call's arrival to its answer.")
-        self._queue_s = self._histogram("queue", "How long a request waited for its turn.")
-        self._prepare_s = self._histogram("prepare", "A request's batch from instances to the network's inputs.")
-        self._forward_s = self._histogram("forward", "A request's batch in the network.")
+        self._request_s = self._histogram("request", "Time from a call's arrival to its response.")
+        self._queue_s = self._histogram("queue", "Time that a request spent in the queue.")
+        self._prepare_s = self._histogram("prepare", "Time from instances to network inputs of a request's batch.")
+        self._forward_s = self._histogram("forward", "Time of a request's batch in the network.")
         self._batch_rows = Histogram(
             "quantra_batch_rows", "Symbols of a request's batch.", _CALL, buckets=ROWS, registry=self._registry
         )
@@ -167,7 +167,7 @@ class _MetricsPage:
                 yield _without_created(metric)
         if self._levels is not None:
             yield from _queues(self._levels.queues)
-            yield GaugeMetricFamily("quantra_sessions", "Sessions that are open.", value=self._levels.sessions())
+            yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._levels.sessions())
 
 
 def _without_created(metric: Metric) -> Metric:
@@ -181,7 +181,7 @@ def _queues(queues: Mapping[str, Callable[[], Held]]) -> Iterable[Metric]:
     for place, (unit, what) in enumerate(
         (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
     ):
-        family = GaugeMetricFamily(f"quantra_queue_{unit}", f"{what} without an answer yet.", labels=("queue",))
+        family = GaugeMetricFamily(f"quantra_queue_{unit}", f"{what} without a response yet.", labels=("queue",))
         for name, counts in held.items():
             family.add_metric((name,), counts[place])
         yield family

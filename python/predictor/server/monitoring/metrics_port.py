@@ -60,9 +60,9 @@ class MetricsPort:
         try:
             self._socket = socket.create_server((HOST, self._port))
         except OSError as error:
-            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror}"
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound: {error.strerror}"
             raise ConfigurationError(
-                f"the port {self._port} for metrics {why}; choose another one (port 0 picks a free one)"
+                f"the metrics port {self._port} {why}; choose another one (port 0 picks a free one)"
             ) from None
         return self._socket.getsockname()[1]
 
@@ -100,7 +100,7 @@ class MetricsPort:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         method, path, headers = _read(head)
         if path != "/metrics":
-            writer.write(_response("404 Not Found", b"there is /metrics alone\n", _TYPE))
+            writer.write(_response("404 Not Found", b"not found; use /metrics\n", _TYPE))
         elif method != _GET:
             writer.write(_response("405 Method Not Allowed", b"use GET\n", _TYPE, allow=_GET))
         else:

@@ -42,9 +42,9 @@ def agree(models: WorkerModels, others: bytes) -> list[str]:
     """
     wanted = _by_reference(others)
     missing = wanted.keys() - _by_reference(told(models)).keys()
-    problems = [*_tried(models.load, missing, "served by the others and not here")]
+    problems = [*_tried(models.load, missing, "served by the other workers but not here")]
     surplus = _surplus(_by_reference(told(models)), wanted)
-    problems += _tried(models.unload, surplus, "served here and not by the others")
+    problems += _tried(models.unload, surplus, "served here but not by the other workers")
     return [*problems, *_differences(_by_reference(told(models)), wanted)]
 
 
@@ -71,6 +71,9 @@ def _differences(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelI
     for reference in sorted(own.keys() & wanted.keys()):
         here, there = own[reference], wanted[reference]
         if here.weights_hash != there.weights_hash:
-            yield f"{reference} has changed in the folder since the others read it; reload {here.name}"
+            yield f"{reference} has changed in the folder since the other workers read it; reload {here.name}"
         if there.is_default and not here.is_default:
-            yield f"{here.name} means {reference} to the others and not here; load {here.name}, which reads its aliases"
+            yield (
+                f"{here.name} refers to {reference} in the other workers but not here; load {here.name} to read its "
+                "aliases"
+            )

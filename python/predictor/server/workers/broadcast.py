@@ -57,7 +57,7 @@ class AdminBroadcast:
         most_bytes: int | None = None,  # noqa: ARG002
     ) -> "OpenCall":
         """Raise MalformedRequestError: no admin call is a stream."""
-        raise MalformedRequestError(f"{name} is no call whose answer is a stream")
+        raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
 
     def drain(self) -> None:
         """Do nothing: there are no streams."""

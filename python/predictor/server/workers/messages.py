@@ -165,7 +165,7 @@ def read(line: bytes) -> Message:
     record = Record.from_bytes(line, _SOURCE)
     kind = _KINDS.get(record.text("is"))
     if kind is None:
-        raise record.refusal("is", "is no message of this version")
+        raise record.refusal("is", "is not a message of this version")
     return read_as(record, kind)
 
 

@@ -193,7 +193,7 @@ class WorkerPool:
                 served = await other.served()
                 await worker.agree(served)
             except QuantraError as error:
-                _log.warning("%s does not come to serve what %s does: %s", worker, other, error.message)
+                _log.warning("cannot synchronize the models of %s with %s: %s", worker, other, error.message)
             else:
                 return True
         return False
@@ -201,7 +201,7 @@ class WorkerPool:
     def _some(self) -> Sequence[Worker]:
         """Return the serving workers; at least one."""
         if not self._serving:
-            raise UnavailableError("no worker serves at the moment; another takes its place, so ask again")
+            raise UnavailableError("no worker is serving at the moment; retry in a moment")
         return self.serving
 
     async def _keep(self, worker: Worker) -> None:
@@ -209,7 +209,7 @@ class WorkerPool:
             told = await worker.ended()
             self._alive.discard(worker)
             del self._serving[worker.place]
-            _log.warning("%s ended with %s; another takes its place", worker, told)
+            _log.warning("%s exited with %s; starting a replacement", worker, told)
             worker = await self._again(worker.place)
 
     async def _again(self, place: int) -> Worker:
@@ -218,12 +218,12 @@ class WorkerPool:
             try:
                 worker = await self._another(place)
             except ConfigurationError as error:
-                _log.warning("worker %d could not begin to serve: %s", place, error.message)
+                _log.warning("worker %d could not start serving: %s", place, error.message)
             else:
-                _log.info("%s serves", worker)
+                _log.info("%s is serving", worker)
                 return worker
         raise ConfigurationError(
-            f"worker {place} could not be started again in {self._patience.tries} tries; the log says why"
+            f"worker {place} could not be restarted in {self._patience.tries} attempts; see the log for the reasons"
         )
 
     async def _another(self, place: int) -> Worker:
@@ -244,7 +244,7 @@ async def _repeat(worker: Worker, change: BroadcastResult) -> None:
     try:
         await worker.ask(change.name, change.request, is_change=True)
     except QuantraError as error:
-        _log.warning("%s does not repeat %s: %s", worker, change.name, error.message)
+        _log.warning("%s could not repeat %s: %s", worker, change.name, error.message)
     else:
         await worker.settle(stays=True)
 
@@ -254,5 +254,5 @@ def _named(worker: Worker, error: BaseException) -> BaseException:
     if not isinstance(error, QuantraError):
         return error
     said = error.message if str(worker) in error.message else f"{worker}: {error.message}"
-    message = f"{said}; every worker serves what it served before"
+    message = f"{said}; all workers keep their previous models"
     return from_reason(answer_of(error).reason, message, error.metadata)

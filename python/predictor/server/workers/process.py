@@ -78,7 +78,7 @@ class Worker:
         try:
             process, channel = await _begun()
         except OSError as error:
-            raise ConfigurationError(f"the system gives no process for worker {place}: {error.strerror}") from error
+            raise ConfigurationError(f"cannot start a process for worker {place}: {error.strerror}") from error
         channel.put(start)
         return cls(place, process, channel, start.settings.limits.stuck_s)
 
@@ -175,7 +175,7 @@ class Worker:
             self._channel.put(Ping())
             await asyncio.sleep(self._stuck_s / _LOOKS)
             silent = silent + 1 if self._heard == before else 0
-        _log.warning("%s lives, but has said nothing for %g s: it is killed", self, self._stuck_s)
+        _log.warning("%s has not responded for %g s; killing it", self, self._stuck_s)
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -189,7 +189,7 @@ class Worker:
         finally:
             reached.cancel()
         if not state.is_set():
-            raise ConfigurationError(self._problem or f"{self} ended with {await self.ended()} before it served")
+            raise ConfigurationError(self._problem or f"{self} exited with {await self.ended()} before it was ready")
 
     async def _read_to_the_end(self) -> int:
         """Process messages until the worker exits; return its exit code."""
@@ -219,7 +219,7 @@ class Worker:
                 case AdminResponse() | AdminFailure():
                     self._end(message)
                 case _:
-                    raise ConfigurationError(f"{self} says {type(message).__name__}, which is for it to hear")
+                    raise ConfigurationError(f"{self} sent an unexpected {type(message).__name__}")
 
     def _end(self, told: AdminResponse | AdminFailure) -> None:
         """Resolve the future of a question, unless it was cancelled."""
@@ -232,7 +232,7 @@ class Worker:
             asked.set_exception(_meant(told))
 
     def _lost(self) -> UnavailableError:
-        return UnavailableError(f"{self} ended before it answered; another takes its place")
+        return UnavailableError(f"{self} exited before it responded; retry in a moment")
 
 
 async def _begun() -> tuple[Process, Channel]:
@@ -256,4 +256,6 @@ async def _begun() -> tuple[Process, Channel]:
 
 
 def _meant(refusal: AdminFailure) -> QuantraError:
-    return errors.decode_details(bytes_of(refusal.details)) or QuantraError("a worker refused, and not why")
+    return errors.decode_details(bytes_of(refusal.details)) or QuantraError(
+        "a worker rejected the call without a reason"
+    )

@@ -87,7 +87,7 @@ async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None
         await host.start()
         await channel.send(ListeningStarted())
         await shutdown.requested.wait()
-        _log.info("worker %d is shutdown: calls in flight may finish", os.getpid())
+        _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
         await shutdown.drained(host.drain())
     listening.cancel()
 
@@ -131,7 +131,7 @@ class WorkerControl:
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
             case _:
-                _log.error("a supervisor says %s, which is for it to hear", type(message).__name__)
+                _log.error("the supervisor sent an unexpected %s", type(message).__name__)
 
     async def _answer(self, question: Question) -> None:
         try:

@@ -166,11 +166,11 @@ def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
         if one.parameters:
             named = ", ".join(sorted(one.parameters))[:80]
             raise MalformedRequestError(
-                f"output {one.name}: parameters {named} are not supported; take its values with the answer",
+                f"output {one.name}: parameters {named} are not supported; leave them out",
                 metadata={"field": "outputs"},
             )
     if len(set(names)) != len(names):
-        raise MalformedRequestError("outputs: one is asked for twice", metadata={"field": "outputs"})
+        raise MalformedRequestError("outputs: an output is named twice; name each once", metadata={"field": "outputs"})
     return names
 
 
@@ -228,7 +228,7 @@ def _names(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
 
 def _unknown(name: str, there: Sequence[str]) -> InvalidInputError:
     return MalformedRequestError(
-        f"output {name[:80]!r} is unknown; there are {', '.join(there)}", metadata={"field": "outputs"}
+        f"unknown output {name[:80]!r}; use one of {', '.join(there)}", metadata={"field": "outputs"}
     )
 
 

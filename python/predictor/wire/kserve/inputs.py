@@ -159,8 +159,8 @@ def _check_names(tensors: Mapping[str, InputTensor]) -> None:
     for name in tensors:
         if name not in _NAMES and not name.startswith((OBSERVED, KNOWN, STATIC)):
             raise MalformedRequestError(
-                f"input {name!r} is unknown beside bars; there are {', '.join(sorted(_NAMES))}, and covariates as "
-                "observed.NAME, known.NAME and static.NAME",
+                f"unknown input {name!r} for bars; use {', '.join(sorted(_NAMES))}, or covariates named observed.NAME, "
+                "known.NAME or static.NAME",
                 metadata={"field": name},
             )
 
@@ -248,7 +248,7 @@ def _check_window_names(tensors: Mapping[str, InputTensor]) -> None:
     for name in tensors:
         if name not in NAMES:
             raise MalformedRequestError(
-                f"input {name!r} is unknown beside windows; there are {', '.join(NAMES)}", metadata={"field": name}
+                f"unknown input {name!r} for windows; use one of {', '.join(NAMES)}", metadata={"field": name}
             )
 
 

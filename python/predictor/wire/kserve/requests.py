@@ -162,7 +162,7 @@ def _parted(body: bytes, tags: FieldReader) -> tuple[list[slice], list[slice], b
             check_count("inputs", len(places[number]), MAX_INPUTS)
         else:
             rest.append(body[start:end])
-    return places[_INPUTS], places[_RAW], _small("the request beside its inputs", rest)
+    return places[_INPUTS], places[_RAW], _small("the request without its inputs", rest)
 
 
 def _found_input(body: bytes, tags: FieldReader, place: slice) -> SentInput:
@@ -177,7 +177,7 @@ def _found_input(body: bytes, tags: FieldReader, place: slice) -> SentInput:
             deque(tags.between(at, end), maxlen=0)  # count unpacked values
         else:
             raise IndexError  # protobuf would merge them, but no client sends two
-    return _parsed(_small("an input beside its values", rest), pb.ModelInferRequest.InferInputTensor), contents
+    return _parsed(_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
 def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
@@ -214,7 +214,8 @@ def _tensor(
         raise _with_parameters(head)
     if contents is not None and raw is not None:
         raise MalformedRequestError(
-            f"{tensor.name}: has contents beside raw_input_contents; send one of them", metadata={"field": tensor.name}
+            f"{tensor.name}: has both contents and raw_input_contents; send one of them",
+            metadata={"field": tensor.name},
         )
     return tensor
 
@@ -330,7 +331,7 @@ def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestParamete
 def _check(name: str, value: pb.InferParameter, known: Mapping[str, str]) -> None:
     if name not in known:
         raise MalformedRequestError(
-            f"parameter {name[:80]!r} is unknown; beside these inputs there are {', '.join(known)}",
+            f"unknown parameter {name[:80]!r}; these inputs allow {', '.join(known)}",
             metadata={"field": "parameters"},
         )
     kind = value.WhichOneof("parameter_choice")
@@ -354,5 +355,5 @@ def _policy(text: str) -> GapPolicy:
     except ValueError:
         names = ", ".join(policy.value for policy in GapPolicy)
         raise MalformedRequestError(
-            f"parameter gap_policy: {text!r} is unknown; there are {names}", metadata={"field": "parameters"}
+            f"parameter gap_policy: {text!r} is unknown; use one of {names}", metadata={"field": "parameters"}
         ) from None

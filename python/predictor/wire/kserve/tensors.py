@@ -140,8 +140,8 @@ class InputTensor:
             at = begin + int.from_bytes(data[at:begin], "little")
             if at > len(data) or len(found) == most:
                 raise MalformedRequestError(
-                    f"{self.name}: its raw values do not fit their lengths; send each as its number of bytes, uint32 "
-                    "little-endian, and the bytes",
+                    f"{self.name}: raw values do not match their lengths; send each as its number of bytes, uint32 "
+                    "little-endian, followed by the bytes",
                     metadata={"field": self.name},
                 )
             found.append(data[begin:at])
@@ -169,7 +169,7 @@ def varints(data: bytes, field: str) -> NDArray[np.int64]:
     first = np.concatenate([np.zeros(min(1, len(last)), last.dtype), last[:-1] + 1])
     lengths = last - first + 1
     if (len(data) and (not len(last) or last[-1] + 1 != len(data))) or (lengths > LONGEST_VARINT).any():
-        raise MalformedRequestError(f"{field}: its values are not whole numbers on the wire", metadata={"field": field})
+        raise MalformedRequestError(f"{field}: values are not valid varints", metadata={"field": field})
     numbers = np.zeros(len(last), np.uint64)
     for k in range(int(lengths.max(initial=0))):
         longer = lengths > k
@@ -210,7 +210,7 @@ def _session(day: int, field: str) -> int:
 
 
 def _no_day(day: object, field: str) -> MalformedRequestError:
-    return MalformedRequestError(f"{field}: {day} is no day; send days since 1970-01-01", metadata={"field": field})
+    return MalformedRequestError(f"{field}: {day} is not a day; send days since 1970-01-01", metadata={"field": field})
 
 
 @lru_cache(maxsize=4096)
