@@ -86,7 +86,7 @@ def _sheet(path: Path) -> None:
         images=images,
         targets=1 - images,
         scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        telling=ClassifierAccuracy(told, prompts),
+        predictions=ClassifierAccuracy(told, prompts),
     )
     write_page(path, render_sheet(judged_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
 

@@ -71,8 +71,8 @@ def cache(
     if as_json:
         write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
         return
-    made = f"{_counted(facts['images'], 'image')} of {_counted(facts['prompts'], 'prompt')}"
-    say(f"{made}, {len(pictures.refused)} left out.")
+    counts = f"{_counted(facts['images'], 'image')} of {_counted(facts['prompts'], 'prompt')}"
+    say(f"{counts}, {len(pictures.refused)} left out.")
     say(f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine")
 
 
@@ -106,28 +106,28 @@ def train(
         if run.parent_watch:
             stop_with_parent()
         check_free(out, ModelError)
-        given = ImageModel.load(model)
-        loaded = given.learning(build.over(ModelSizes()).objective if build.flags else None)
+        initial = ImageModel.load(model)
+        loaded = initial.learning(build.over(ModelSizes()).objective if build.flags else None)
         before = trained_words(read_notes(model))
         source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
-        watched = watching.over(MonitorSettings())
-        monitor = monitor_of(loaded, watched, made_of or images, skip_bad=skip_bad, silent=run.as_json)
+        monitor_settings = watching.over(MonitorSettings())
+        monitor = monitor_of(loaded, monitor_settings, made_of or images, skip_bad=skip_bad, silent=run.as_json)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": _as_settings(watched), "held_out": monitor.held_out}
+            settings |= {"monitor": _as_settings(monitor_settings), "held_out": monitor.held_out}
         checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        learnt = fit(loaded, source, chosen, checkpoints, consume, monitor)
+        result = fit(loaded, source, chosen, checkpoints, consume, monitor)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        words = words_after(before, source.prompts, loaded.prompts, fresh=given.objective is None)
+        words = words_after(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
         facts = monitor.facts if monitor else {}
-        loaded.save(out, {TRAINING: {**settings, "curves": asdict(learnt), "facts": facts, WORDS: words}})
-        advised = _drawing(out, source.prompts[0], priors=loaded.network.priors > 0)
-    _report_training(learnt, out, chosen.learning_rate, watched, advised, as_json=run.as_json)
+        loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
+        example = _sample_command(out, source.prompts[0], priors=loaded.network.priors > 0)
+    _report_training(result, out, chosen.learning_rate, monitor_settings, example, as_json=run.as_json)
 
 
 @with_flags
@@ -172,13 +172,13 @@ def grpo(
         settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}
         checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        tuned = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
+        result = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
         words = None if known is None else sorted(known)
-        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(tuned), "facts": gate.facts, WORDS: words}})
-    _report_tuning(tuned, out, as_json=run.as_json)
+        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.facts, WORDS: words}})
+    _report_tuning(result, out, as_json=run.as_json)
 
 
 def _as_settings(watching: MonitorSettings) -> dict[str, str | None]:
@@ -191,47 +191,47 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _drawing(model: Path, prompt: str, *, priors: bool) -> str:
+def _sample_command(model: Path, prompt: str, *, priors: bool) -> str:
     plan = " --priors PRIORS.safetensors" if priors else ""
     return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
 
 
 def _report_training(
-    learnt: "ImageTrainingResult", out: Path, rate: float, watching: MonitorSettings, advised: str, *, as_json: bool
+    result: "ImageTrainingResult", out: Path, rate: float, watching: MonitorSettings, example: str, *, as_json: bool
 ) -> None:
     """Report the result of a training run.
 
     Raises:
         Exit: The training ended because the reward collapsed (status 1).
     """
-    loss = learnt.loss[-1] if learnt.loss else None
+    loss = result.loss[-1] if result.loss else None
     if as_json:
-        write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": learnt.collapsed})
-    elif learnt.collapsed and watching.monitor is not None:
+        write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": result.collapsed})
+    elif result.collapsed and watching.monitor is not None:
         deciding = watching.monitor[0]
-        best = max(learnt.looks, key=lambda look: look.rewards[deciding])
+        best = max(result.looks, key=lambda look: look.rewards[deciding])
         say(
-            f"! stopped because the reward collapsed, {learnt.looks[-1].told}; kept the best weights, {best.told}. "
-            f"Try a --learning-rate below {rate:g}, or --patience 0 to train to the end"
+            f"! stopped because the reward collapsed, {result.looks[-1].summary}; kept the best weights, "
+            f"{best.summary}. Try a --learning-rate below {rate:g}, or --patience 0 to train to the end"
         )
     if not as_json:
-        say(f"Saved {out}. Next: {advised}")
-    if learnt.collapsed:
+        say(f"Saved {out}. Next: {example}")
+    if result.collapsed:
         raise typer.Exit(1)
 
 
-def _report_tuning(tuned: "TuningResult", out: Path, *, as_json: bool) -> None:
+def _report_tuning(result: "TuningResult", out: Path, *, as_json: bool) -> None:
     """Report the result of a tuning run.
 
     Raises:
         Exit: The gate ended the tuning (status 1).
     """
     if as_json:
-        write({"kind": "tuned", "model": str(out), "accepted": tuned.refused is None, **asdict(tuned)})
+        write({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
     else:
-        gained = tuned.refused is None and tuned.kept != tuned.looks[0]
-        say(f"{'ok:' if gained else '!'} {tuned.verdict}")
-        equal, groups = sum(one.equal for one in tuned.rounds), sum(one.groups for one in tuned.rounds)
+        gained = result.refused is None and result.kept != result.looks[0]
+        say(f"{'ok:' if gained else '!'} {result.verdict}")
+        equal, groups = sum(one.equal for one in result.rounds), sum(one.groups for one in result.rounds)
         say(f"Saved {out}; {equal} of {groups} groups had equal rewards")
-    if tuned.refused is not None:
+    if result.refused is not None:
         raise typer.Exit(1)

@@ -16,13 +16,13 @@ from trainers.dit.images import ImageFormat
 from trainers.dit.networks import PromptCondition
 from trainers.media.metadata import normal_text
 
-UNTOLD: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
+SAVING_FIELDS: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
 """Configuration fields that saving adds."""
 
 MOST_TOKENS: Final = 120
 """Maximum prompt tokens of PixArt's pipeline."""
 
-AROUND: Final = re.compile(r"^\W+|\W+$")
+SURROUNDING: Final = re.compile(r"^\W+|\W+$")
 """Punctuation at both ends of a word."""
 
 
@@ -220,7 +220,7 @@ class PixArtPromptEncoder:
 
     def words(self, prompt: str) -> tuple[str, ...]:
         """Lower-case words without surrounding punctuation."""
-        return tuple(filter(None, (AROUND.sub("", word) for word in written(prompt).split())))
+        return tuple(filter(None, (SURROUNDING.sub("", word) for word in written(prompt).split())))
 
     def unknown(self, prompt: str) -> tuple[str, ...]:
         """Words with parts that the tokenizer has no token for."""
@@ -278,7 +278,7 @@ def digest_of(module: nn.Module) -> str:
     """sha256 of a module's configuration and weights, in hexadecimal."""
     config: Any = module.config
     values = dict(config) if isinstance(config, Mapping) else config.to_dict()
-    plain = {name: value for name, value in values.items() if not name.startswith("_") and name not in UNTOLD}
+    plain = {name: value for name, value in values.items() if not name.startswith("_") and name not in SAVING_FIELDS}
     found = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode())
     for name, tensor in sorted(module.state_dict().items()):
         found.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())

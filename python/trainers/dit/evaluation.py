@@ -68,46 +68,47 @@ class ImageEvaluation:
         images: Drawn images, float32 [N, channels, height, width], 0 to 1.
         targets: Real images of the prompts, of the same shape.
         scores: One score per reward.
-        telling: Predictions of the classifier, if used.
+        predictions: Predictions of the classifier, if used.
     """
 
     prompts: tuple[str, ...]
     images: Tensor
     targets: Tensor
     scores: tuple[RewardScore, ...]
-    telling: ClassifierAccuracy | None
+    predictions: ClassifierAccuracy | None
 
     @property
-    def right(self) -> int:
+    def correct(self) -> int:
         """Number of drawn images classified as their prompt; 0 without a classifier."""
-        return 0 if self.telling is None else _equal(self.telling.drawn, self.prompts)
+        return 0 if self.predictions is None else _count_equal(self.predictions.drawn, self.prompts)
 
     @property
-    def real_right(self) -> int:
+    def real_correct(self) -> int:
         """Number of real images classified as their prompt; 0 without a classifier."""
-        return 0 if self.telling is None else _equal(self.telling.real, self.prompts)
+        return 0 if self.predictions is None else _count_equal(self.predictions.real, self.prompts)
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """The figures as lines of text."""
         count, lines = len(self.prompts), list[str]()
-        if self.telling is not None:
-            low, high = wilson_interval(self.right, count)
+        if self.predictions is not None:
+            low, high = wilson_interval(self.correct, count)
             lines.append(
-                f"{self.right:,} of {count:,} images are classified as their prompt: {self.right / count:.1%}, 95 % "
-                f"interval {low:.1%} to {high:.1%} (real images: {self.real_right / count:.1%})"
+                f"{self.correct:,} of {count:,} images are classified as their prompt: {self.correct / count:.1%}, "
+                f"95 % interval {low:.1%} to {high:.1%} (real images: {self.real_correct / count:.1%})"
             )
-        for one in self.scores:
-            better = f"{count:,} images against {one.against:,} real ones; lower" if one.is_distance else "higher"
-            lines.append(f"{one.title}: {one.value:.4g}, real images {one.real:.4g} ({better} is better)")
+        for score in self.scores:
+            better = f"{count:,} images against {score.against:,} real ones; lower" if score.is_distance else "higher"
+            lines.append(f"{score.title}: {score.value:.4g}, real images {score.real:.4g} ({better} is better)")
         return tuple(lines)
 
     def as_json(self) -> dict[str, Any]:
         """The figures as JSON."""
-        facts: dict[str, Any] = {"images": len(self.prompts), "scores": {one.name: asdict(one) for one in self.scores}}
-        if self.telling is not None:
-            low, high = wilson_interval(self.right, len(self.prompts))
-            share, real = self.right / len(self.prompts), self.real_right / len(self.prompts)
+        scores = {score.name: asdict(score) for score in self.scores}
+        facts: dict[str, Any] = {"images": len(self.prompts), "scores": scores}
+        if self.predictions is not None:
+            low, high = wilson_interval(self.correct, len(self.prompts))
+            share, real = self.correct / len(self.prompts), self.real_correct / len(self.prompts)
             facts["accuracy"] = {"share": share, "low": low, "high": high, "real": real}
         return facts
 
@@ -143,31 +144,35 @@ def evaluate(
             f"{len(held.pictures)}; draw fewer, or hold out more"
         )
     prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)
-    plans = gathered_priors(priors, [picture.file for picture in held.pictures], model.network)
-    images = draw_images(model, prompts, sampling, plans if model.network.priors else None, tell)
-    judge = next((one.reward.judge for one in rewards if isinstance(one.reward, PromptProbability)), None)
+    gathered = gathered_priors(priors, [picture.file for picture in held.pictures], model.network)
+    images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, tell)
+    probability = next((one.reward for one in rewards if isinstance(one.reward, PromptProbability)), None)
+    predictions = None
+    if probability is not None:
+        classifier = probability.classifier
+        predictions = ClassifierAccuracy(_predict(classifier, images), _predict(classifier, targets))
     return ImageEvaluation(
         prompts=tuple(prompts),
         images=images,
         targets=targets,
-        scores=tuple(_score(one, images, prompts, targets) for one in rewards),
-        telling=None if judge is None else ClassifierAccuracy(_named(judge, images), _named(judge, targets)),
+        scores=tuple(_score(reward, images, prompts, targets) for reward in rewards),
+        predictions=predictions,
     )
 
 
 def _score(reward: ValidatedReward, images: Tensor, prompts: Sequence[str], targets: Tensor) -> RewardScore:
-    said = float(reward(images, prompts, targets).mean())
+    value = float(reward(images, prompts, targets).mean())
     if isinstance(reward.reward, FrechetDistance):
         frechet = reward.reward
-        return RewardScore(reward.name, reward.title, -said, frechet.floor, is_distance=True, against=frechet.against)
-    return RewardScore(reward.name, reward.title, said, float(reward(targets, prompts, targets).mean()))
+        return RewardScore(reward.name, reward.title, -value, frechet.floor, is_distance=True, against=frechet.against)
+    return RewardScore(reward.name, reward.title, value, float(reward(targets, prompts, targets).mean()))
 
 
 @torch.no_grad()
-def _named(judge: PromptClassifier, images: Tensor) -> tuple[str, ...]:
+def _predict(classifier: PromptClassifier, images: Tensor) -> tuple[str, ...]:
     """Predicted prompts of images, float [N, channels, height, width]."""
-    return tuple(judge.prompts[place] for place in judge(images).argmax(1).tolist())
+    return tuple(classifier.prompts[place] for place in classifier(images).argmax(1).tolist())
 
 
-def _equal(found: Sequence[str], prompts: Sequence[str]) -> int:
-    return sum(one == other for one, other in zip(found, prompts, strict=True))
+def _count_equal(predictions: Sequence[str], prompts: Sequence[str]) -> int:
+    return sum(predicted == prompt for predicted, prompt in zip(predictions, prompts, strict=True))

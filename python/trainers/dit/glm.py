@@ -180,26 +180,20 @@ def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
         SchedulerError: The scheduler is another, or has a setting that changes the noise levels.
     """
     settings = settings_of(scheduler)
-    moved = [name for name in UNSUPPORTED if settings.get(name)]
-    if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler" or moved:
+    unsupported = [name for name in UNSUPPORTED if settings.get(name)]
+    if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler" or unsupported:
         raise SchedulerError(
-            f"{type(scheduler).__name__}{f' with {moved}' if moved else ''} is not the sampler of GLM-Image, which is "
-            "FlowMatchEulerDiscreteScheduler with a plain shift"
+            f"{type(scheduler).__name__}{f' with {unsupported}' if unsupported else ''} is not the sampler of "
+            "GLM-Image, which is FlowMatchEulerDiscreteScheduler with a plain shift"
         )
-    units, mu = int(settings["num_train_timesteps"]), _mu(settings, patches)
-    process = FlowMatching(units, shift=_shift(settings, mu), offset=-1)
-    return DiffusionObjective("glm-flow", process, scheduler, partial(_timetable, units=units, mu=mu))
-
-
-def _mu(settings: dict[str, Any], patches: int) -> float:
-    """Shift for an image of a number of patches."""
-    return math.sqrt(patches / settings["base_image_seq_len"]) * settings["max_shift"] + settings["base_shift"]
-
-
-def _shift(settings: dict[str, Any], mu: float) -> float:
+    units = int(settings["num_train_timesteps"])
+    mu = math.sqrt(patches / settings["base_image_seq_len"]) * settings["max_shift"] + settings["base_shift"]
     if not settings["use_dynamic_shifting"]:
-        return float(settings["shift"])
-    return math.exp(mu) if settings["time_shift_type"] == "exponential" else mu
+        shift = float(settings["shift"])
+    else:
+        shift = math.exp(mu) if settings["time_shift_type"] == "exponential" else mu
+    process = FlowMatching(units, shift=shift, offset=-1)
+    return DiffusionObjective("glm-flow", process, scheduler, partial(_timetable, units=units, mu=mu))
 
 
 def _timetable(scheduler: Any, steps: int, *, units: int, mu: float) -> None:

@@ -67,33 +67,33 @@ class PolicyLoss:
     Args:
         network: Network in training.
         start: Frozen copy from before tuning.
-        steps: Step sampler of both.
+        sampler: Step sampler of both.
         recipe: Clipping and weight of the divergence.
     """
 
-    def __init__(self, network: ImageNetwork, start: ImageNetwork, steps: PolicySampler, recipe: GrpoRecipe) -> None:
+    def __init__(self, network: ImageNetwork, start: ImageNetwork, sampler: PolicySampler, recipe: GrpoRecipe) -> None:
         self._network = network
         self._start = start
-        self._steps = steps
+        self._sampler = sampler
         self._recipe = recipe
 
-    def loss(self, moves: PolicySteps) -> Loss:
+    def loss(self, steps: PolicySteps) -> Loss:
         """Mean loss over images; its parts measure the distance from the start."""
-        with full_precision(moves.before.device):  # 16 bits cannot resolve the differences of probabilities
-            inputs = (moves.condition, moves.before, moves.timesteps, moves.times, moves.lengths)
-            step = self._steps.of(self._network, *inputs)
+        with full_precision(steps.before.device):  # 16 bits cannot resolve the differences of probabilities
+            inputs = (steps.condition, steps.before, steps.timesteps, steps.times, steps.lengths)
+            step = self._sampler.of(self._network, *inputs)
             with torch.no_grad():
-                start = self._steps.of(self._start, *inputs)
-            ratios = (log_probability(step, moves.after) - moves.probability).exp()
-            gain = clipped_gain(ratios, moves.advantages, self._recipe.ratio_clip).mean()
-            away = divergence(step, start).mean()
+                start = self._sampler.of(self._start, *inputs)
+            ratios = (log_probability(step, steps.after) - steps.probability).exp()
+            gain = clipped_gain(ratios, steps.advantages, self._recipe.ratio_clip).mean()
+            distance = divergence(step, start).mean()
             moved = (ratios.detach() - 1).abs()
             parts = {
-                "divergence": away.detach(),
+                "divergence": distance.detach(),
                 "moved": moved.mean(),
                 "clipped": (moved > self._recipe.ratio_clip).float().mean(),
             }
-            return Loss(self._recipe.divergence * away - gain, len(ratios), parts)
+            return Loss(self._recipe.divergence * distance - gain, len(ratios), parts)
 
 
 def tune(
@@ -155,12 +155,12 @@ def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: Grp
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    steps = PolicySampler(model.unconditional().on("cpu"), play_of(recipe))
-    improving = PolicyLoss(model.network, start, steps, recipe)
+    sampler = PolicySampler(model.unconditional().on("cpu"), play_of(recipe))
+    policy_loss = PolicyLoss(model.network, start, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](
         TRANSFORMER,
-        improving.loss,
+        policy_loss.loss,
         transformer.parameters(),
         optimizer,
         clip=recipe.clip,

@@ -115,15 +115,15 @@ UNREADABLE: Final = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, 
 """Exceptions that Pillow raises for damaged files of these formats."""
 
 
-DEEP: Final = ";16"
+SIXTEEN_BIT: Final = ";16"
 """Part of Pillow's raw mode of 16-bit pixels, of which Pillow would keep 8 bits."""
 
 
-SCALED: Final = "ppm"
+SCALED_PPM: Final = "ppm"
 """Pillow's decoder of PPM files whose maximum value is not 255."""
 
 
-PHOTOGRAPH: Final = "MPO"
+MULTI_PICTURE: Final = "MPO"
 """Pillow's format name of a JPEG with extra data, such as a depth map."""
 
 
@@ -206,13 +206,13 @@ class ImageFolder:
         Raises:
             DataError: An image has changed since it was checked.
         """
-        return as_floats(torch.stack([self._read(self.pictures[place]) for place in index]))
-
-    def _read(self, picture: PromptedImage) -> Tensor:
-        pixels = decode(self.folder / picture.file, self.form)
-        if content_digest(picture.prompt, pixels) != picture.digest:
-            raise DataError(f"{self.folder / picture.file} has changed since it was checked; run the command again")
-        return pixels
+        images = list[Tensor]()
+        for picture in (self.pictures[place] for place in index):
+            image = decode(self.folder / picture.file, self.form)
+            if content_digest(picture.prompt, image) != picture.digest:
+                raise DataError(f"{self.folder / picture.file} has changed since it was checked; run the command again")
+            images.append(image)
+        return as_floats(torch.stack(images))
 
 
 def read_pictures(
@@ -241,7 +241,8 @@ def read_pictures(
     for done, line in enumerate(lines, start=1):
         try:
             check_prompt(line.prompt)
-            pictures.append(_checked(source, line, form))
+            digest = content_digest(line.prompt, decode(source / line.file, form))
+            pictures.append(PromptedImage(line.file, line.prompt, digest))
         except ImageError as error:
             bad.append(RejectedFile(line.file, error.message))
         tell(done, len(lines))
@@ -260,7 +261,7 @@ def decode(path: Path, form: ImageFormat) -> Tensor:
         with Image.open(path, formats=FORMATS) as image:
             _check_form(path, image, form)
             pixels = np.array(image)
-            _check_alone(path, image)
+            _check_appearance(path, image)
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; fix its line in {FILE}, or remove it") from error
     except UNREADABLE as error:
@@ -279,10 +280,6 @@ def content_digest(prompt: str, pixels: Tensor) -> str:
     return hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()
 
 
-def _checked(source: Path, line: CaptionLine, form: ImageFormat) -> PromptedImage:
-    return PromptedImage(line.file, line.prompt, content_digest(line.prompt, decode(source / line.file, form)))
-
-
 def _check_form(path: Path, image: ImageFile, form: ImageFormat) -> None:
     if (image.width, image.height) != (form.width, form.height):
         raise DataError(
@@ -293,22 +290,22 @@ def _check_form(path: Path, image: ImageFile, form: ImageFormat) -> None:
             f"{path} has mode {image.mode} ({len(image.getbands())} channels), but the VAE reads "
             f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
         )
-    if any(DEEP in str(tile.args) or tile.codec_name == SCALED for tile in image.tile):
+    if any(SIXTEEN_BIT in str(tile.args) or tile.codec_name == SCALED_PPM for tile in image.tile):
         raise DataError(f"{path} does not have 8 bits per channel; convert it")
 
 
-def _check_alone(path: Path, image: Image.Image) -> None:
+def _check_appearance(path: Path, image: Image.Image) -> None:
     """Reject rotated and animated images, which viewers show differently from their decoded pixels."""
-    turned = image.getexif().get(ORIENTATION, 1)
-    if turned != 1:
+    orientation = image.getexif().get(ORIENTATION, 1)
+    if orientation != 1:
         raise DataError(
-            f"{path} is stored rotated (EXIF orientation {turned}); rotate its pixels, and save it without the tag"
+            f"{path} is stored rotated (EXIF orientation {orientation}); rotate its pixels, and save it without the tag"
         )
-    if image.format != PHOTOGRAPH and _moves(image):
+    if image.format != MULTI_PICTURE and _is_animated(image):
         raise DataError(f"{path} is animated; save one of its images")
 
 
-def _moves(image: Image.Image) -> bool:
+def _is_animated(image: Image.Image) -> bool:
     try:
         image.seek(1)
     except EOFError:

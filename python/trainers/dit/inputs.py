@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from trainers.dit.errors import DataError
-from trainers.dit.prompts import doubts_of_all
+from trainers.dit.prompts import folder_warning
 from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSettings, SamplingSettings
 from trainers.media.console import counter, say
 
@@ -33,7 +33,7 @@ def pictures_of(
     pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
     for one in pictures.refused:
         say(f"! {one.name} was left out: {one.reason}")
-    _tell_doubts(pictures.prompts, model, known, images)
+    _warn_of_doubts(pictures.prompts, model, known, images)
     return pictures
 
 
@@ -56,7 +56,7 @@ def source_of(
     if left:
         say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; reasons are in {images / CACHE}")
     if made_of is None:
-        _tell_doubts(opened.prompts, model, None, images)
+        _warn_of_doubts(opened.prompts, model, None, images)
     else:
         opened.check_pictures(pictures_of(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
@@ -83,7 +83,7 @@ def monitor_of(
         raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
     held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
-    _tell_shared(own, held)
+    _warn_of_training_images(own, held)
     material = RewardInputs(own, held, watching.reward_weights, watching.monitor_images)
     sampling = SamplingSettings(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
     watch = SampleWatch(model, material, rewards_of(watching.monitor, material), sampling)
@@ -97,7 +97,7 @@ def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -
     from trainers.dit.monitoring import RewardGate, SampleWatch
     from trainers.dit.rewards import rewards_of
 
-    _tell_shared(material.pictures, material.held_out)
+    _warn_of_training_images(material.pictures, material.held_out)
     rewards = rewards_of((recipe.reward, recipe.gate), material)
     watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
     gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
@@ -112,12 +112,12 @@ def judging_of(
 
     own = pictures_of(judging.images, model, skip_bad=judging.skip_bad, silent=silent)
     held = pictures_of(judging.held_out, model, known, skip_bad=judging.skip_bad, silent=silent)
-    _tell_shared(own, held)
+    _warn_of_training_images(own, held)
     both = min(len(own.pictures), len(held.pictures))
     return RewardInputs(own, held, judging.reward_weights, both if judging.count is None else judging.count)
 
 
-def _tell_shared(own: "ImageFolder", held: "ImageFolder") -> None:
+def _warn_of_training_images(own: "ImageFolder", held: "ImageFolder") -> None:
     """Warn of held-out images that are also training images; prompts and pixels are compared, not file names."""
     known = {picture.digest for picture in own.pictures}
     shared = sum(picture.digest in known for picture in held.pictures)
@@ -128,7 +128,7 @@ def _tell_shared(own: "ImageFolder", held: "ImageFolder") -> None:
         )
 
 
-def _tell_doubts(prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path) -> None:
-    notice = doubts_of_all(prompts, model.prompts, known, source)
+def _warn_of_doubts(prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path) -> None:
+    notice = folder_warning(prompts, model.prompts, known, source)
     if notice is not None:
         say(notice)

@@ -116,7 +116,8 @@ class ImageModel:
         Raises:
             ModelError: The parts do not fit together.
         """
-        coder = LatentCoder(vae, _side(transformer), scaled(vae))
+        config: Any = transformer.config
+        coder = LatentCoder(vae, config.sample_size, scaled(vae))
         return cls(PixArtNetwork(transformer, coder.form), coder, PixArtPromptEncoder(encoder, tokenizer), objective)
 
     @classmethod
@@ -227,10 +228,11 @@ class ImageModel:
             module.save_pretrained(folder / name)
         classes = {name: type(module) for name, module in modules.items()}
         parts = {name: [kind.__module__.partition(".")[0], kind.__name__] for name, kind in classes.items()}
-        told = {"_class_name": self.network.pipeline, "scheduler": [None, None], **parts, **self._carry(folder)}
-        (folder / INDEX).write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
+        carried = self._copy_carried(folder)
+        index = {"_class_name": self.network.pipeline, "scheduler": [None, None], **parts, **carried}
+        (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", "utf-8")
 
-    def _carry(self, folder: Path) -> Mapping[str, Any]:
+    def _copy_carried(self, folder: Path) -> Mapping[str, Any]:
         """Copy the carried parts and return their index entries, null for parts that GLM-Image's pipeline lacks."""
         found: dict[str, Any] = {} if not self.network.priors else {name: [None, None] for name in CARRIED}
         for name, place in self._carried.items():
@@ -257,26 +259,22 @@ def _check_fit(network: ImageNetwork, latents: LatentCoder, prompts: PromptEncod
         )
 
 
-def _side(transformer: PixArtTransformer2DModel) -> int:
-    config: Any = transformer.config
-    return config.sample_size
-
-
 def _index(folder: Path) -> Mapping[str, Any]:
     """Read model_index.json."""
     path = folder / INDEX
     if not path.is_file():
         raise ModelError(f"{folder} is not a model: {INDEX} is missing; give a folder in diffusers' layout")
     try:
-        told = json.loads(path.read_text("utf-8"))
+        index = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ModelError(f"{path} is damaged ({error}); restore it") from error
-    missing = [name for name in ("_class_name", *PARTS, "tokenizer") if not isinstance(told, dict) or name not in told]
+    needed = ("_class_name", *PARTS, "tokenizer")
+    missing = [name for name in needed if not isinstance(index, dict) or name not in index]
     if missing:
         raise ModelError(f"{path} lacks {', '.join(missing)}; restore it")
-    if told["_class_name"] not in PIPELINES:
-        raise ModelError(f"{path} is of a {told['_class_name']}, expected {' or '.join(PIPELINES)}")
-    return told
+    if index["_class_name"] not in PIPELINES:
+        raise ModelError(f"{path} is of a {index['_class_name']}, expected {' or '.join(PIPELINES)}")
+    return index
 
 
 def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
@@ -290,15 +288,17 @@ def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[
 def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
     """Load a network, in evaluation mode."""
     kind, place = _class_of(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
-    theirs = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low usage needs accelerate
-    settings = {"dtype": torch.float32} if name == "text_encoder" else theirs
+    if name == "text_encoder":
+        settings: dict[str, Any] = {"dtype": torch.float32}
+    else:
+        settings = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low usage needs accelerate
     try:
-        model, told = kind.from_pretrained(
+        model, info = kind.from_pretrained(
             place, local_files_only=True, use_safetensors=True, output_loading_info=True, **settings
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
-    wrong = {part: sorted(told[part]) for part in ("missing_keys", "unexpected_keys") if told[part]}
+    wrong = {part: sorted(info[part]) for part in ("missing_keys", "unexpected_keys") if info[part]}
     if wrong:
         raise ModelError(f"{place} is damaged: its weights do not match its configuration: {wrong}; copy it again")
     return model.eval()
@@ -350,15 +350,15 @@ def read_notes(model: Path) -> Notes:
 
 def trained_words(notes: Notes) -> frozenset[str] | None:
     """Words that a model was trained on; None if its notes do not list them."""
-    told = next(iter(notes.values()), {}).get(WORDS)
-    return None if told is None else frozenset(map(str, told))
+    words = next(iter(notes.values()), {}).get(WORDS)
+    return None if words is None else frozenset(map(str, words))
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        told = json.loads(path.read_text("utf-8"))
+        notes = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged ({error}); restore it, or remove it") from error
-    if not isinstance(told, dict) or not isinstance(told.get(WORDS, []), list | None):
+    if not isinstance(notes, dict) or not isinstance(notes.get(WORDS, []), list | None):
         raise ModelError(f"{path} is damaged (missing or invalid fields); restore it, or remove it")
-    return told
+    return notes

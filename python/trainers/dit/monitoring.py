@@ -46,14 +46,14 @@ class EvaluationSnapshot:
     rewards: Mapping[str, float]
 
     @property
-    def said(self) -> str:
+    def figures(self) -> str:
         """Rewards as text, with distances as positive numbers."""
         return ", ".join(figure_of(name, value) for name, value in self.rewards.items())
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Rewards and number of steps as text."""
-        return f"after {self.window} steps: {self.said}"
+        return f"after {self.window} steps: {self.figures}"
 
 
 def figure_of(name: str, reward: float) -> str:
@@ -98,12 +98,12 @@ class SampleWatch:
         self.prompts = [picture.prompt for picture in held.pictures]
         self.digest = material.held_out.digest
         self.targets = pixels_of(held)
-        self._source = IterableSource(self._begun())
+        self._source = IterableSource(self._requests())
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, float]]:
         """Image counts and floor of each reward that is a distance, by name."""
-        return {one.name: one.facts for one in self._rewards if one.facts}
+        return {reward.name: reward.facts for reward in self._rewards if reward.facts}
 
     def look(self, run: TrainingRun[Any]) -> EvaluationSnapshot:
         """Evaluate the model; in a group, every process must call this and draws its share.
@@ -112,25 +112,25 @@ class SampleWatch:
             RewardError: A reward is not finite.
         """
         images = self.draw(run)
-        said = {one.name: float(one(images, self.prompts, self.targets).mean()) for one in self._rewards}
-        return EvaluationSnapshot(run.windows, said)
+        rewards = {reward.name: float(reward(images, self.prompts, self.targets).mean()) for reward in self._rewards}
+        return EvaluationSnapshot(run.windows, rewards)
 
     def draw(self, run: TrainingRun[Any]) -> Tensor:
         """Draw all images: float32 [N, channels, height, width], 0 to 1, on the CPU."""
         drawn: dict[int, Tensor] = {}
 
-        def score(begun: SampleRequest) -> Loss:
-            latents = draw_latents(self._model, begun.condition, begun.noise, self._sampling)
+        def score(request: SampleRequest) -> Loss:
+            latents = draw_latents(self._model, request.condition, request.noise, self._sampling)
             images = self._model.latents.decode(latents).float().cpu()
-            drawn.update(zip(begun.places.tolist(), images, strict=True))
+            drawn.update(zip(request.places.tolist(), images, strict=True))
             return Loss(images.mean(), len(images))  # placeholder: rewards need all images
 
         run.validate(score, self._source)
         shares = run.group.gather({place: image.numpy() for place, image in drawn.items()})
-        everything = {place: image for share in shares for place, image in share.items()}
-        return torch.stack([torch.from_numpy(everything[place]) for place in range(len(self.prompts))])
+        images = {place: image for share in shares for place, image in share.items()}
+        return torch.stack([torch.from_numpy(images[place]) for place in range(len(self.prompts))])
 
-    def _begun(self) -> list[SampleRequest]:
+    def _requests(self) -> list[SampleRequest]:
         """Batches of all images, on the CPU."""
         count = len(self.prompts)
         condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
@@ -169,8 +169,8 @@ class CollapseRule:
         fallen = 0
         for number, reward in enumerate(rewards):
             best = max(rewards[: number + 1])
-            worth = max(best - rewards[0], abs(rewards[0]))
-            fallen = fallen + 1 if reward < best - LOST * worth else 0
+            scale = max(best - rewards[0], abs(rewards[0]))
+            fallen = fallen + 1 if reward < best - LOST * scale else 0
         return 0 < self._patience <= fallen
 
 
@@ -225,7 +225,10 @@ class RewardMonitor:
             self._stepped += 1
             if self._stepped % self._every:
                 continue
-            yield TrainingNotice(message=self._looked(run))
+            look = self._watch.look(run)
+            self.looks.append(look)
+            run.stalled(-look.rewards[self._name], patience=1)  # saves the weights if they are the best
+            yield TrainingNotice(message=f"after {self._stepped} steps: {look.figures}")
             self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
             if self.collapsed:
                 yield TrainingNotice(
@@ -251,12 +254,6 @@ class RewardMonitor:
         """Restore a state."""
         self._stepped = state_dict["stepped"]
         self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
-
-    def _looked(self, run: TrainingRun[Any]) -> str:
-        look = self._watch.look(run)
-        self.looks.append(look)
-        run.stalled(-look.rewards[self._name], patience=1)  # saves the weights if they are the best
-        return f"after {self._stepped} steps: {look.said}"
 
 
 @final
@@ -319,26 +316,27 @@ class RewardGate:
             RewardError: A reward is not finite.
         """
         if not self.looks:
-            yield self._looked(run)
+            yield self._evaluate(run)
         if self.refused is not None:
             return
         for report in reports:
             yield report
             if isinstance(report, EpochReport) and self._is_due(report):
-                yield self._looked(run)
+                yield self._evaluate(run)
                 if self.refused is not None:
                     return
 
     @property
     def verdict(self) -> str:
         """The outcome in words, with figures."""
-        start, kept = self.looks[0].told, self.kept.told
-        known = [f"; real images have {figure_of(name, -told['floor'])}" for name, told in self.facts.items()]
+        start, kept = self.looks[0].summary, self.kept.summary
+        known = [f"; real images have {figure_of(name, -facts['floor'])}" for name, facts in self.facts.items()]
         if self.refused is not None:
-            beyond = f"{self.refused.told} is more than {self._bound:g} times worse than {start}"
+            beyond = f"{self.refused.summary} is more than {self._bound:g} times worse than {start}"
             return f"{beyond}; kept the best accepted weights, {kept}{''.join(known)}"
         if self.kept is self.looks[0]:
-            return f"{self._reward} has not increased: kept the initial weights, {start}; last, {self.looks[-1].told}"
+            last = self.looks[-1].summary
+            return f"{self._reward} has not increased: kept the initial weights, {start}; last, {last}"
         return f"{start}; kept {kept}{''.join(known)}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -353,9 +351,9 @@ class RewardGate:
         done = report.epoch + 1
         return done % self._every == 0 or done == report.epochs
 
-    def _looked(self, run: TrainingRun[Any]) -> TrainingNotice:
+    def _evaluate(self, run: TrainingRun[Any]) -> TrainingNotice:
         look = self._watch.look(run)
         self.looks.append(look)
         if self.accepts(look):
             run.stalled(-look.rewards[self._reward], patience=1)  # saves the weights if they are the best
-        return TrainingNotice(message=look.told)
+        return TrainingNotice(message=look.summary)

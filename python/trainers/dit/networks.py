@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from trainers.dit.errors import ModelError
 from trainers.dit.images import ImageFormat
 
-TOLD_ITS_SIZE = 128
+SIZE_CONDITIONED = 128
 """PixArt models with this many latents per edge read size and aspect ratio of the image; others do not."""
 
 
@@ -104,10 +104,10 @@ class PixArtNetwork:
         self.caption_width: int = config.caption_channels
         self.priors = self.codebook = 0
         self.pipeline = "PixArtAlphaPipeline"
-        if config.use_additional_conditions and self.side != TOLD_ITS_SIZE:
+        if config.use_additional_conditions and self.side != SIZE_CONDITIONED:
             raise ModelError(
                 f"the transformer has use_additional_conditions with a sample_size of {self.side}, but its pipeline "
-                f"passes them only at {TOLD_ITS_SIZE}; set use_additional_conditions to false"
+                f"passes them only at {SIZE_CONDITIONED}; set use_additional_conditions to false"
             )
         if config.out_channels not in (self.channels, 2 * self.channels):
             raise ModelError(
@@ -118,19 +118,19 @@ class PixArtNetwork:
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
-        said: Tensor = self.module(
+        prediction: Tensor = self.module(
             latents,
             encoder_hidden_states=condition.embeddings,
             encoder_attention_mask=condition.mask,
             timestep=timesteps,
-            added_cond_kwargs=self._told(latents),
+            added_cond_kwargs=self._size_conditions(latents),
             return_dict=False,
         )[0]
-        return said[:, : self.channels]  # predicted variances may follow
+        return prediction[:, : self.channels]  # predicted variances may follow
 
-    def _told(self, latents: Tensor) -> dict[str, Tensor | None]:
+    def _size_conditions(self, latents: Tensor) -> dict[str, Tensor | None]:
         """Size, [N, 2], and aspect ratio, [N, 1], for the models that read them."""
-        if self.side != TOLD_ITS_SIZE:
+        if self.side != SIZE_CONDITIONED:
             return {"resolution": None, "aspect_ratio": None}
         size = latents.new_tensor([[self._form.height, self._form.width]])
         return {

@@ -48,7 +48,7 @@ class NoiseProcess(Protocol):
         """Convert timesteps of the network to times, both [N]."""
         ...
 
-    def told(self, timesteps: Tensor) -> Tensor:
+    def network_timesteps(self, timesteps: Tensor) -> Tensor:
         """Convert timesteps of a scheduler to those of the network, both [N]."""
         ...
 
@@ -56,7 +56,7 @@ class NoiseProcess(Protocol):
         """Mix latents and noise, both float [N, channels, height, width], at times, [N]."""
         ...
 
-    def agrees(self, scheduler: Any, steps: int) -> bool:
+    def is_exact(self, scheduler: Any, steps: int) -> bool:
         """Whether a scheduler with that many steps visits only exact times of this process."""
         ...
 
@@ -86,24 +86,24 @@ class FlowMatching:
         """Convert timesteps of the network, [N], to times, float32 [N]."""
         return (timesteps.float() - self.offset) / self.units
 
-    def told(self, timesteps: Tensor) -> Tensor:
+    def network_timesteps(self, timesteps: Tensor) -> Tensor:
         """Convert timesteps of a scheduler to those of the network, both [N]."""
         return timesteps + self.offset
 
-    def share(self, times: Tensor) -> Tensor:
+    def noise_fraction(self, times: Tensor) -> Tensor:
         """Fraction of noise at times, float [N]."""
         return self.shift * times / (self.shift * times + 1 - times)
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Mix latents and noise, both float [N, channels, height, width], at times, float [N]."""
-        share = _wide(self.share(times))
-        mixed = (1 - share) * latents + share * noise
+        fraction = _wide(self.noise_fraction(times))
+        mixed = (1 - fraction) * latents + fraction * noise
         return NoisedLatents(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
 
-    def agrees(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's times suffice
+    def is_exact(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's times suffice
         """Whether the scheduler's timesteps, which are whole numbers, match its noise levels exactly."""
-        told, taken = scheduler.timesteps.double() / self.units, scheduler.sigmas[:-1].double()
-        return len(told) == len(taken) and float((self.share(told) - taken).abs().max()) * self.units < EXACT
+        times, noise = scheduler.timesteps.double() / self.units, scheduler.sigmas[:-1].double()
+        return len(times) == len(noise) and float((self.noise_fraction(times) - noise).abs().max()) * self.units < EXACT
 
 
 @final
@@ -132,7 +132,7 @@ class DiffusionProcess:
         """Return the timesteps, int64 [N]: they are the times."""
         return timesteps.long()
 
-    def told(self, timesteps: Tensor) -> Tensor:
+    def network_timesteps(self, timesteps: Tensor) -> Tensor:
         """Return the timesteps of the scheduler, int64 [N], unchanged."""
         return timesteps
 
@@ -154,7 +154,7 @@ class DiffusionProcess:
         bounded = torch.minimum(kept, self.gamma * (1 - kept))  # min(s, gamma) / (s + 1), finite at 1
         return bounded if self.predicts == "v_prediction" else torch.where(kept > 0, bounded / kept, 1.0)
 
-    def agrees(self, scheduler: Any, steps: int) -> bool:
+    def is_exact(self, scheduler: Any, steps: int) -> bool:
         """Whether all steps have the same length, so that each ends where the next begins."""
         return len(scheduler.timesteps) == steps and len(self.kept) % steps == 0
 
@@ -185,7 +185,7 @@ _DIFFUSION: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def _own_timetable(scheduler: Any, steps: int) -> None:
+def _set_timesteps(scheduler: Any, steps: int) -> None:
     scheduler.set_timesteps(steps)
 
 
@@ -204,7 +204,7 @@ class DiffusionObjective:
     """
 
     def __init__(
-        self, name: str, process: NoiseProcess, scheduler: Any, timetable: Callable[[Any, int], None] = _own_timetable
+        self, name: str, process: NoiseProcess, scheduler: Any, timetable: Callable[[Any, int], None] = _set_timesteps
     ) -> None:
         self.name = name
         self._process = process
@@ -250,9 +250,9 @@ class DiffusionObjective:
         """
         scheduler = self.scheduler()
         self._timetable(scheduler, count)
-        if not self._process.agrees(scheduler, count):
+        if not self._process.is_exact(scheduler, count):
             raise SchedulerError(
-                f"{count} steps of {_named(self._kind, self._settings)} have timesteps that are not whole numbers; "
+                f"{count} steps of {_describe(self._kind, self._settings)} have timesteps that are not whole numbers; "
                 f"use {self._neighbours(count)}"
             )
         return scheduler
@@ -272,14 +272,14 @@ class DiffusionObjective:
         scheduler = self.steps(steps)
         latents = noise  # none of these schedulers scales noise or inputs
         for time in scheduler.timesteps:
-            told = self._process.told(time[None]).to(noise.device).expand(len(latents))
-            said = predict(latents, told)
-            if said.shape != latents.shape:
+            timesteps = self._process.network_timesteps(time[None]).to(noise.device).expand(len(latents))
+            prediction = predict(latents, timesteps)
+            if prediction.shape != latents.shape:
                 raise SchedulerError(
-                    f"the network predicts {list(said.shape)} for latents {list(latents.shape)}; objective {self.name} "
-                    "needs the same shape"
+                    f"the network predicts {list(prediction.shape)} for latents {list(latents.shape)}; objective "
+                    f"{self.name} needs the same shape"
                 )
-            latents = scheduler.step(said, time, latents, return_dict=False)[0]
+            latents = scheduler.step(prediction, time, latents, return_dict=False)[0]
         return latents
 
     def check(self, scheduler: Any) -> None:
@@ -288,31 +288,31 @@ class DiffusionObjective:
         Raises:
             SchedulerError: Its class or a setting differs; the message names both values.
         """
-        given, differing = type(scheduler), self._differing(scheduler)
-        if given is not self._kind:
+        kind, differences = type(scheduler), self._differences(scheduler)
+        if kind is not self._kind:
             raise SchedulerError(
-                f"{given.__name__} is not the sampler of objective {self.name}, which is {self._kind.__name__}; use "
+                f"{kind.__name__} is not the sampler of objective {self.name}, which is {self._kind.__name__}; use "
                 "the objective that the network was trained with"
             )
-        if differing:
+        if differences:
             raise SchedulerError(
-                f"this {given.__name__} is not that of objective {self.name}: "
-                + "; ".join(f"{name} is {other!r}, expected {own!r}" for name, other, own in differing)
+                f"this {kind.__name__} is not that of objective {self.name}: "
+                + "; ".join(f"{name} is {other!r}, expected {own!r}" for name, other, own in differences)
             )
 
     def is_of(self, scheduler: Any) -> bool:
         """Whether a scheduler matches this objective."""
-        return type(scheduler) is self._kind and not self._differing(scheduler)
+        return type(scheduler) is self._kind and not self._differences(scheduler)
 
     def __str__(self) -> str:
         """Name and scheduler, for messages."""
-        return f"{self.name} ({_named(self._kind, self._settings)})"
+        return f"{self.name} ({_describe(self._kind, self._settings)})"
 
-    def _differing(self, scheduler: Any) -> list[tuple[str, Any, Any]]:
+    def _differences(self, scheduler: Any) -> list[tuple[str, Any, Any]]:
         """Differing settings: name, value of the scheduler, value of this objective."""
-        given = settings_of(scheduler)
-        names = sorted(given.keys() | self._settings.keys())
-        pairs = ((name, given.get(name), self._settings.get(name)) for name in names)
+        others = settings_of(scheduler)
+        names = sorted(others.keys() | self._settings.keys())
+        pairs = ((name, others.get(name), self._settings.get(name)) for name in names)
         return [(name, other, own) for name, other, own in pairs if other != own]
 
     def _neighbours(self, count: int) -> str:
@@ -324,7 +324,7 @@ class DiffusionObjective:
     def _can_take(self, count: int) -> bool:
         scheduler = self.scheduler()
         self._timetable(scheduler, count)
-        return self._process.agrees(scheduler, count)
+        return self._process.is_exact(scheduler, count)
 
 
 def settings_of(scheduler: Any) -> dict[str, Any]:
@@ -368,14 +368,14 @@ def objective_for(scheduler: Any) -> DiffusionObjective:
     found = next((one for one in known if one.is_of(scheduler)), None)
     if found is None:
         raise SchedulerError(
-            f"{_named(type(scheduler), settings_of(scheduler))} is not the sampler of an objective: "
+            f"{_describe(type(scheduler), settings_of(scheduler))} is not the sampler of an objective: "
             f"{'; '.join(map(str, known))}. Replace it by the one that the network was trained with"
         )
     return found
 
 
-def _named(kind: Any, settings: Mapping[str, Any]) -> str:
+def _describe(kind: Any, settings: Mapping[str, Any]) -> str:
     """Class of a scheduler with those settings that determine sampling, for messages."""
-    telling = ("num_train_timesteps", "prediction_type", "use_flow_sigmas", "shift", "flow_shift", "beta_schedule")
-    told = ", ".join(f"{name}={settings[name]!r}" for name in telling if settings.get(name) not in (None, False))
-    return f"{kind.__name__}({told})"
+    shown = ("num_train_timesteps", "prediction_type", "use_flow_sigmas", "shift", "flow_shift", "beta_schedule")
+    values = ", ".join(f"{name}={settings[name]!r}" for name in shown if settings.get(name) not in (None, False))
+    return f"{kind.__name__}({values})"

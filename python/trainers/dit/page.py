@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from trainers.dit.errors import ModelError
-from trainers.dit.evaluation import ImageEvaluation, RewardScore
+from trainers.dit.evaluation import ImageEvaluation
 from trainers.dit.models import TRAINING, TUNING, Notes
 from trainers.dit.rewards import KINDS
 from trainers.dit.sampling import as_image
@@ -96,12 +96,12 @@ class MisclassifiedImage:
 
     Attributes:
         prompt: Prompt of the image.
-        taken: Predicted prompt.
+        predicted: Predicted prompt.
         strip: The image.
     """
 
     prompt: str
-    taken: str
+    predicted: str
     strip: ImageStrip
 
 
@@ -157,24 +157,32 @@ def drawn_sheet(
 def judged_sheet(title: str, lines: Sequence[str], found: ImageEvaluation, curves: Iterable[TrainingCurve]) -> PageData:
     """Contents of a page of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(found.prompts))
-    shown = as_light((_prompted(found, one) for one in prompts[:MOST_PROMPTS]), _weight, HEAVIEST)
-    wrong = _wrong(found)
-    mistaken = (_mistaken(found, place, taken) for place, taken in wrong[:MOST_MISTAKEN])
+    shown = as_light(
+        (_prompt_samples(found, prompt) for prompt in prompts[:MOST_PROMPTS]),
+        lambda samples: sum(map(_strip_weight, samples.strips)),
+        HEAVIEST,
+    )
+    predictions = () if found.predictions is None else found.predictions.drawn
+    wrong = [place for place, predicted in enumerate(predictions) if predicted != found.prompts[place]]
+    mistaken = (
+        MisclassifiedImage(
+            prompt=found.prompts[place],
+            predicted=predictions[place],
+            strip=strip_of("Drawn", found.images[place : place + 1], found.prompts[place]),
+        )
+        for place in wrong[:MOST_MISTAKEN]
+    )
     return PageData(
         title=title,
         lines=tuple(lines),
         figures=tuple(_figures(found)),
-        limits="" if found.telling is None else LIMITS,
+        limits="" if found.predictions is None else LIMITS,
         prompts=shown,
         more=len(prompts) - len(shown),
-        mistaken=as_light(mistaken, lambda one: _strip_weight(one.strip), HEAVIEST_MISTAKEN),
+        mistaken=as_light(mistaken, lambda image: _strip_weight(image.strip), HEAVIEST_MISTAKEN),
         mistaken_count=len(wrong),
         curves=tuple(curves),
     )
-
-
-def _weight(one: PromptSamples) -> int:
-    return sum(map(_strip_weight, one.strips))
 
 
 def _strip_weight(strip: ImageStrip) -> int:
@@ -203,45 +211,29 @@ def _reduced(image: Image.Image) -> Image.Image:
 def _figures(found: ImageEvaluation) -> Iterator[LabelledFigure]:
     """Scores, with the accuracy first if a classifier was used."""
     count = len(found.prompts)
-    if found.telling is not None:
-        low, high = map(percent, wilson_interval(found.right, count))
-        note = f"{found.right:,} of {count:,} are classified as their prompt"
+    if found.predictions is not None:
+        low, high = map(percent, wilson_interval(found.correct, count))
+        note = f"{found.correct:,} of {count:,} are classified as their prompt"
         interval = f"95\N{NO-BREAK SPACE}% interval {low} to {high}"
-        real = f"{percent(found.real_right / count)} of the real images"
-        yield figure("Prompt accuracy", found.right / count, percent, f"{note}; {interval}; {real}")
+        real = f"{percent(found.real_correct / count)} of the real images"
+        yield figure("Prompt accuracy", found.correct / count, percent, f"{note}; {interval}; {real}")
     for score in found.scores:
-        yield figure(score.title, score.value, plain, _note(score, count))
+        note = f"mean of {count:,}; real images have {plain(score.real)}; higher is better"
+        if score.is_distance:
+            compared = f"{count:,} images against {score.against:,} real ones"
+            note = f"{compared}; real images have {plain(score.real)}; lower is better"
+        yield figure(score.title, score.value, plain, note)
     yield figure("Images", count, "{:,.0f}".format, f"of {len(set(found.prompts)):,} held-out prompts")
 
 
-def _note(score: RewardScore, count: int) -> str:
-    if score.is_distance:
-        compared = f"{count:,} images against {score.against:,} real ones"
-        return f"{compared}; real images have {plain(score.real)}; lower is better"
-    return f"mean of {count:,}; real images have {plain(score.real)}; higher is better"
-
-
-def _prompted(found: ImageEvaluation, prompt: str) -> PromptSamples:
-    places = [place for place, one in enumerate(found.prompts) if one == prompt]
+def _prompt_samples(found: ImageEvaluation, prompt: str) -> PromptSamples:
+    places = [place for place, other in enumerate(found.prompts) if other == prompt]
     note = f"{len(places):,} drawn"
-    if found.telling is not None:
-        note += f", {sum(found.telling.drawn[place] == prompt for place in places):,} classified as it"
+    if found.predictions is not None:
+        note += f", {sum(found.predictions.drawn[place] == prompt for place in places):,} classified as it"
     shown = torch.tensor(places[:MOST_IMAGES])
     strips = strip_of("Real", found.targets[shown], prompt), strip_of("Drawn", found.images[shown], prompt)
     return PromptSamples(prompt=prompt, note=note, strips=strips)
-
-
-def _mistaken(found: ImageEvaluation, place: int, taken: str) -> MisclassifiedImage:
-    prompt = found.prompts[place]
-    return MisclassifiedImage(
-        prompt=prompt, taken=taken, strip=strip_of("Drawn", found.images[place : place + 1], prompt)
-    )
-
-
-def _wrong(found: ImageEvaluation) -> list[tuple[int, str]]:
-    """Indices and predicted prompts of misclassified images."""
-    told = () if found.telling is None else found.telling.drawn
-    return [(place, taken) for place, taken in enumerate(told) if taken != found.prompts[place]]
 
 
 def curves_of(notes: Notes) -> list[TrainingCurve]:
@@ -259,31 +251,31 @@ def curves_of(notes: Notes) -> list[TrainingCurve]:
         ) from error
 
 
-def _trained(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
-    each = pace_of(told["recipe"]["steps"]).round_steps
-    losses: Sequence[float] = told["curves"]["loss"]
+def _training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
+    each = pace_of(notes["recipe"]["steps"]).round_steps
+    losses: Sequence[float] = notes["curves"]["loss"]
     yield TrainingCurve(
         name="Loss",
         over="steps",
         points=tuple((each * (number + 1), float(loss)) for number, loss in enumerate(losses)),
         note="Mean of each round. Much of it is unpredictable noise; images improve even while it hardly falls.",
     )
-    yield from _looked(told["curves"]["looks"], told["facts"], "training steps")
+    yield from _evaluation_curves(notes["curves"]["looks"], notes["facts"], "training steps")
 
 
-def _tuned(told: Mapping[str, Any]) -> Iterator[TrainingCurve]:
+def _tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     """Rewards of a tuning: of its rollouts, then of held-out prompts."""
-    recipe, rounds = told["recipe"], told["tuned"]["rounds"]
+    recipe, rounds = notes["recipe"], notes["tuned"]["rounds"]
     yield TrainingCurve(
         name=f"{_title(recipe['reward'])}, rollouts",
         over="tuning iterations",
         points=tuple((number + 1, float(one["reward"])) for number, one in enumerate(rounds)),
         note="Drawn with random steps, so lower than without.",
     )
-    yield from _looked(told["tuned"]["looks"], told["facts"], "tuning steps")
+    yield from _evaluation_curves(notes["tuned"]["looks"], notes["facts"], "tuning steps")
 
 
-def _looked(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
+def _evaluation_curves(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
     """One curve per reward of held-out prompts, with distances as positive numbers."""
     for name in looks[0]["rewards"] if looks else ():
         known = facts[name] if name in facts else None  # noqa: SIM401
@@ -306,4 +298,4 @@ def _title(name: str) -> str:
     return KINDS[name].title if name in KINDS else name
 
 
-READERS: Final = MappingProxyType({TRAINING: _trained, TUNING: _tuned})
+READERS: Final = MappingProxyType({TRAINING: _training_curves, TUNING: _tuning_curves})

@@ -21,46 +21,46 @@ SHOWN: Final = 5
 
 
 def words_after(
-    before: frozenset[str] | None, prompts: Iterable[str], coder: "PromptEncoder", *, fresh: bool
+    before: frozenset[str] | None, prompts: Iterable[str], encoder: "PromptEncoder", *, fresh: bool
 ) -> list[str] | None:
     """Words that a model knows after a training, sorted; None if those before it are unknown.
 
     Args:
         before: Words before the training.
         prompts: Prompts of the training.
-        coder: Encoder of the prompts.
+        encoder: Encoder of the prompts.
         fresh: Whether the model was untrained before.
     """
     if before is None and not fresh:
         return None
-    return sorted((before or frozenset()).union(*map(coder.words, prompts)))
+    return sorted((before or frozenset()).union(*map(encoder.words, prompts)))
 
 
-def unknown_words(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
+def unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
     """Distinct words of a prompt that have no token or are not among the known words.
 
     Args:
         prompt: Prompt to check.
-        coder: Encoder of the prompt.
+        encoder: Encoder of the prompt.
         known: Words that the model was trained on; None if unknown.
     """
-    untrained = () if known is None else (word for word in coder.words(prompt) if word not in known)
-    return [*dict.fromkeys((*coder.unknown(prompt), *untrained))]
+    untrained = () if known is None else (word for word in encoder.words(prompt) if word not in known)
+    return [*dict.fromkeys((*encoder.unknown(prompt), *untrained))]
 
 
-def doubts(prompt: str, coder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
+def prompt_warning(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
     """Warning of words in a prompt that the model does not know, if any."""
-    found = unknown_words(prompt, coder, known)
+    found = unknown_words(prompt, encoder, known)
     if not found:
         return None
     return f"! the model does not know {_listed(found)}, and may draw something else; rephrase the prompt"
 
 
-def doubts_of_all(
-    prompts: Collection[str], coder: "PromptEncoder", known: frozenset[str] | None, source: Path
+def folder_warning(
+    prompts: Collection[str], encoder: "PromptEncoder", known: frozenset[str] | None, source: Path
 ) -> str | None:
     """Warning of words in the prompts of a folder that the model does not know, if any."""
-    found = [unknown for prompt in prompts if (unknown := unknown_words(prompt, coder, known))]
+    found = [unknown for prompt in prompts if (unknown := unknown_words(prompt, encoder, known))]
     if not found:
         return None
     words = [*dict.fromkeys(word for unknown in found for word in unknown)]
@@ -95,16 +95,16 @@ def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], n
         if priors is not None:
             raise PriorError("this model reads no prior tokens; leave them out")
         return torch.zeros(len(names), 0, dtype=torch.long)
-    given = priors or {}
-    missing = [name for name in names if name not in given]
+    available = priors or {}
+    missing = [name for name in names if name not in available]
     if missing:
         raise PriorError(
             f"{len(missing)} of {len(names)} images have no prior tokens, first: {', '.join(missing[:SHOWN])}; this "
             f"model needs {network.priors} per image, from its language model"
         )
     for name in names:
-        check_priors(given[name][None], network, name)
-    return torch.stack([given[name] for name in names])
+        check_priors(available[name][None], network, name)
+    return torch.stack([available[name] for name in names])
 
 
 def check_priors(priors: Tensor, network: ImageNetwork, name: str = "a prompt") -> None:

@@ -31,22 +31,22 @@ def reward_names(text: str) -> tuple[RewardName, ...]:
     return cast("tuple[RewardName, ...]", names)
 
 
-def _share(value: float) -> None:
+def _check_dropout(value: float) -> None:
     if not 0 <= value < 1:
         raise ValueError(f"{value:g} is not a share of prompts to drop; it must be 0 or more and below 1")
 
 
-def _decay(decay: float) -> None:
+def _check_decay(decay: float) -> None:
     if not 0 <= decay < 1:
         raise ValueError(f"{decay:g} is not a decay; it must be 0 for no average, or below 1, such as 0.999")
 
 
-def _chance(noise: float) -> None:
+def _check_chance(noise: float) -> None:
     if not noise > 0:
         raise ValueError(f"{noise:g} is not a scale of noise; it must be above 0")
 
 
-def _ratio_clip(clip: float) -> None:
+def _check_ratio_clip(clip: float) -> None:
     if not 0 < clip < 1:
         raise ValueError(f"{clip:g} is not a clipping range; it must be above 0 and below 1, such as 0.01")
 
@@ -61,14 +61,14 @@ class ImageRecipe(Computation):
         1e-3
     )
     dropout: Annotated[
-        float, Flag("Share of prompts that are dropped in training, as guidance requires.", check=_share)
+        float, Flag("Share of prompts that are dropped in training, as guidance requires.", check=_check_dropout)
     ] = 0.1
     ema: Annotated[
         float | None,
         Flag(
             "Keep an exponential moving average of the weights, with this decay per step; 0: the last weights.",
             metavar="DECAY",
-            check=_decay,
+            check=_check_decay,
         ),
     ] = 0.999
 
@@ -168,10 +168,10 @@ class GrpoRecipe(Computation):
     members: Annotated[int, Flag("Images per prompt, which are compared with each other.", minimum=2)] = 12
     draw_steps: Annotated[int, Flag("Sampling steps of training images.", minimum=2)] = 8
     trained_steps: Annotated[int, Flag("How many of these to train on; each is an optimizer step.", minimum=1)] = 4
-    chance: Annotated[float, Flag("Scale of the noise in each step.", check=_chance)] = 0.7
+    chance: Annotated[float, Flag("Scale of the noise in each step.", check=_check_chance)] = 0.7
     guidance: Annotated[float, Flag("Scale of classifier-free guidance; 1: none.", minimum=1)] = 1.0
     learning_rate: Annotated[float, Flag("Learning rate of all steps.", minimum=0)] = 5e-5
     ratio_clip: Annotated[
-        float, Flag("Maximum relative change of a step's probability per iteration.", check=_ratio_clip)
+        float, Flag("Maximum relative change of a step's probability per iteration.", check=_check_ratio_clip)
     ] = 0.01
     divergence: Annotated[float, Flag("Weight of the divergence from the initial model.", minimum=0)] = 0.5

@@ -48,17 +48,17 @@ class PromptClassifier(nn.Module):
     def __init__(self, prompts: Sequence[str], pixels: int) -> None:
         super().__init__()
         self.prompts = tuple(prompts)
-        self._places = {prompt: place for place, prompt in enumerate(self.prompts)}
-        self._seeing = nn.Linear(pixels, WIDTH)
-        self._telling = nn.Linear(WIDTH, len(self.prompts))
+        self._indices = {prompt: place for place, prompt in enumerate(self.prompts)}
+        self._hidden = nn.Linear(pixels, WIDTH)
+        self._output = nn.Linear(WIDTH, len(self.prompts))
 
     def features(self, images: Tensor) -> Tensor:
         """Features of images, float [N, channels, height, width], 0 to 1: float [N, 64], 0 or more."""
-        return self._seeing(images.flatten(1) * 2 - 1).relu()
+        return self._hidden(images.flatten(1) * 2 - 1).relu()
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of the prompts, [N, prompts], for images, float [N, channels, height, width], 0 to 1."""
-        return self._telling(self.features(images))
+        return self._output(self.features(images))
 
     def classes(self, prompts: Sequence[str]) -> Tensor:
         """Class indices of prompts, int64 [N].
@@ -66,14 +66,14 @@ class PromptClassifier(nn.Module):
         Raises:
             RewardError: A prompt is not among the classes.
         """
-        unknown = sorted({prompt for prompt in prompts if prompt not in self._places})
+        unknown = sorted({prompt for prompt in prompts if prompt not in self._indices})
         if unknown:
             more = f" and {len(unknown) - 1} other prompts" if unknown[1:] else ""
             raise RewardError(
                 f"the classifier has no training image of {unknown[0]!r}{more}; hold out only prompts of training "
                 "images, or choose another reward"
             )
-        return torch.tensor([self._places[prompt] for prompt in prompts])
+        return torch.tensor([self._indices[prompt] for prompt in prompts])
 
     @torch.no_grad()
     def accuracy(self, images: Tensor, prompts: Sequence[str]) -> float:
@@ -94,12 +94,12 @@ def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
             f"on average {EACH} images of each: choose another reward, such as clip"
         )
     images = pixels_of(pictures)
-    judge_prompts = [picture.prompt for picture in pictures.pictures]
+    labels = [picture.prompt for picture in pictures.pictures]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
-        judge = PromptClassifier(known, images[0].numel())
-        _train(judge, images, judge.classes(judge_prompts))
-    return judge.requires_grad_(False).eval()
+        classifier = PromptClassifier(known, images[0].numel())
+        _train(classifier, images, classifier.classes(labels))
+    return classifier.requires_grad_(False).eval()
 
 
 def pixels_of(pictures: ImageFolder) -> Tensor:
@@ -107,12 +107,12 @@ def pixels_of(pictures: ImageFolder) -> Tensor:
     return pictures.pixels(range(len(pictures.pictures))) / 2 + 0.5
 
 
-def _train(judge: PromptClassifier, images: Tensor, classes: Tensor) -> None:
-    optimizer = torch.optim.Adam(judge.parameters(), RATE, weight_decay=DECAY)
+def _train(classifier: PromptClassifier, images: Tensor, classes: Tensor) -> None:
+    optimizer = torch.optim.Adam(classifier.parameters(), RATE, weight_decay=DECAY)
     for _ in range(EPOCHS):
         total = 0.0
         for places in torch.randperm(len(images)).split(BATCH):
-            loss = functional.cross_entropy(judge(images[places]), classes[places])
+            loss = functional.cross_entropy(classifier(images[places]), classes[places])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -153,24 +153,25 @@ class ClipSimilarity:
         """
         kind: Any = CLIPModel
         try:
-            model, told = kind.from_pretrained(
+            model, info = kind.from_pretrained(
                 folder, local_files_only=True, use_safetensors=True, output_loading_info=True
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             raise RewardError(f"{folder} cannot be read as a CLIP model with its tokenizer: {error}") from error
-        missing = sorted(told["missing_keys"])
+        missing = sorted(info["missing_keys"])
         if missing:
             raise RewardError(f"{folder} lacks {len(missing)} weights of its CLIP model, first: {missing[0]}")
         return cls(model, tokenizer)
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         """Similarity of each image, float32 [N]."""
-        looked = [self._model.vision_model(pixel_values=self._prepared(some)) for some in images.cpu().split(TOGETHER)]
-        seen = torch.cat([one.pooler_output for one in looked])
+        batches = images.cpu().split(TOGETHER)
+        outputs = [self._model.vision_model(pixel_values=self._prepared(batch)) for batch in batches]
+        images = torch.cat([output.pooler_output for output in outputs])
         tokens = self._tokenizer(list(prompts), padding=True, return_tensors="pt")
-        read = self._model.text_model(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).pooler_output
-        return functional.cosine_similarity(self._model.visual_projection(seen), self._model.text_projection(read))
+        texts = self._model.text_model(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).pooler_output
+        return functional.cosine_similarity(self._model.visual_projection(images), self._model.text_projection(texts))
 
     def _prepared(self, images: Tensor) -> Tensor:
         """Resize and normalise images, float [N, channels, height, width], 0 to 1: [N, 3, side, side]."""
@@ -238,19 +239,19 @@ class PromptProbability:
     """Probability of the prompt according to a classifier trained on real images, 0 to 1.
 
     Args:
-        judge: Classifier.
+        classifier: Classifier.
 
     Attributes:
-        judge: As given.
+        classifier: As given.
     """
 
-    def __init__(self, judge: PromptClassifier) -> None:
-        self.judge = judge
+    def __init__(self, classifier: PromptClassifier) -> None:
+        self.classifier = classifier
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         """Probability of each prompt, float32 [N]."""
-        logits = self.judge(images.cpu())
-        return logits.softmax(1).gather(1, self.judge.classes(prompts)[:, None])[:, 0]
+        logits = self.classifier(images.cpu())
+        return logits.softmax(1).gather(1, self.classifier.classes(prompts)[:, None])[:, 0]
 
 
 @final
@@ -270,9 +271,9 @@ class FrechetDistance:
     """Negated Fréchet distance to real images in the features of a classifier; one number for all images.
 
     Args:
-        judge: Classifier, whose features are compared.
+        classifier: Classifier, whose features are compared.
         real: Real images to compare with, float32 [M, channels, height, width], 0 to 1.
-        beside: Other real images, for the floor.
+        others: Other real images, for the floor.
         count: Number of drawn images, and of real images for the floor.
 
     Attributes:
@@ -284,16 +285,16 @@ class FrechetDistance:
         RewardError: There are too few images.
     """
 
-    def __init__(self, judge: PromptClassifier, real: Tensor, beside: Tensor, count: int) -> None:
-        if min(len(real), len(beside)) < count or count < 2:  # noqa: PLR2004  one image has no variance
+    def __init__(self, classifier: PromptClassifier, real: Tensor, others: Tensor, count: int) -> None:
+        if min(len(real), len(others)) < count or count < 2:  # noqa: PLR2004  one image has no variance
             raise RewardError(
                 f"a Fréchet distance of {count} images needs as many held-out and training images, at least 2; there "
-                f"are {len(real)} and {len(beside)}: draw fewer, or add images"
+                f"are {len(real)} and {len(others)}: draw fewer, or add images"
             )
-        self._judge = judge
-        self._real = judge.features(real)
+        self._classifier = classifier
+        self._real = classifier.features(real)
         self.count, self.against = count, len(real)
-        self.floor = frechet_distance(judge.features(beside[:count]), self._real)
+        self.floor = frechet_distance(classifier.features(others[:count]), self._real)
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         """The negated distance for each image, float32 [N].
@@ -305,7 +306,7 @@ class FrechetDistance:
             raise RewardError(
                 f"a Fréchet distance of {len(images)} images cannot be compared with the floor of {self.count}"
             )
-        distance = frechet_distance(self._judge.features(images.cpu()), self._real)
+        distance = frechet_distance(self._classifier.features(images.cpu()), self._real)
         return torch.full((len(images),), -distance)
 
 
@@ -316,8 +317,8 @@ def frechet_of(material: RewardInputs) -> FrechetDistance:
         RewardError: There are too few images.
     """
     with torch.no_grad():
-        real, beside = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
-        return FrechetDistance(judge_of(material.pictures), real, beside, material.count)
+        real, others = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
+        return FrechetDistance(judge_of(material.pictures), real, others, material.count)
 
 
 def resemblance_of(material: RewardInputs) -> ClipSimilarity:
@@ -358,11 +359,11 @@ def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind]
     missing = [package for package in kind.packages if find_spec(package) is None]
     if missing:
         raise RewardError(f"reward {name} needs {', '.join(missing)}, not installed in this Python; install it")
-    checked = ValidatedReward(name, kind.make(material), of_all=kind.of_all, title=kind.title)
+    validated = ValidatedReward(name, kind.make(material), of_all=kind.of_all, title=kind.title)
     held = material.held_out.some(material.count)
     real = pixels_of(held)
-    checked(real, [picture.prompt for picture in held.pictures], real)
-    return checked
+    validated(real, [picture.prompt for picture in held.pictures], real)
+    return validated
 
 
 def rewards_of(
@@ -416,15 +417,15 @@ class ValidatedReward:
         Raises:
             RewardError: Rewards have the wrong shape or are not finite; the message names the first such prompt.
         """
-        said = self.reward(images, prompts, targets).float().cpu()
-        if said.shape != (len(prompts),):
+        values = self.reward(images, prompts, targets).float().cpu()
+        if values.shape != (len(prompts),):
             raise RewardError(
-                f"reward {self.name} has shape {list(said.shape)} for {len(prompts)} images; expected one number each"
+                f"reward {self.name} has shape {list(values.shape)} for {len(prompts)} images; expected one number each"
             )
-        wrong = (~said.isfinite()).nonzero().flatten().tolist()
+        wrong = (~values.isfinite()).nonzero().flatten().tolist()
         if wrong:
             raise RewardError(
-                f"reward {self.name} is {said[wrong[0]].item()} for an image of {prompts[wrong[0]]!r}, and not finite "
-                f"for {len(wrong)} of {len(prompts)} images; check its weights and the images"
+                f"reward {self.name} is {values[wrong[0]].item()} for an image of {prompts[wrong[0]]!r}, and not "
+                f"finite for {len(wrong)} of {len(prompts)} images; check its weights and the images"
             )
-        return said
+        return values

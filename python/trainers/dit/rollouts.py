@@ -176,13 +176,13 @@ class PolicySampler:
     """Computes the random steps of a network.
 
     Args:
-        nothing: Condition of the empty prompt, with one row.
-        play: Settings of rollouts.
+        unconditional: Condition of the empty prompt, with one row.
+        settings: Settings of rollouts.
     """
 
-    def __init__(self, nothing: PromptCondition, play: RolloutSettings) -> None:
-        self._nothing = nothing
-        self._play = play
+    def __init__(self, unconditional: PromptCondition, settings: RolloutSettings) -> None:
+        self._unconditional = unconditional
+        self._settings = settings
 
     def of(
         self,
@@ -194,8 +194,8 @@ class PolicySampler:
         lengths: Tensor,
     ) -> PolicyStep:
         """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
-        guided = GuidedNetwork(network, condition, self._nothing.on(latents.device), self._play.guidance)
-        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._play.noise)
+        guided = GuidedNetwork(network, condition, self._unconditional.on(latents.device), self._settings.guidance)
+        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._settings.noise)
 
 
 @final
@@ -206,7 +206,7 @@ class Rollouts:
         model: Model that draws; may be trained meanwhile.
         pictures: Prompts to draw, with real images.
         reward: Reward of each image.
-        play: Settings of rollouts.
+        settings: Settings of rollouts.
 
     Attributes:
         rounds: Results of the rounds so far.
@@ -218,7 +218,7 @@ class Rollouts:
     """
 
     def __init__(
-        self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, play: RolloutSettings
+        self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, settings: RolloutSettings
     ) -> None:
         if model.objective is None or model.objective.name != "flow":
             named = "none" if model.objective is None else str(model.objective)
@@ -227,97 +227,94 @@ class Rollouts:
             raise RewardError(
                 f"reward {reward.name} has one number for all images and cannot compare them; choose another"
             )
-        if play.trained > play.steps:
+        if settings.trained > settings.steps:
             raise SettingsError(
-                f"{play.trained} trained steps are more than the {play.steps} steps of an image; train on fewer"
+                f"{settings.trained} trained steps are more than the {settings.steps} steps of an image; train on fewer"
             )
         check_unplanned(model)
         self._model = model
         self._pictures = pictures
         self._reward = reward
-        self._play = play
-        self._steps = PolicySampler(model.unconditional().on("cpu"), play)
-        scheduler = model.objective.steps(play.steps)
+        self._settings = settings
+        self._sampler = PolicySampler(model.unconditional().on("cpu"), settings)
+        scheduler = model.objective.steps(settings.steps)
         self._timesteps: Tensor = scheduler.timesteps
         self._times: Tensor = scheduler.sigmas.float()
-        self._left: list[PolicySteps] = []
+        self._remaining: list[PolicySteps] = []
         self.rounds: list[RolloutRound] = []
 
     def __iter__(self) -> Iterator[PolicySteps]:
         """Steps without end, each of all images of a round; a new round is drawn after the last step."""
         while True:
-            if not self._left:
-                self._left = self._drawn()
-            yield self._left.pop(0)
+            if not self._remaining:
+                self._remaining = self._draw_round()
+            yield self._remaining.pop(0)
 
     def state_dict(self) -> dict[str, Any]:
         """Remaining steps and results so far, for a checkpoint."""
-        left = [[*moves[:-1], *moves.condition] for moves in self._left]
+        left = [[*steps[:-1], *steps.condition] for steps in self._remaining]
         return {"left": left, "rounds": [asdict(one) for one in self.rounds]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Restore a state."""
-        self._left = [_moves_of(parts) for parts in state_dict["left"]]
+        self._remaining = [_steps_from(parts) for parts in state_dict["left"]]
         self.rounds = [RolloutRound(**one) for one in state_dict["rounds"]]
 
     @torch.no_grad()
-    def _drawn(self) -> list[PolicySteps]:
+    def _draw_round(self) -> list[PolicySteps]:
         """Draw a round of images, and choose steps at random."""
-        prompts, targets = self._chosen()
+        prompts, targets = self._choose_prompts()
         try:
-            moves, images = self._walked_and_decoded(prompts)
+            condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
+            with evaluating([self._model.network.module]):
+                steps, latents = self._run_all_steps(condition)
+            images = self._model.latents.decode(latents)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             raise OutOfMemoryError(
                 f"not enough memory to draw {len(prompts)} images at once ({cause_of(error)}); lower --groups, now "
-                f"{self._play.groups}, or --members, now {self._play.members}"
+                f"{self._settings.groups}, or --members, now {self._settings.members}"
             ) from error
         rewards = self._reward(images, prompts, targets)
-        found = advantages_of(rewards.view(self._play.groups, self._play.members))
-        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._play.groups))
-        kept = torch.randperm(len(moves))[: self._play.trained].tolist()
-        advantages = found.values.flatten().to(moves[0].before.device)
-        return [moves[place]._replace(advantages=advantages) for place in kept]
+        found = advantages_of(rewards.view(self._settings.groups, self._settings.members))
+        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._settings.groups))
+        kept = torch.randperm(len(steps))[: self._settings.trained].tolist()
+        advantages = found.values.flatten().to(steps[0].before.device)
+        return [steps[place]._replace(advantages=advantages) for place in kept]
 
-    def _walked_and_decoded(self, prompts: Sequence[str]) -> tuple[list[PolicySteps], Tensor]:
-        """All steps from noise, and the final images."""
-        condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
-        with evaluating([self._model.network.module]):
-            moves, latents = self._walked(condition)
-        return moves, self._model.latents.decode(latents)
-
-    def _walked(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
+    def _run_all_steps(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
         """All steps from noise, and the final latents."""
         count, network, device = len(condition.mask), self._model.network, condition.mask.device
         latents = torch.randn(count, network.channels, network.side, network.side).to(device)
-        walked: list[PolicySteps] = []
+        steps: list[PolicySteps] = []
         for place, timestep in enumerate(self._timesteps):
             times = self._times[place].expand(count).to(device)
             lengths = (self._times[place] - self._times[place + 1]).expand(count).to(device)
-            told = timestep.expand(count).to(device)
-            step = self._steps.of(network, condition, latents, told, times, lengths)
-            chance = torch.randn(latents.shape).to(device)  # on the CPU: the same on every device
-            after = step.mean + step.deviation[:, None, None, None] * chance
+            timesteps = timestep.expand(count).to(device)
+            step = self._sampler.of(network, condition, latents, timesteps, times, lengths)
+            noise = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
+            after = step.mean + step.deviation[:, None, None, None] * noise
             probability = log_probability(step, after)
-            walked.append(PolicySteps(latents, after, told, times, lengths, probability, torch.zeros(0), condition))
+            steps.append(PolicySteps(latents, after, timesteps, times, lengths, probability, torch.zeros(0), condition))
             latents = after
-        return walked, latents
+        return steps, latents
 
-    def _chosen(self) -> tuple[list[str], Tensor]:
+    def _choose_prompts(self) -> tuple[list[str], Tensor]:
         """Random prompts, and a real image of each, both repeated for the members of a group."""
         places = places_by_prompt([picture.prompt for picture in self._pictures.pictures])
-        order = torch.randperm(len(places)).repeat(-(-self._play.groups // len(places)))[: self._play.groups]
+        order = torch.randperm(len(places)).repeat(-(-self._settings.groups // len(places)))[: self._settings.groups]
         drawn = [places[number] for number in order.tolist()]
-        one = [held[int(torch.randint(len(held), ()))] for held in drawn]
-        prompts = [self._pictures.pictures[place].prompt for place in one for _ in range(self._play.members)]
-        return prompts, (self._pictures.pixels(one) / 2 + 0.5).repeat_interleave(self._play.members, 0)
+        members = self._settings.members
+        chosen = [same[int(torch.randint(len(same), ()))] for same in drawn]
+        prompts = [self._pictures.pictures[place].prompt for place in chosen for _ in range(members)]
+        return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
 
 
-def _moves_of(parts: Sequence[Tensor]) -> PolicySteps:
+def _steps_from(parts: Sequence[Tensor]) -> PolicySteps:
     """Steps from the flat list of `state_dict`."""
-    before, after, timesteps, times, lengths, probability, advantages, *told = parts
-    return PolicySteps(before, after, timesteps, times, lengths, probability, advantages, PromptCondition(*told))
+    before, after, timesteps, times, lengths, probability, advantages, *condition = parts
+    return PolicySteps(before, after, timesteps, times, lengths, probability, advantages, PromptCondition(*condition))
 
 
 def places_by_prompt(prompts: Sequence[str]) -> list[list[int]]:

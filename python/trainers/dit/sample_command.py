@@ -12,7 +12,7 @@ from predictor.flags import Flag
 from trainers.dit.errors import IMAGES, DataError
 from trainers.dit.inputs import judging_of
 from trainers.dit.models import Notes, read_notes, trained_words
-from trainers.dit.prompts import doubts
+from trainers.dit.prompts import prompt_warning
 from trainers.dit.recipe import ImageEvaluationSettings, SamplingSettings
 from trainers.loop import Hardware, choose_device
 from trainers.media.console import AsJson, counter, failing, say, write
@@ -63,13 +63,13 @@ def sample(
         plans = None if priors is None else [*read_priors(priors).values()]
         loaded, notes = _loaded(model, device)
         _check_room(loaded.form, count, scale)
-        curves, doubt = curves_of(notes), doubts(prompt, loaded.prompts, trained_words(notes))
-        if doubt is not None:
-            say(doubt)
+        curves, warning = curves_of(notes), prompt_warning(prompt, loaded.prompts, trained_words(notes))
+        if warning is not None:
+            say(warning)
         drawn = draw_images(loaded, [prompt] * count, drawing, plans, counter("drawn", "images", silent=False))
         _save(drawn, out, scale)
         if page is not None:
-            lines = (_drawn_by(loaded, drawing),)
+            lines = (_describe_sampling(loaded, drawing),)
             write_page(
                 page, render_sheet(drawn_sheet(f"Drawn by {model.resolve().name}", lines, prompt, drawn, curves))
             )
@@ -101,7 +101,7 @@ def evaluate(
 
         torch.set_num_threads(threads)
         name = model.resolve().name
-        place = beside(model) if page is None else page
+        place = default_page(model) if page is None else page
         check_file(place)
         loaded, notes = _loaded(model, device)
         curves = curves_of(notes)
@@ -109,12 +109,12 @@ def evaluate(
         plans = None if priors is None else read_priors(priors)
         tell = counter("drawn", "images", silent=as_json)
         found = evaluated(loaded, material, rewards_of(judging.rewards, material), drawing, plans, tell)
-        lines = _drawn_by(loaded, drawing), _judged_by(material)
+        lines = _describe_sampling(loaded, drawing), _describe_images(material)
         write_page(place, render_sheet(judged_sheet(f"Evaluation of {name}", lines, found, curves)))
     if as_json:
         write({"kind": "evaluated", "page": str(place), **found.as_json()})
         return
-    for line in found.said:
+    for line in found.summary:
         say(line)
     say(f"Saved {place}: open it to look")
 
@@ -159,13 +159,13 @@ def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
         )
 
 
-def beside(model: Path) -> Path:
+def default_page(model: Path) -> Path:
     """Default path of a model's page: next to its folder, with the same name."""
     whole = model if model.name not in {"", ".."} else model.resolve()
     return whole.with_name(f"{model.resolve().name}.html")
 
 
-def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
+def _describe_sampling(model: "ImageModel", drawing: SamplingSettings) -> str:
     """Line of a page about model and sampling settings."""
     weights = sum(weight.numel() for weight in model.network.module.parameters())
     learnt = "untrained" if model.objective is None else f"objective {model.objective.name}"
@@ -173,7 +173,7 @@ def _drawn_by(model: "ImageModel", drawing: SamplingSettings) -> str:
     return f"{model.network.pipeline}, {weights:,} weights, {learnt}; drawn with {guided}"
 
 
-def _judged_by(material: "RewardInputs") -> str:
+def _describe_images(material: "RewardInputs") -> str:
     """Line of a page about the images of an evaluation."""
     own, held = material.pictures, material.held_out
     return (

@@ -26,24 +26,25 @@ class GuidedNetwork:
     Args:
         network: Network that predicts.
         condition: Condition of each image.
-        nothing: Condition of the empty prompt, with one row.
+        unconditional: Condition of the empty prompt, with one row.
         guidance: As in `SamplingSettings`.
     """
 
     def __init__(
-        self, network: ImageNetwork, condition: PromptCondition, nothing: PromptCondition, guidance: float
+        self, network: ImageNetwork, condition: PromptCondition, unconditional: PromptCondition, guidance: float
     ) -> None:
         self._network = network
         self._guidance = guidance
         self._condition = condition
-        self._nothing = nothing.rows(torch.zeros(len(condition.mask), dtype=torch.long, device=condition.mask.device))
+        rows = torch.zeros(len(condition.mask), dtype=torch.long, device=condition.mask.device)
+        self._unconditional = unconditional.rows(rows)
 
     def __call__(self, latents: Tensor, timesteps: Tensor) -> Tensor:
         """Predict for latents, float32 [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         prompted = self._network.predict(latents, timesteps, self._condition)
         if self._guidance <= UNGUIDED:
             return prompted
-        without = self._network.predict(latents, timesteps, self._nothing)
+        without = self._network.predict(latents, timesteps, self._unconditional)
         return without + self._guidance * (prompted - without)
 
 
@@ -107,8 +108,8 @@ def draw_images(
 
 def as_image(pixels: Tensor) -> Image.Image:
     """Convert pixels, float [channels, height, width], 0 to 1, to an image."""
-    whole = (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).squeeze(-1)
-    return Image.fromarray(whole.cpu().numpy())
+    values = (pixels * 255).round().to(torch.uint8).permute(1, 2, 0).squeeze(-1)
+    return Image.fromarray(values.cpu().numpy())
 
 
 def grid(images: Tensor, columns: int) -> Tensor:

@@ -92,7 +92,7 @@ class DenoisingLoss:
         self._model = model
         self._objective = model.objective
         self._draw = draw
-        self._nothing = model.unconditional()
+        self._unconditional = model.unconditional()
 
     def loss(self, batch: EncodedImages | RawImages) -> Loss:
         """Weighted squared error of the prediction, as a mean over images."""
@@ -100,10 +100,10 @@ class DenoisingLoss:
         drawn = self._draw(posterior.mean)
         latents = posterior.mean + posterior.deviation * drawn.within
         noised = self._objective.noised(latents, drawn.noise, drawn.times)
-        told = condition.where(drawn.dropped, self._nothing_on(latents.device))
-        said = self._model.network.predict(noised.latents, noised.timesteps, told)
+        kept = condition.where(drawn.dropped, self._unconditional_on(latents.device))
+        prediction = self._model.network.predict(noised.latents, noised.timesteps, kept)
         with full_precision(latents.device):
-            errors = (said.float() - noised.target).square().mean((1, 2, 3))
+            errors = (prediction.float() - noised.target).square().mean((1, 2, 3))
             return Loss((errors * noised.weight).mean(), len(errors))
 
     def _encoded(self, batch: RawImages) -> EncodedImages:
@@ -112,10 +112,10 @@ class DenoisingLoss:
             condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
             return EncodedImages(self._model.latents.encode(batch.pixels), condition)
 
-    def _nothing_on(self, device: torch.device) -> PromptCondition:
-        if self._nothing.mask.device != device:
-            self._nothing = self._nothing.on(device)
-        return self._nothing
+    def _unconditional_on(self, device: torch.device) -> PromptCondition:
+        if self._unconditional.mask.device != device:
+            self._unconditional = self._unconditional.on(device)
+        return self._unconditional
 
 
 TRANSFORMER = "transformer"
@@ -185,14 +185,14 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
     if model.objective is None:
         raise SchedulerError("the model has no objective; give it one")
     transformer = model.network.module
-    learnt = DenoisingLoss(model, NoiseSource(model.objective, recipe.dropout))
+    denoising = DenoisingLoss(model, NoiseSource(model.objective, recipe.dropout))
     modules: dict[str, nn.Module | FrozenModule] = {
         TRANSFORMER: transformer,
         "vae": FrozenModule(model.latents.module),
         "text_encoder": FrozenModule(model.prompts.module),
     }
     return Loop(
-        [phase_of(transformer, learnt, recipe)],
+        [phase_of(transformer, denoising, recipe)],
         modules=modules,
         device=recipe.device,
         precision=recipe.precision,
@@ -206,11 +206,11 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
     )
 
 
-def phase_of(transformer: nn.Module, learnt: DenoisingLoss, recipe: ImageRecipe) -> Phase[Any]:
+def phase_of(transformer: nn.Module, denoising: DenoisingLoss, recipe: ImageRecipe) -> Phase[Any]:
     """Create the only phase of the training."""
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     schedule = LambdaLR(optimizer, partial(warmed_up, steps=recipe.warm_up))
-    return Phase(TRANSFORMER, learnt.loss, transformer.parameters(), optimizer, schedule, clip=recipe.clip)
+    return Phase(TRANSFORMER, denoising.loss, transformer.parameters(), optimizer, schedule, clip=recipe.clip)
 
 
 def warmed_up(step: int, *, steps: int) -> float:

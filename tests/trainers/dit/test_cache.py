@@ -111,7 +111,7 @@ def test_what_was_left_out_stays_visible(model: ImageModel, tmp_path: Path) -> N
     pictures = read_pictures(folder, model.form, model.prompts.check, skip_bad=True)
     (refused,) = LatentCache.open(write_cache(pictures, model, tmp_path / "cache").folder).contents.refused
     assert refused.name == "gone.png"
-    assert "there is no" in refused.reason
+    assert "gone.png does not exist" in refused.reason
 
 
 def test_it_appears_whole_or_not_at_all(model: ImageModel, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def drawn_by_hand() -> ImageEvaluation:
         images=images,
         targets=1 - images,
         scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        telling=ClassifierAccuracy((left, left, right), (left, right, right)),
+        predictions=ClassifierAccuracy((left, left, right), (left, right, right)),
     )
 
 
@@ -61,8 +61,8 @@ def test_figures_are_those_of_some_held_out_prompts(
     prompts = [picture.prompt for picture in material.held_out.some(16).pictures]
     images, judge = draw_images(model, prompts, SAMPLING), judge_of(material.pictures)
     torch.testing.assert_close(found.images, images)
-    assert found.right == round(16 * judge.accuracy(images, prompts))
-    assert found.real_right == round(16 * judge.accuracy(pixels_of(material.held_out.some(16)), prompts))
+    assert found.correct == round(16 * judge.accuracy(images, prompts))
+    assert found.real_correct == round(16 * judge.accuracy(pixels_of(material.held_out.some(16)), prompts))
     classifier, frechet, _ = found.scores
     chances = judge(images).softmax(1).gather(1, judge.classes(prompts)[:, None])
     assert classifier.value == pytest.approx(chances.mean().item())
@@ -95,7 +95,7 @@ def test_how_many_are_drawn_together_changes_no_image(
     )
     torch.testing.assert_close(again.images, found.images, atol=1e-5, rtol=0)
     assert told == [(3, 16), (6, 16), (9, 16), (12, 16), (15, 16), (16, 16)]
-    assert again.telling is None
+    assert again.predictions is None
     assert "accuracy" not in again.as_json()
 
 
@@ -116,7 +116,7 @@ def test_the_figures_in_words_and_for_programs_are_the_same() -> None:
     assert told["accuracy"]["real"] == 1
     assert (told["accuracy"]["low"], told["accuracy"]["high"]) == pytest.approx((0.208, 0.939), abs=1e-3)
     assert told["scores"]["frechet"] == asdict(found.scores[0])
-    first, second = found.said
+    first, second = found.summary
     assert first.startswith(
         "2 of 3 images are classified as their prompt: 66.7%, 95 % interval 20.8% to 93.9% (real images: 100.0%)"
     )
@@ -185,7 +185,7 @@ def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> N
 def test_what_others_wrote_is_shown_and_not_run() -> None:
     found = drawn_by_hand()
     hostile = replace(
-        found, prompts=(HOSTILE, *found.prompts[1:]), telling=ClassifierAccuracy((PROMPTS[0],) * 3, found.prompts)
+        found, prompts=(HOSTILE, *found.prompts[1:]), predictions=ClassifierAccuracy((PROMPTS[0],) * 3, found.prompts)
     )
     text = render_sheet(judged_sheet(HOSTILE, (HOSTILE,), hostile, ()))
     assert HOSTILE not in text

@@ -176,9 +176,9 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
 def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
-    whole = SampleWatch(model, material, [], SAMPLING)._begun()
+    whole = SampleWatch(model, material, [], SAMPLING)._requests()
     monkeypatch.setattr("trainers.dit.monitoring.TOGETHER", 3)
-    parts = SampleWatch(model, material, [], SAMPLING)._begun()
+    parts = SampleWatch(model, material, [], SAMPLING)._requests()
     assert [len(part.places) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)
     assert torch.equal(torch.cat([part.condition.embeddings for part in parts]), whole[0].condition.embeddings)
@@ -192,6 +192,6 @@ def test_too_few_held_out_images_are_refused(folder: Path) -> None:
 
 
 def test_a_look_tells_why_a_distance_has_a_minus() -> None:
-    assert EvaluationSnapshot(3, {"classifier": 0.9}).said == "classifier 0.9"
-    said = EvaluationSnapshot(3, {"classifier": 0.9, "frechet": -2.04}).said
+    assert EvaluationSnapshot(3, {"classifier": 0.9}).figures == "classifier 0.9"
+    said = EvaluationSnapshot(3, {"classifier": 0.9, "frechet": -2.04}).figures
     assert said == "classifier 0.9, Fréchet distance 2.04 (lower is better)"

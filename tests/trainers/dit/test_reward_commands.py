@@ -65,8 +65,8 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
     assert last["window"] < 30
     assert last["rewards"]["ssim"] < best["rewards"]["ssim"]
     assert (
-        f"the reward collapsed, {EvaluationSnapshot(**last).told}; kept the best weights, "
-        f"{EvaluationSnapshot(**best).told}. Try a --learning-rate below 0.1"
+        f"the reward collapsed, {EvaluationSnapshot(**last).summary}; kept the best weights, "
+        f"{EvaluationSnapshot(**best).summary}. Try a --learning-rate below 0.1"
     ) in done.stderr
     assert f"Saved {tmp_path / 'model'}" in done.stderr
     ended = ran("train", *words, "--steps", "30", "--out", tmp_path / "again", *held, "--json")

@@ -23,7 +23,7 @@ from trainers.cli.commands import app
 from trainers.dit.encoders import PixArtPromptEncoder
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.models import ImageModel, read_notes, trained_words
-from trainers.dit.prompts import doubts_of_all
+from trainers.dit.prompts import folder_warning
 
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
 TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "1", "--groups", "2", "--members", "3", "--draw-steps")
@@ -129,7 +129,7 @@ def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(plac
 
 def test_of_many_words_the_first_are_named() -> None:
     prompts = tuple(f"a bar {sign}{sign}" for sign in "stuvwxyz")
-    said = doubts_of_all(prompts, tiny_model().prompts, frozenset(WORDS), Path("here"))
+    said = folder_warning(prompts, tiny_model().prompts, frozenset(WORDS), Path("here"))
     assert said == f"{DOUBT} 'ss', 'tt', 'uu', 'vv', 'ww' and 3 more words, used by 8 of 8 prompts of here"
 
 
