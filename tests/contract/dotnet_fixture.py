@@ -40,7 +40,7 @@ from universes import universe, with_events, with_holes
 from predictor.bars import BarPanel
 from predictor.bars.layouts import REQUIRED, SYNONYMS
 from predictor.client.panel_calls import CallPlan, ServedModel
-from predictor.client.panels import PartResponse, joined
+from predictor.client.panels import PartResponse, join_parts
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forecast_or_raise
@@ -161,8 +161,8 @@ def _of_parts(service: PredictionService, panel: BarPanel) -> Forecast:
     cut = [served.cut(Instance(input=panel))]
     parts = [part for call in CallPlan.of(cut, served, MODEL).calls for part in call]
     assert len(parts) > 2, "it is to be split"
-    told = [PartResponse(part=part, symbols=(), outcome=_forecast(service, part.of(cut))) for part in parts]
-    return forecast_or_raise(joined(told))
+    responses = [PartResponse(part=part, symbols=(), outcome=_forecast(service, part.of(cut))) for part in parts]
+    return forecast_or_raise(join_parts(responses))
 
 
 def _values(sent: Covariates) -> dict[str, object]:

@@ -359,7 +359,7 @@ class Written:
     def __init__(self) -> None:
         self.pushed: list[pb.PushBars] = []
 
-    def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+    def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
         self.pushed.append(request.push)
         return pb.PredictStreamResponse(ack=pb.Ack(waiting_for=["IBM"]))
 
@@ -371,8 +371,8 @@ class AsyncWritten:
     def __init__(self) -> None:
         self.written = Written()
 
-    async def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
-        return self.written.ask(request)
+    async def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+        return self.written.request(request)
 
 
 def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
@@ -445,7 +445,7 @@ def test_a_server_that_falls_silent_is_a_deadline_and_the_session_goes_on(monkey
         monkeypatch.setattr("predictor.client.sessions.GRACE_S", -29.9)
         with pytest.raises(DeadlineExceededError, match="no response from"):
             session.push(day_of(PANEL, DAYS[-AHEAD]))
-        assert session._stream._asked._answers == {}
+        assert session._stream._pending._futures == {}
         monkeypatch.undo()
         service.predictions_released.set()
         assert isinstance(session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)
@@ -461,7 +461,7 @@ def test_a_silent_server_is_a_deadline_of_asyncio_too(monkeypatch: pytest.Monkey
             monkeypatch.setattr("predictor.client.sessions.GRACE_S", -29.9)
             with pytest.raises(DeadlineExceededError, match="no response from"):
                 await session.push(day_of(PANEL, DAYS[-AHEAD]))
-            assert session._stream._asked._answers == {}
+            assert session._stream._pending._futures == {}
             monkeypatch.undo()
             service.predictions_released.set()
             assert isinstance(await session.push(day_of(PANEL, DAYS[-AHEAD])), Forecast)

@@ -439,24 +439,24 @@ def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_which
     monkeypatch.setattr("predictor.client.streams.GRACE_S", 10.0)
     now_s = [100.0]
     monkeypatch.setattr("predictor.client.streams.time", Clock(now_s))
-    asking = RequestStream("there", "canned", timeout_s=1.0, in_flight=2)
-    asking.reads()
+    stream = RequestStream("there", "canned", timeout_s=1.0, in_flight=2)
+    stream.begin_wait()
     now_s[0] += 60  # the questions are slow
-    assert asking.request(BARS).timeout_s == 1.0
-    assert not asking.is_overdue()
+    assert stream.request(BARS).timeout_s == 1.0
+    assert not stream.is_overdue()
     now_s[0] += 12
-    assert asking.is_overdue()
-    asking.reads()  # whoever comes late to read waits from then on
-    assert not asking.is_overdue()
+    assert stream.is_overdue()
+    stream.begin_wait()  # whoever comes late to read waits from then on
+    assert not stream.is_overdue()
 
 
 def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:
-    sending = RequestSender(RequestStream("there", "canned", timeout_s=1.0, in_flight=1), itertools.repeat(BARS))
-    requests = sending.requests()
+    sender = RequestSender(RequestStream("there", "canned", timeout_s=1.0, in_flight=1), itertools.repeat(BARS))
+    requests = sender.requests()
     assert next(requests).HasField("predict")
     waiting = threading.Thread(target=lambda: [*requests], daemon=True)
     waiting.start()
-    sending.stop()
+    sender.stop()
     waiting.join(SOON_S)
     assert not waiting.is_alive()
 

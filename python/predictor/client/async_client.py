@@ -15,15 +15,15 @@ from predictor.client.calls import (
     CallTimeout,
     Steps,
     UnaryCall,
-    cancelled,
+    cancelled_error,
     checked_timeout,
-    closed,
+    closed_error,
+    decode_response,
     error_of,
-    read,
 )
-from predictor.client.connection import ChannelOptions, ClientCredentials, connecting, target_of
+from predictor.client.connection import ChannelOptions, ClientCredentials, options_for, target_of
 from predictor.client.panels import PanelPlanner
-from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, forecast_of
+from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSender, RequestStream, StreamResponse
 from predictor.covariates import Covariates
 from predictor.errors import QuantraError
@@ -52,12 +52,12 @@ class AsyncQuantraClient:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
-        self._planning = PanelPlanner(model)
-        self._closed = False
-        how = connecting(target, credentials, has_channel=channel is not None)
-        self._headers = how.headers
+        self._planner = PanelPlanner(model)
+        self._is_closed = False
+        options = options_for(target, credentials, has_channel=channel is not None)
+        self._headers = options.headers
         self._is_own = channel is None
-        self._channel = _opened(target, how) if channel is None else channel
+        self._channel = _open_channel(target, options) if channel is None else channel
         self._stub = PredictionServiceStub(self._channel)
         self._sessions: AsyncSessionStream | None = None
 
@@ -75,7 +75,7 @@ class AsyncQuantraClient:
         Calls in progress raise CallCancelledError; later calls raise UnavailableError. A channel passed by the caller
         stays open, and its calls continue.
         """
-        self._closed = True
+        self._is_closed = True
         if self._sessions is not None:
             await self._sessions.close()
         if self._is_own:
@@ -91,7 +91,7 @@ class AsyncQuantraClient:
         self, instances: Sequence[Question], *, timeout_s: float | None = None
     ) -> tuple[Outcome, ...]:
         """Return the forecast or the error of each instance, in order. See `QuantraClient.predict_many`."""
-        return await self._answer(self._planning.predict(instances), self._until(timeout_s))
+        return await self._run(self._planner.predict(instances), self._deadline(timeout_s))
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
@@ -101,41 +101,41 @@ class AsyncQuantraClient:
         If you stop reading early, close the generator (for example with `contextlib.aclosing`) to cancel the remaining
         requests.
         """
-        if self._closed:
-            raise closed(self._target)
-        asking = RequestStream(self._target, self._model, self._timeout_s, in_flight)
-        sending = AsyncRequestSender(asking, questions)
-        call = self._stub.PredictStream(sending.requests(), metadata=self._headers)
-        watching = asyncio.create_task(_end_silence(asking, call.cancel))
+        if self._is_closed:
+            raise closed_error(self._target)
+        stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
+        sender = AsyncRequestSender(stream, questions)
+        call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
+        monitor = asyncio.create_task(_cancel_when_overdue(stream, call.cancel))
         try:
-            asking.reads()
+            stream.begin_wait()
             async for response in call:
-                sending.make_room()
-                yield asking.answered(response)
-                asking.reads()
+                sender.release()
+                yield stream.decode_response(response)
+                stream.begin_wait()
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, self._timeout_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise (asking.silence() if watching.done() else cancelled(self._target)) from None
+            raise (stream.timeout_error() if monitor.done() else cancelled_error(self._target)) from None
         finally:
-            watching.cancel()
+            monitor.cancel()
             call.cancel()
-        sending.check()
-        asking.check_whole()
+        sender.check()
+        stream.check_complete()
 
     async def open_session(
         self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
     ) -> AsyncBarSession:
         """Open a session. See `QuantraClient.open_session`."""
-        if self._closed:
-            raise closed(self._target)
+        if self._is_closed:
+            raise closed_error(self._target)
         if self._sessions is None or self._sessions.is_over:
             self._sessions = AsyncSessionStream(self._stub, self._target, self._headers)
         stream, requests = self._sessions, SessionRequests(session_id, self._timeout_s)
-        response = await stream.ask(requests.open(self._model, instance_of(bars, covariates)))
-        return AsyncBarSession(stream, requests, forecast_of(response))
+        response = await stream.request(requests.open(self._model, instance_of(bars, covariates)))
+        return AsyncBarSession(stream, requests, decode_first_forecast(response))
 
     async def feature_importance(
         self,
@@ -153,69 +153,69 @@ class AsyncQuantraClient:
 
     async def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
         """Explain a forecast. See `QuantraClient.explain`."""
-        return await self._answer(self._planning.explain(query), self._until(timeout_s))
+        return await self._run(self._planner.explain(query), self._deadline(timeout_s))
 
     async def explain_global(
         self, query: GlobalQuery, *, timeout_s: float | None = None
     ) -> AsyncIterator[GlobalImportance]:
         """Explain the forecasts of many instances. See `QuantraClient.explain_global`."""
-        until = self._until(timeout_s)
-        request = global_importance.encode_query(*await self._answer(self._planning.cut_query(query), until))
-        call = self._stub.ExplainGlobal(request, timeout=until.left_s(self._target), metadata=self._headers)
+        deadline = self._deadline(timeout_s)
+        request = global_importance.encode_query(*await self._run(self._planner.cut_query(query), deadline))
+        call = self._stub.ExplainGlobal(request, timeout=deadline.left_s(self._target), metadata=self._headers)
         try:
-            async for known in call:
-                yield global_importance.decode(known)
+            async for progress in call:
+                yield global_importance.decode(progress)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, until.limit_s) from failure
+            raise error_of(failure, self._target, deadline.limit_s) from failure
         finally:
             call.cancel()
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""
-        return await self._ask(UnaryCall.models(), self._until(timeout_s))
+        return await self._call(UnaryCall.models(), self._deadline(timeout_s))
 
     async def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """Describe one model version; by default, the client's model."""
-        return await self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
+        return await self._call(UnaryCall.model(reference or self._model), self._deadline(timeout_s))
 
-    async def _answer(self, steps: Steps[ValueT], until: CallTimeout) -> ValueT:
+    async def _run(self, steps: Steps[ValueT], deadline: CallTimeout) -> ValueT:
         """Make the calls of `steps` in sequence, within one deadline."""
         try:
             call = next(steps)
             while True:
                 try:
-                    answer = await self._ask(call, until)
+                    response = await self._call(call, deadline)
                 except QuantraError as error:
                     call = steps.throw(error)
                 else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            return done.value
+                    call = steps.send(response)
+        except StopIteration as stop:
+            return stop.value
 
-    async def _ask(self, call: UnaryCall[ValueT], until: CallTimeout) -> ValueT:
-        if self._closed:
-            raise closed(self._target)
-        left_s = until.left_s(self._target)
+    async def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
+        if self._is_closed:
+            raise closed_error(self._target)
+        left_s = deadline.left_s(self._target)
         try:
-            answer = await call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
+            response = await call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, until.limit_s) from failure
+            raise error_of(failure, self._target, deadline.limit_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise cancelled(self._target) from None  # the connection was closed; the task was not cancelled
-        return read(self._target, call, answer)
+            raise cancelled_error(self._target) from None  # the connection was closed; the task was not cancelled
+        return decode_response(self._target, call, response)
 
-    def _until(self, timeout_s: float | None) -> CallTimeout:
+    def _deadline(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 
-async def _end_silence(asking: RequestStream, end: Callable[[], object]) -> None:
+async def _cancel_when_overdue(stream: RequestStream, cancel: Callable[[], object]) -> None:
     """Cancel a call when its server stops responding."""
     while True:
         await asyncio.sleep(WATCH_S)
-        if asking.is_overdue():
-            end()
+        if stream.is_overdue():
+            cancel()
             return
 
 
@@ -225,7 +225,7 @@ def _is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _opened(target: str, how: ChannelOptions) -> grpc.aio.Channel:
-    if how.credentials is None:
-        return grpc.aio.insecure_channel(target, options=how.options)
-    return grpc.aio.secure_channel(target, how.credentials, options=how.options)
+def _open_channel(target: str, options: ChannelOptions) -> grpc.aio.Channel:
+    if options.credentials is None:
+        return grpc.aio.insecure_channel(target, options=options.options)
+    return grpc.aio.secure_channel(target, options.credentials, options=options.options)

@@ -72,7 +72,7 @@ class CallTimeout:
         """
         left_s = self.ends_s - time.monotonic()
         if left_s <= 0:
-            raise timed_out(target, self.limit_s)
+            raise timeout_error(target, self.limit_s)
         return left_s
 
 
@@ -83,14 +83,14 @@ class UnaryCall(Generic[ValueT]):
 
     method: Callable[[PredictionServiceStub], Any]
     request: Message
-    read: Callable[[Any], ValueT]
+    decode: Callable[[Any], ValueT]
 
     @classmethod
-    def predict(cls, model: str, asked: Sequence[Question]) -> "UnaryCall[tuple[Outcome, ...]]":
+    def predict(cls, model: str, questions: Sequence[Question]) -> "UnaryCall[tuple[Outcome, ...]]":
         """Request the forecast or the error of each instance, in order."""
-        sent = (instances.encode(instance_of(question)) for question in asked)
-        request = pb.PredictRequest(model=model, instances=sent)
-        return UnaryCall(lambda stub: stub.Predict, request, lambda answer: _outcomes(answer, len(asked)))
+        encoded = (instances.encode(instance_of(question)) for question in questions)
+        request = pb.PredictRequest(model=model, instances=encoded)
+        return UnaryCall(lambda stub: stub.Predict, request, lambda response: _outcomes(response, len(questions)))
 
     @classmethod
     def explain(cls, model: str, query: Query) -> "UnaryCall[Explanation]":
@@ -101,13 +101,15 @@ class UnaryCall(Generic[ValueT]):
     def models(cls) -> "UnaryCall[tuple[ModelInfo, ...]]":
         """Request the list of all model versions."""
         request = pb.ListModelsRequest()
-        return UnaryCall(lambda stub: stub.ListModels, request, lambda answer: tuple(map(models.decode, answer.models)))
+        return UnaryCall(
+            lambda stub: stub.ListModels, request, lambda response: tuple(map(models.decode, response.models))
+        )
 
     @classmethod
     def model(cls, reference: str) -> "UnaryCall[ModelInfo]":
         """Request the description of one model version."""
         request = pb.GetModelRequest(model=reference)
-        return UnaryCall(lambda stub: stub.GetModel, request, lambda answer: models.decode(answer.model))
+        return UnaryCall(lambda stub: stub.GetModel, request, lambda response: models.decode(response.model))
 
     @classmethod
     def served(cls, reference: str) -> "UnaryCall[ServedModel]":
@@ -142,17 +144,17 @@ def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
     )
 
 
-def read(target: str, call: UnaryCall[ValueT], answer: Message) -> ValueT:
+def decode_response(target: str, call: UnaryCall[ValueT], response: Message) -> ValueT:
     """Decode a response. A malformed response raises InternalError, because the caller's input is not at fault."""
     try:
-        return call.read(answer)
+        return call.decode(response)
     except (MalformedRequestError, ExplainUnsupportedError) as error:
         raise InternalError(
             f"the response of {target} is malformed: {error.message}; use the same version of client and server"
         ) from error
 
 
-_HUNG_UP: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
+_CLOSED: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
 
 
 _REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
@@ -172,23 +174,23 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
     trailers = cast("Iterable[tuple[str, str | bytes]]", failure.trailing_metadata() or ())  # the stubs lack __iter__
     for key, value in trailers:
         if key == errors.DETAILS_KEY and isinstance(value, bytes):
-            meant = errors.decode_details(value)
-            if meant is not None:
-                return meant
+            error = errors.decode_details(value)
+            if error is not None:
+                return error
     return _network_error(failure, target, timeout_s)
 
 
-def timed_out(target: str, timeout_s: float) -> DeadlineExceededError:
+def timeout_error(target: str, timeout_s: float) -> DeadlineExceededError:
     """Return the error of a call whose timeout has passed."""
     return DeadlineExceededError(f"no response from {target} within {timeout_s:g} s; set a longer timeout")
 
 
-def closed(target: str) -> UnavailableError:
+def closed_error(target: str) -> UnavailableError:
     """Return the error of a call on a closed client."""
     return UnavailableError(f"this client of {target} is closed; create a new one")
 
 
-def cancelled(target: str) -> CallCancelledError:
+def cancelled_error(target: str) -> CallCancelledError:
     """Return the error of a call that was cancelled by its caller or by closing the client."""
     return CallCancelledError(f"the call to {target} was cancelled before its response arrived")
 
@@ -201,9 +203,9 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
         case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
             problem = f"{target} ended the stream while a request was being sent; open a new one"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return timed_out(target, timeout_s)
+            return timeout_error(target, timeout_s)
         case grpc.StatusCode.CANCELLED:
-            return cancelled(target)
+            return cancelled_error(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
             return RequestTooLargeError(f"{target} rejected the call: {details}; send a smaller request")
         case _ if code in _REFUSALS:
@@ -224,7 +226,7 @@ def _advice(target: str, details: str) -> str:
         return "no authority in ca= (--tls-ca) has signed its certificate: pass the file of the one that has"
     if "WRONG_VERSION_NUMBER" in details:
         return "the server uses plain text: remove ca= (--tls-ca), or start it with --tls-cert"
-    if "failed to connect" in details and _HUNG_UP.search(details):
+    if "failed to connect" in details and _CLOSED.search(details):
         return (
             "a server accepted the connection and closed it: if it uses TLS, pass ca= (--tls-ca); if it runs with "
             "--tls-client-ca, pass a certificate that its authorities signed as cert= and key= (--tls-cert, --tls-key)"

@@ -60,44 +60,44 @@ class ChannelOptions:
     options: tuple[tuple[str, int], ...] = OPTIONS
 
     @classmethod
-    def to(cls, target: str, given: ClientCredentials) -> Self:
+    def to(cls, target: str, credentials: ClientCredentials) -> Self:
         """Create the options for a target.
 
         Raises:
             ConfigurationError: a file cannot be read; a certificate has no key or a key no certificate; a certificate
                 is set without `ca`; the token would cross a network in plain text, or has invalid characters.
         """
-        token = _token(given)
-        if given.ca is None and (given.cert is not None or given.key is not None):
+        token = _token(credentials)
+        if credentials.ca is None and (credentials.cert is not None or credentials.key is not None):
             raise ConfigurationError("a client certificate needs TLS: pass ca= (--tls-ca) too")
-        if (given.cert is None) != (given.key is None):
+        if (credentials.cert is None) != (credentials.key is None):
             raise ConfigurationError("cert= and key= (--tls-cert, --tls-key) belong together; pass both or neither")
         if not token:
-            return cls(_tls(given), ())
-        if given.ca is None and not is_local(target):
+            return cls(_tls(credentials), ())
+        if credentials.ca is None and not is_local(target):
             raise ConfigurationError(
                 f"the token would go to {target} in plain text; pass ca= (--tls-ca), or send no token: pass token='', "
                 f"or unset {VARIABLE}"
             )
         # gRPC uses proxies from the environment, even for local addresses.
-        direct = () if given.ca is not None else (("grpc.enable_http_proxy", 0),)
-        return cls(_tls(given), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
+        direct = () if credentials.ca is not None else (("grpc.enable_http_proxy", 0),)
+        return cls(_tls(credentials), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
 
 
-def connecting(target: str, given: ClientCredentials | None, *, has_channel: bool) -> ChannelOptions:
+def options_for(target: str, credentials: ClientCredentials | None, *, has_channel: bool) -> ChannelOptions:
     """Return the channel options for a target.
 
     Args:
         target: gRPC target.
-        given: the caller's credentials, if any.
+        credentials: the caller's credentials, if any.
         has_channel: whether the caller passes a channel.
 
     Raises:
         ConfigurationError: both credentials and a channel are given; or see `ChannelOptions.to`.
     """
     if not has_channel:
-        return ChannelOptions.to(target, given or ClientCredentials())
-    if given is not None:
+        return ChannelOptions.to(target, credentials or ClientCredentials())
+    if credentials is not None:
         raise ConfigurationError("a channel has its own credentials; pass credentials= or channel=, not both")
     return ChannelOptions(None, ())
 
@@ -118,8 +118,8 @@ def _is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def _token(given: ClientCredentials) -> str:
-    token = os.environ.get(VARIABLE, "") if given.token is None else given.token
+def _token(credentials: ClientCredentials) -> str:
+    token = os.environ.get(VARIABLE, "") if credentials.token is None else credentials.token
     if not _SENDABLE.fullmatch(token):
         raise ConfigurationError(
             f"the token has a character that headers do not allow; check token= or {VARIABLE} for blanks and line ends"
@@ -127,44 +127,40 @@ def _token(given: ClientCredentials) -> str:
     return token
 
 
-def _tls(given: ClientCredentials) -> grpc.ChannelCredentials | None:
-    if given.ca is None:
+def _tls(credentials: ClientCredentials) -> grpc.ChannelCredentials | None:
+    if credentials.ca is None:
         return None
-    check_authorities("--tls-ca", given.ca)
+    check_authorities("--tls-ca", credentials.ca)
     key, cert = None, None
-    if given.key is not None and given.cert is not None:
-        check_pair(given.cert, given.key)
-        key, cert = read_bytes("--tls-key", given.key), read_bytes("--tls-cert", given.cert)
-    return grpc.ssl_channel_credentials(read_bytes("--tls-ca", given.ca), key, cert)
+    if credentials.key is not None and credentials.cert is not None:
+        check_pair(credentials.cert, credentials.key)
+        key, cert = read_bytes("--tls-key", credentials.key), read_bytes("--tls-cert", credentials.cert)
+    return grpc.ssl_channel_credentials(read_bytes("--tls-ca", credentials.ca), key, cert)
 
 
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
-_GRPC: Final = frozenset({"dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"})
+_GRPC_SCHEMES: Final = frozenset({"dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"})
 """URI schemes that gRPC resolves, with or without slashes."""
 
 
-def target_of(address: str, given: ClientCredentials | None) -> str:
+def target_of(address: str, credentials: ClientCredentials | None) -> str:
     """Convert an address to a gRPC target. As in the .NET client, http:// means plain text and https:// means TLS.
 
     Args:
         address: "HOST:PORT", "unix:PATH" or a URI such as "http://127.0.0.1:50051".
-        given: the caller's credentials, if any.
+        credentials: the caller's credentials, if any.
 
     Raises:
         ConfigurationError: the address is invalid, or its scheme contradicts the credentials.
     """
-    found = _URI.fullmatch(address)
-    if found is None or found["scheme"].lower() in _GRPC:
+    match = _URI.fullmatch(address)
+    if match is None or match["scheme"].lower() in _GRPC_SCHEMES:
         return address
-    scheme, rest = found["scheme"].lower(), found["rest"].removesuffix("/")
+    scheme, rest = match["scheme"].lower(), match["rest"].removesuffix("/")
     if scheme not in {"http", "https"} or not rest or set("/?#@") & set(rest):
         raise ConfigurationError(f"{address[:80]!r} is not a server address; use HOST:PORT, such as 127.0.0.1:50051")
-    _check_transport(scheme, rest, has_authorities=given is not None and given.ca is not None)
-    return rest
-
-
-def _check_transport(scheme: str, rest: str, *, has_authorities: bool) -> None:
+    has_authorities = credentials is not None and credentials.ca is not None
     if scheme == "https" and not has_authorities:
         raise ConfigurationError(
             f"https://{rest} means TLS; pass the file of the authorities to trust as ca= (--tls-ca), such as "
@@ -174,3 +170,4 @@ def _check_transport(scheme: str, rest: str, *, has_authorities: bool) -> None:
         raise ConfigurationError(
             f"http://{rest} means plain text, but ca= (--tls-ca) enables TLS; use https://{rest}, or remove ca="
         )
+    return rest

@@ -39,16 +39,16 @@ class ServedModel:
     """Size limits of one request."""
 
     @classmethod
-    def of(cls, answer: pb.GetModelResponse) -> Self:
+    def of(cls, response: pb.GetModelResponse) -> Self:
         """Create it from the response of GetModel."""
-        info = answer.model
+        info = response.model
         return cls(
             name=info.name,
             version=info.version,
             weights_hash=info.weights_hash,
             bars_needed=info.bars_needed,
             is_panel_model=info.is_panel_model,
-            limits=models.decode_limits(answer.limits),
+            limits=models.decode_limits(response.limits),
         )
 
     @property
@@ -68,13 +68,13 @@ class ServedModel:
             return instance
         return replace(instance, input=bars.last(most), covariates=instance.covariates.last(most))
 
-    def has_made(self, answer: Forecast | Attribution) -> bool:
+    def made(self, result: Forecast | Attribution) -> bool:
         """Whether this version made the forecast or attribution."""
-        return (answer.version, answer.weights_hash) == (self.version, self.weights_hash)
+        return (result.version, result.weights_hash) == (self.version, self.weights_hash)
 
-    def is_content_with(self, cut: Self) -> bool:
-        """Whether panels that were cut and split for version `cut` also suit this version."""
-        return self.bars_needed <= cut.bars_needed and self.is_panel_model == cut.is_panel_model
+    def accepts_cuts_for(self, other: Self) -> bool:
+        """Whether panels that were cut and split for `other` also suit this version."""
+        return self.bars_needed <= other.bars_needed and self.is_panel_model == other.is_panel_model
 
 
 def _fits(covariates: Covariates, bars: BarPanel) -> bool:
@@ -96,21 +96,15 @@ of the result depend on that size.
 """
 
 
-_NUMBER: Final = 8
-
-_DATE: Final = 4
-
-_TEXT_HEAD: Final = 4
-
-_NAME_HEAD: Final = 16
-
-_INSTANCE_HEAD: Final = 1024
-
-_CALL_HEAD: Final = 64
-
-_FIELD_HEAD: Final = 8
-
-_DOUBT: Final = 64 * 1024
+# Bytes on the wire, at most.
+_NUMBER_BYTES: Final = 8
+_DATE_BYTES: Final = 4
+_TEXT_OVERHEAD: Final = 4
+_NAME_OVERHEAD: Final = 16
+_INSTANCE_OVERHEAD: Final = 1024
+_CALL_OVERHEAD: Final = 64
+_FIELD_OVERHEAD: Final = 8
+_SIZE_SLACK: Final = 64 * 1024
 """Slack of the size bound in bytes: an instance above the limit by less is encoded to find its exact size."""
 
 
@@ -127,13 +121,13 @@ class InstanceSizes:
     @classmethod
     def of(cls, instance: Instance) -> "InstanceSizes":
         """Compute the sizes of an instance."""
-        head = _INSTANCE_HEAD + _length(instance.request_id)
+        head = _INSTANCE_OVERHEAD + _length(instance.request_id)
         if isinstance(instance.input, BarPanel):
             return cls(
-                head=head + _beside_rows(instance.input, instance.covariates),
-                rows=_rows(instance.input, instance.covariates),
+                head=head + _panel_head(instance.input, instance.covariates),
+                rows=_panel_rows(instance.input, instance.covariates),
             )
-        return cls(head=head + _window(instance.input), rows=np.zeros(len(instance.input.symbols), np.intp))
+        return cls(head=head + _window_bytes(instance.input), rows=np.zeros(len(instance.input.symbols), np.intp))
 
     @property
     def total(self) -> int:
@@ -141,27 +135,27 @@ class InstanceSizes:
         return self.head + int(self.rows.sum())
 
 
-def _rows(bars: BarPanel, beside: Covariates) -> IndexArray:
+def _panel_rows(bars: BarPanel, covariates: Covariates) -> IndexArray:
     """[S] bytes per symbol; see `InstanceSizes.rows`."""
-    days, ahead = len(bars.sessions), len(beside.future_sessions)
-    count = days * (len(bars.columns) + len(beside.observed) + len(beside.known))
-    count += ahead * len(beside.known) + len(beside.numbers)
-    rows = np.array([_TEXT_HEAD + _length(symbol) for symbol in bars.symbols], np.intp) + _NUMBER * count
-    for texts in beside.categories.values():
+    sessions, future = len(bars.sessions), len(covariates.future_sessions)
+    count = sessions * (len(bars.columns) + len(covariates.observed) + len(covariates.known))
+    count += future * len(covariates.known) + len(covariates.numbers)
+    rows = np.array([_TEXT_OVERHEAD + _length(symbol) for symbol in bars.symbols], np.intp) + _NUMBER_BYTES * count
+    for texts in covariates.categories.values():
         if len(texts) == len(rows):  # the server rejects other lengths
-            rows += [_TEXT_HEAD + _length(text) for text in texts]
+            rows += [_TEXT_OVERHEAD + _length(text) for text in texts]
     return rows
 
 
-def _beside_rows(bars: BarPanel, beside: Covariates) -> int:
-    names = sum(_NAME_HEAD + _length(name) for name in beside.names)
-    return names + _DATE * (len(bars.sessions) + len(beside.future_sessions))
+def _panel_head(bars: BarPanel, covariates: Covariates) -> int:
+    names = sum(_NAME_OVERHEAD + _length(name) for name in covariates.names)
+    return names + _DATE_BYTES * (len(bars.sessions) + len(covariates.future_sessions))
 
 
-def _window(window: FeatureWindow) -> int:
+def _window_bytes(window: FeatureWindow) -> int:
     arrays = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
-    names = sum(_TEXT_HEAD + _length(name) for name in (*window.symbols, *window.features))
-    return names + sum(values.nbytes for values in arrays) + _NUMBER * len(window.symbols)
+    names = sum(_TEXT_OVERHEAD + _length(name) for name in (*window.symbols, *window.features))
+    return names + sum(values.nbytes for values in arrays) + _NUMBER_BYTES * len(window.symbols)
 
 
 def _length(text: str) -> int:
@@ -169,10 +163,10 @@ def _length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def is_small(asked: Sequence[ReadInstance]) -> bool:
+def is_small(instances: Sequence[ReadInstance]) -> bool:
     """Whether the instances have so few bars that they are sent uncut."""
-    panels = (one for one in asked if isinstance(one, Instance) and isinstance(one.input, BarPanel))
-    return sum(InstanceSizes.of(panel).total - _INSTANCE_HEAD for panel in panels) <= SMALL
+    panels = (each for each in instances if isinstance(each, Instance) and isinstance(each.input, BarPanel))
+    return sum(InstanceSizes.of(panel).total - _INSTANCE_OVERHEAD for panel in panels) <= SMALL
 
 
 @final
@@ -189,15 +183,11 @@ class PanelPart:
     size: int
     """Upper bound of the encoded size in bytes."""
 
-    @property
-    def rows(self) -> slice:
-        """Rows of the part in the instance."""
-        return slice(self.first, self.end)
-
-    def of(self, asked: Sequence[Instance]) -> Instance:
+    def of(self, instances: Sequence[Instance]) -> Instance:
         """Return the instance reduced to the symbols of this part."""
-        whole = asked[self.place]
-        return whole if self.end - self.first == len(whole.input.symbols) else of_rows(whole, self.rows)
+        instance = instances[self.place]
+        is_whole = self.end - self.first == len(instance.input.symbols)
+        return instance if is_whole else of_rows(instance, slice(self.first, self.end))
 
 
 def of_rows(instance: Instance, rows: Sequence[int] | slice) -> Instance:
@@ -216,36 +206,36 @@ class CallPlan:
     """Errors by position of the instance."""
 
     @classmethod
-    def of(cls, asked: Sequence[Instance], model: ServedModel, reference: str) -> "CallPlan":
+    def of(cls, instances: Sequence[Instance], model: ServedModel, reference: str) -> "CallPlan":
         """Plan the calls for instances that were cut for `model`; requests name it by `reference`."""
-        limits = replace(model.limits, size=model.limits.size - _CALL_HEAD - _length(reference))
+        limits = replace(model.limits, size=model.limits.size - _CALL_OVERHEAD - _length(reference))
         parts: list[PanelPart] = []
         refused: dict[int, QuantraError] = {}
-        for place, instance in enumerate(asked):
+        for place, instance in enumerate(instances):
             try:
-                parts += _parts(place, instance, model, limits)
+                parts += _split(place, instance, model, limits)
             except RequestTooLargeError as error:
                 refused[place] = error
-        return cls(calls=tuple(_packed(parts, limits)), refused=refused)
+        return cls(calls=tuple(_group(parts, limits)), refused=refused)
 
 
-def check_size(instance: Instance, model: ServedModel, what: str) -> None:
+def check_size(instance: Instance, model: ServedModel, advice: str) -> None:
     """Check that an instance that cannot be split fits in one call.
 
     Args:
         instance: an instance cut for the model.
         model: the model version that receives it.
-        what: advice for the error message.
+        advice: advice for the error message.
 
     Raises:
         RequestTooLargeError: the instance exceeds the limits; the message names both sizes.
     """
     sizes = InstanceSizes.of(instance)
     if not _is_within(sizes, instance, model.limits):
-        raise _too_large(instance, sizes.total, model, what)
+        raise _too_large(instance, sizes.total, model, advice)
 
 
-def _parts(place: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
+def _split(place: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
     sizes = InstanceSizes.of(instance)
     count = len(instance.input.symbols)
     if _is_within(sizes, instance, limits) or not isinstance(instance.input, BarPanel):
@@ -261,7 +251,7 @@ def _parts(place: int, instance: Instance, model: ServedModel, limits: RequestLi
     if sizes.head + 2 * int(sizes.rows.max()) > limits.size:
         raise _too_large(instance, sizes.total, model, "not even two symbols fit into one call; send fewer sessions")
     most = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
-    ends = _ends(sizes, limits.size, most)
+    ends = _part_ends(sizes, limits.size, most)
     return [
         PanelPart(place=place, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
         for first, end in pairwise([0, *ends])
@@ -274,11 +264,12 @@ def _is_within(sizes: InstanceSizes, instance: Instance, limits: RequestLimits) 
     if symbols > limits.symbols or cells > limits.cells:
         return False
     return sizes.total <= limits.size or (
-        sizes.total <= limits.size + _DOUBT and instances.encode(instance).ByteSize() + _FIELD_HEAD <= limits.size
+        sizes.total <= limits.size + _SIZE_SLACK
+        and instances.encode(instance).ByteSize() + _FIELD_OVERHEAD <= limits.size
     )
 
 
-def _ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
+def _part_ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
     """Yield the end row of each part.
 
     Each part leaves room for one more symbol: a part without usable symbols is sent again together with a usable one.
@@ -289,16 +280,13 @@ def _ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[
     while first < count:
         before = int(until[first - 1]) if first else 0
         end = min(int(np.searchsorted(until, before + room, side="right")), first + most_symbols)
-        first = end if end == count else _aligned(first, end)
+        if end < count and end - first > FORWARD:  # end with a forward pass
+            end = first + (end - first) // FORWARD * FORWARD
+        first = end
         yield first
 
 
-def _aligned(first: int, end: int) -> int:
-    """Round the end of a part down to the end of a forward pass, if the part takes more than one."""
-    return first + (end - first) // FORWARD * FORWARD if end - first > FORWARD else end
-
-
-def _packed(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple[PanelPart, ...]]:
+def _group(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple[PanelPart, ...]]:
     """Group consecutive parts into calls, as many as the limits allow."""
     call: list[PanelPart] = []
     size = rows = 0
@@ -316,9 +304,9 @@ def _packed(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple
 
 def _too_large(instance: Instance, size: int, model: ServedModel, advice: str) -> RequestTooLargeError:
     bars, limits = instance.input, model.limits
-    days = f" of {len(bars.sessions)} sessions" if isinstance(bars, BarPanel) else ""
+    sessions = f" of {len(bars.sessions)} sessions" if isinstance(bars, BarPanel) else ""
     return RequestTooLargeError(
-        f"{len(bars.symbols)} symbols{days} take up to {size} bytes, but a request may have {limits.size} bytes and "
-        f"{limits.symbols} symbols; {advice}",
+        f"{len(bars.symbols)} symbols{sessions} take up to {size} bytes, but a request may have {limits.size} bytes "
+        f"and {limits.symbols} symbols; {advice}",
         metadata={"have": str(size), "most": str(limits.size), "symbols": str(len(bars.symbols))},
     )

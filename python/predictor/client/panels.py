@@ -6,7 +6,7 @@ client makes the calls within one deadline and sends the responses back.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -35,7 +35,7 @@ class PartResponse:
     outcome: Outcome
 
 
-def joined(parts: Sequence[PartResponse]) -> Outcome:
+def join_parts(parts: Sequence[PartResponse]) -> Outcome:
     """Join the outcomes of an instance's parts, all by one model version.
 
     Each symbol keeps the values or the error from its part. `forecast_id` is a hash of the ids of the parts.
@@ -49,16 +49,17 @@ def joined(parts: Sequence[PartResponse]) -> Outcome:
     """
     if len(parts) == 1:
         return parts[0].outcome
-    failures = [(told, told.outcome) for told in parts if isinstance(told.outcome, QuantraError)]
+    failures = [(part, part.outcome) for part in parts if isinstance(part.outcome, QuantraError)]
     if not failures:
-        return _joined([told.outcome for told in parts if isinstance(told.outcome, Forecast)])
-    for told, failure in failures:
-        if not isinstance(failure, UNUSABLE):
-            return named(failure, told.symbols)
-    return _nothing_usable([failure for _, failure in failures])
+        return _join_forecasts([part.outcome for part in parts if isinstance(part.outcome, Forecast)])
+    for part, error in failures:
+        if not isinstance(error, UNUSABLE):
+            return name_symbols(error, part.symbols)
+    # The error that a single call would return if no symbol is usable.
+    return next((error for _, error in failures if isinstance(error, NoUsableSymbolError)), failures[0][1])
 
 
-def named(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
+def name_symbols(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
     """Return a copy of the error that names the symbols of the failed call."""
     return type(error)(
         f"in the part with {listed(symbols)}: {error.message}",
@@ -66,48 +67,38 @@ def named(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
     )
 
 
-def _nothing_usable(failures: Sequence[QuantraError]) -> QuantraError:
-    """Return the error of a panel without usable symbols, of the type that a single call would return."""
-    return next((one for one in failures if isinstance(one, NoUsableSymbolError)), failures[0])
-
-
-def _joined(forecasts: Sequence[Forecast]) -> Forecast:
-    first = forecasts[0]
-    ids = "|".join(one.forecast_id for one in forecasts)
+def _join_forecasts(forecasts: Sequence[Forecast]) -> Forecast:
+    ids = "|".join(forecast.forecast_id for forecast in forecasts)
     return replace(
-        first,
-        symbols=tuple(symbol for one in forecasts for symbol in one.symbols),
-        values=np.concatenate([one.values for one in forecasts]),
-        returns=_stacked(forecasts, lambda one: one.returns),
-        prices=_stacked(forecasts, lambda one: one.prices),
-        anchor_price=_stacked(forecasts, lambda one: one.anchor_price),
-        warnings=tuple(dict.fromkeys(warning for one in forecasts for warning in one.warnings)),
-        refusals={symbol: why for one in forecasts for symbol, why in one.refusals.items()},
+        forecasts[0],
+        symbols=tuple(symbol for forecast in forecasts for symbol in forecast.symbols),
+        values=np.concatenate([forecast.values for forecast in forecasts]),
+        returns=_concatenate([forecast.returns for forecast in forecasts]),
+        prices=_concatenate([forecast.prices for forecast in forecasts]),
+        anchor_price=_concatenate([forecast.anchor_price for forecast in forecasts]),
+        warnings=tuple(dict.fromkeys(warning for forecast in forecasts for warning in forecast.warnings)),
+        refusals={symbol: error for forecast in forecasts for symbol, error in forecast.refusals.items()},
         forecast_id=hashlib.sha256(ids.encode()).hexdigest()[:16],
     )
 
 
-def _stacked(forecasts: Sequence[Forecast], of: Callable[[Forecast], FloatArray | None]) -> FloatArray | None:
+def _concatenate(arrays: Sequence[FloatArray | None]) -> FloatArray | None:
     """Concatenate an array of all parts; None if a part lacks it."""
-    rows = [values for values in map(of, forecasts) if values is not None]
-    return np.concatenate(rows) if len(rows) == len(forecasts) else None
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if len(present) == len(arrays) else None
 
 
 def without_last(forecast: Forecast) -> Forecast:
     """Remove the last symbol, which was sent only so that each other symbol gets its own error."""
     last = forecast.symbols[-1]
-
-    def cut(values: FloatArray | None) -> FloatArray | None:
-        return None if values is None else values[:-1]
-
     return replace(
         forecast,
         symbols=forecast.symbols[:-1],
         values=forecast.values[:-1],
-        returns=cut(forecast.returns),
-        prices=cut(forecast.prices),
-        anchor_price=cut(forecast.anchor_price),
-        refusals={symbol: why for symbol, why in forecast.refusals.items() if symbol != last},
+        returns=None if forecast.returns is None else forecast.returns[:-1],
+        prices=None if forecast.prices is None else forecast.prices[:-1],
+        anchor_price=None if forecast.anchor_price is None else forecast.anchor_price[:-1],
+        refusals={symbol: error for symbol, error in forecast.refusals.items() if symbol != last},
     )
 
 
@@ -125,57 +116,57 @@ class PanelPlanner:
 
     def __init__(self, reference: str) -> None:
         self._reference = reference
-        self._known: ServedModel | None = None
+        self._model: ServedModel | None = None
 
-    def predict(self, asked: Sequence[Question]) -> Steps[tuple[Outcome, ...]]:
+    def predict(self, questions: Sequence[Question]) -> Steps[tuple[Outcome, ...]]:
         """Request the forecast or the error of each instance, in order."""
-        instances = [instance_of(question) for question in asked]
+        instances = [instance_of(question) for question in questions]
         if is_small(instances):
             return (yield UnaryCall.predict(self._reference, instances))
-        model = self._known or (yield from self.learn())
+        model = self._model or (yield from self._describe())
         for _ in range(_MOST_TRIES):
-            answers = _PlannedResponses(self._reference, instances, model)
-            outcomes = yield from answers.all()
-            if answers.are_by(model) and not answers.are_doubtful:
+            responses = _PlannedResponses(self._reference, instances, model)
+            outcomes = yield from responses.request_all()
+            if responses.are_by(model) and not responses.may_lack_bars:
                 return outcomes
-            served = yield from self.learn()
-            if answers.are_by(served) and served.is_content_with(model):
+            current = yield from self._describe()
+            if responses.are_by(current) and current.accepts_cuts_for(model):
                 return outcomes
-            model = served
+            model = current
         return (yield UnaryCall.predict(self._reference, instances))
 
     def explain(self, query: Query) -> Steps[Explanation]:
         """Request the explanation of one forecast."""
         if is_small([query.instance]):
             return (yield UnaryCall.explain(self._reference, query))
-        model = self._known or (yield from self.learn())
+        model = self._model or (yield from self._describe())
         for _ in range(_MOST_TRIES):
-            answer = yield from self._explained(query, model)
-            if isinstance(answer, Explanation) and all(map(model.has_made, answer.attributions)):
-                return answer
-            served = yield from self.learn()
-            if served.is_content_with(model):
-                if isinstance(answer, QuantraError):
-                    raise answer
-                return answer
-            model = served
+            outcome = yield from self._explain_cut(query, model)
+            if isinstance(outcome, Explanation) and all(map(model.made, outcome.attributions)):
+                return outcome
+            current = yield from self._describe()
+            if current.accepts_cuts_for(model):
+                if isinstance(outcome, QuantraError):
+                    raise outcome
+                return outcome
+            model = current
         return (yield UnaryCall.explain(self._reference, query))
 
     def cut_query(self, query: GlobalQuery) -> Steps[tuple[GlobalQuery, str]]:
         """Cut the instances of a global query to the bars they need; also return the version they were cut for."""
         if is_small(query.instances):
             return query, self._reference
-        model = yield from self.learn()
-        cut = (model.cut(one) if isinstance(one, Instance) else one for one in query.instances)
+        model = yield from self._describe()
+        cut = (model.cut(instance) if isinstance(instance, Instance) else instance for instance in query.instances)
         return replace(query, instances=tuple(cut)), model.reference
 
-    def learn(self) -> Steps[ServedModel]:
+    def _describe(self) -> Steps[ServedModel]:
         """Request and store the current description of the model."""
-        served: ServedModel = yield UnaryCall.served(self._reference)
-        self._known = served
-        return served
+        model: ServedModel = yield UnaryCall.served(self._reference)
+        self._model = model
+        return model
 
-    def _explained(self, query: Query, model: ServedModel) -> Steps[Explanation | QuantraError]:
+    def _explain_cut(self, query: Query, model: ServedModel) -> Steps[Explanation | QuantraError]:
         """Request an explanation; return errors that a version which reads more bars may not have."""
         cut = replace(query, instance=model.cut(query.instance))
         check_size(cut.instance, model, "an explanation cannot be split; send fewer symbols")
@@ -191,67 +182,68 @@ class _PlannedResponses:
 
     def __init__(self, reference: str, instances: Sequence[Instance], model: ServedModel) -> None:
         self._reference = reference
-        self._cut = [model.cut(one) for one in instances]
-        self._is_cut = any(one is not whole for one, whole in zip(self._cut, instances, strict=True))
+        self._cut = [model.cut(instance) for instance in instances]
+        self._has_cut = any(cut is not instance for cut, instance in zip(self._cut, instances, strict=True))
         self._plan = CallPlan.of(self._cut, model, reference)
-        self._told: dict[int, list[PartResponse]] = {place: [] for place in range(len(instances))}
+        self._parts: list[list[PartResponse]] = [[] for _ in instances]
+        """Responses of each instance."""
 
-    def all(self) -> Steps[tuple[Outcome, ...]]:
+    def request_all(self) -> Steps[tuple[Outcome, ...]]:
         """Request the outcome of each instance, in order.
 
         Raises:
             QuantraError: a call failed. If there are several calls, the error names the symbols of the failed one.
         """
         for call in self._plan.calls:
-            for told in (yield from self._call(call)):
-                self._told[told.part.place].append(told)
-        for parts in self._told.values():
-            yield from self._judge_each(parts)
-        return tuple(self._plan.refused.get(place) or joined(parts) for place, parts in self._told.items())
+            yield from self._request(call)
+        for parts in self._parts:
+            yield from self._retry_unusable(parts)
+        return tuple(self._plan.refused.get(place) or join_parts(parts) for place, parts in enumerate(self._parts))
 
     def are_by(self, model: ServedModel) -> bool:
         """Whether this version made all forecasts."""
-        return all(model.has_made(one) for one in self._outcomes() if isinstance(one, Forecast))
+        return all(model.made(outcome) for outcome in self._outcomes() if isinstance(outcome, Forecast))
 
     @property
-    def are_doubtful(self) -> bool:
+    def may_lack_bars(self) -> bool:
         """Whether bars were cut and an instance failed, possibly for lack of them."""
-        return self._is_cut and any(isinstance(one, UNUSABLE) for one in self._outcomes())
+        return self._has_cut and any(isinstance(outcome, UNUSABLE) for outcome in self._outcomes())
 
     def _outcomes(self) -> Iterator[Outcome]:
-        return (told.outcome for parts in self._told.values() for told in parts)
+        return (part.outcome for parts in self._parts for part in parts)
 
-    def _call(self, call: Sequence[PanelPart]) -> Steps[list[PartResponse]]:
-        asked = [part.of(self._cut) for part in call]
+    def _request(self, call: Sequence[PanelPart]) -> Steps[None]:
+        instances = [part.of(self._cut) for part in call]
         try:
-            outcomes: tuple[Outcome, ...] = yield UnaryCall.predict(self._reference, asked)
+            outcomes: tuple[Outcome, ...] = yield UnaryCall.predict(self._reference, instances)
         except QuantraError as error:
             if len(self._plan.calls) == 1:
                 raise
-            raise named(error, [symbol for one in asked for symbol in one.input.symbols]) from error
-        return [
-            PartResponse(part=part, symbols=one.input.symbols, outcome=outcome)
-            for part, one, outcome in zip(call, asked, outcomes, strict=True)
-        ]
+            symbols = [symbol for instance in instances for symbol in instance.input.symbols]
+            raise name_symbols(error, symbols) from error
+        for part, instance, outcome in zip(call, instances, outcomes, strict=True):
+            response = PartResponse(part=part, symbols=instance.input.symbols, outcome=outcome)
+            self._parts[part.place].append(response)
 
-    def _judge_each(self, parts: list[PartResponse]) -> Steps[None]:
+    def _retry_unusable(self, parts: list[PartResponse]) -> Steps[None]:
         """Request parts without usable symbols again with a usable one added, so that each symbol gets its error."""
         usable = _usable_row(parts)
         if usable is None:
             return
-        for k, told in enumerate(parts):
-            if isinstance(told.outcome, UNUSABLE):
-                part = told.part
-                beside = of_rows(self._cut[part.place], [*range(part.first, part.end), usable])
-                (outcome,) = yield UnaryCall.predict(self._reference, [beside])
-                parts[k] = replace(told, outcome=without_last(outcome) if isinstance(outcome, Forecast) else outcome)
+        for k, response in enumerate(parts):
+            if isinstance(response.outcome, UNUSABLE):
+                part = response.part
+                extended = of_rows(self._cut[part.place], [*range(part.first, part.end), usable])
+                (outcome,) = yield UnaryCall.predict(self._reference, [extended])
+                outcome = without_last(outcome) if isinstance(outcome, Forecast) else outcome
+                parts[k] = replace(response, outcome=outcome)
 
 
 def _usable_row(parts: Sequence[PartResponse]) -> int | None:
     """Return the row, in the whole instance, of the first symbol with a forecast."""
-    for told in parts:
-        if isinstance(told.outcome, Forecast):
-            for row, symbol in enumerate(told.symbols):
-                if symbol not in told.outcome.refusals:
-                    return told.part.first + row
+    for response in parts:
+        if isinstance(response.outcome, Forecast):
+            for row, symbol in enumerate(response.symbols):
+                if symbol not in response.outcome.refusals:
+                    return response.part.first + row
     return None

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, Protocol, Self, final
+from typing import TYPE_CHECKING, Final, Self, final
 
 import grpc
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
-from predictor.client.calls import cancelled, closed, error_of
+from predictor.client.calls import cancelled_error, closed_error, error_of
 from predictor.client.streams import GRACE_S
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import DeadlineExceededError, InternalError, MalformedRequestError, QuantraError, UnavailableError
@@ -32,21 +32,7 @@ _JOIN_S: Final = 5.0
 """Seconds that `close` waits for the reader thread."""
 
 
-class ResponseFuture(Protocol):
-    """The common interface of `concurrent.futures.Future` and `asyncio.Future`."""
-
-    def done(self) -> bool:
-        """Whether the future is resolved."""
-        ...
-
-    def set_result(self, result: pb.PredictStreamResponse, /) -> None:
-        """Resolve the future with a response."""
-        ...
-
-    def set_exception(self, exception: QuantraError, /) -> None:
-        """Resolve the future with an error."""
-        ...
-
+ResponseFuture = Future[pb.PredictStreamResponse] | asyncio.Future[pb.PredictStreamResponse]
 
 Headers = tuple[tuple[str, str], ...]
 """Headers of a call."""
@@ -59,7 +45,7 @@ class PendingResponses:
     def __init__(self, target: str) -> None:
         self._target = target
         self._lock = threading.Lock()
-        self._answers: dict[str, ResponseFuture] = {}
+        self._futures: dict[str, ResponseFuture] = {}
         self._count = 0
         self._error: QuantraError | None = None
 
@@ -69,37 +55,37 @@ class PendingResponses:
         with self._lock:
             return self._error is not None
 
-    def wait(self, request: pb.PredictStreamRequest, answer: ResponseFuture) -> None:
+    def register(self, request: pb.PredictStreamRequest, future: ResponseFuture) -> None:
         """Register the future of a request and set the request's id. If the stream has ended, raise its error."""
         with self._lock:
             if self._error is not None:
-                raise _again(self._error)
+                raise _copy(self._error)
             self._count += 1
             request.request_id = str(self._count)
-            self._answers[request.request_id] = answer
+            self._futures[request.request_id] = future
 
-    def answer(self, response: pb.PredictStreamResponse) -> None:
+    def resolve(self, response: pb.PredictStreamResponse) -> None:
         """Resolve the future of a response; drop responses to forgotten requests."""
         with self._lock:
-            answer = self._answers.pop(response.request_id, None)
-        if answer is not None and not answer.done():
-            answer.set_result(response)
+            future = self._futures.pop(response.request_id, None)
+        if future is not None and not future.done():
+            future.set_result(response)
 
     def forget(self, request: pb.PredictStreamRequest) -> None:
         """Remove the future of a request."""
         with self._lock:
-            self._answers.pop(request.request_id, None)
+            self._futures.pop(request.request_id, None)
 
     def end(self, error: QuantraError) -> None:
         """End the stream and its sessions: the error resolves all pending and later requests."""
         with self._lock:
             self._error = error
-            waiting, self._answers = [*self._answers.values()], {}
-        for answer in waiting:
-            if not answer.done():
-                answer.set_exception(_again(error))
+            futures, self._futures = [*self._futures.values()], {}
+        for future in futures:
+            if not future.done():
+                future.set_exception(_copy(error))
 
-    def silence(self, waited_s: float) -> DeadlineExceededError:
+    def timeout_error(self, waited_s: float) -> DeadlineExceededError:
         """Return the error of a server that does not respond."""
         return DeadlineExceededError(
             f"no response from {self._target} within {waited_s:g} s; set a longer timeout, or open the session on "
@@ -107,12 +93,12 @@ class PendingResponses:
         )
 
 
-def ended(target: str) -> UnavailableError:
+def ended_error(target: str) -> UnavailableError:
     """Return the error of a stream that its server ended."""
     return UnavailableError(f"{target} ended the stream of sessions; reopen them with their histories")
 
 
-def _again(error: QuantraError) -> QuantraError:
+def _copy(error: QuantraError) -> QuantraError:
     """Copy an error, so that each request raises its own instance."""
     return type(error)(error.message, metadata=error.metadata)
 
@@ -132,7 +118,7 @@ class SessionStream:
 
     def __init__(self, stub: PredictionServiceStub, target: str, headers: Headers = ()) -> None:
         self._target = target
-        self._asked = PendingResponses(target)
+        self._pending = PendingResponses(target)
         self._sent: SimpleQueue[pb.PredictStreamRequest | None] = SimpleQueue()
         self._call = stub.PredictStream(self._requests(), metadata=headers)
         self._thread = threading.Thread(target=self._read, name="sessions", daemon=True)
@@ -141,47 +127,47 @@ class SessionStream:
     @property
     def is_over(self) -> bool:
         """Whether the stream and its sessions have ended."""
-        return self._asked.is_over
+        return self._pending.is_over
 
-    def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+    def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
         """Send a request and wait for its response.
 
         Raises:
             QuantraError: the stream has ended or ends before the response arrives.
         """
-        answer: Future[pb.PredictStreamResponse] = Future()
-        self._asked.wait(request, answer)
+        future: Future[pb.PredictStreamResponse] = Future()
+        self._pending.register(request, future)
         self._sent.put(request)
         waited_s = request.timeout_s + GRACE_S
         try:
-            return answer.result(waited_s)
+            return future.result(waited_s)
         except TimeoutError:
-            self._asked.forget(request)
-            raise self._asked.silence(waited_s) from None
+            self._pending.forget(request)
+            raise self._pending.timeout_error(waited_s) from None
 
-    def leave(self, request: pb.PredictStreamRequest) -> None:
+    def close_session(self, request: pb.PredictStreamRequest) -> None:
         """Send the request that closes a session; ignore errors, because the session may have ended already."""
         with suppress(QuantraError):
-            self.ask(request)
+            self.request(request)
 
     def close(self) -> None:
         """End the stream and its pending requests."""
         self._call.cancel()
         self._thread.join(_JOIN_S)
-        self._asked.end(closed(self._target))
+        self._pending.end(closed_error(self._target))
 
     def _requests(self) -> Iterator[pb.PredictStreamRequest]:
         return iter(self._sent.get, None)
 
     def _read(self) -> None:
-        error: QuantraError = ended(self._target)
+        error: QuantraError = ended_error(self._target)
         try:
             for response in self._call:
-                self._asked.answer(response)
+                self._pending.resolve(response)
         except grpc.RpcError as failure:
             error = error_of(failure, self._target, GRACE_S)
         finally:
-            self._asked.end(error)
+            self._pending.end(error)
             self._sent.put(None)
 
 
@@ -191,7 +177,7 @@ class AsyncSessionStream:
 
     def __init__(self, stub: "PredictionServiceAsyncStub", target: str, headers: Headers = ()) -> None:
         self._target = target
-        self._asked = PendingResponses(target)
+        self._pending = PendingResponses(target)
         self._sent: asyncio.Queue[pb.PredictStreamRequest | None] = asyncio.Queue()
         self._call = stub.PredictStream(self._requests(), metadata=headers)
         self._task = asyncio.create_task(self._read())
@@ -199,48 +185,48 @@ class AsyncSessionStream:
     @property
     def is_over(self) -> bool:
         """Whether the stream and its sessions have ended."""
-        return self._asked.is_over
+        return self._pending.is_over
 
-    async def ask(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
-        """See `SessionStream.ask`."""
-        answer: asyncio.Future[pb.PredictStreamResponse] = asyncio.get_running_loop().create_future()
-        self._asked.wait(request, answer)
+    async def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
+        """See `SessionStream.request`."""
+        future: asyncio.Future[pb.PredictStreamResponse] = asyncio.get_running_loop().create_future()
+        self._pending.register(request, future)
         self._sent.put_nowait(request)
         waited_s = request.timeout_s + GRACE_S
         try:
-            return await asyncio.wait_for(answer, waited_s)
+            return await asyncio.wait_for(future, waited_s)
         except TimeoutError:
-            raise self._asked.silence(waited_s) from None
+            raise self._pending.timeout_error(waited_s) from None
         finally:
-            self._asked.forget(request)
+            self._pending.forget(request)
 
-    async def leave(self, request: pb.PredictStreamRequest) -> None:
-        """See `SessionStream.leave`."""
+    async def close_session(self, request: pb.PredictStreamRequest) -> None:
+        """See `SessionStream.close_session`."""
         with suppress(QuantraError):
-            await self.ask(request)
+            await self.request(request)
 
     async def close(self) -> None:
         """See `SessionStream.close`."""
         self._call.cancel()
         await asyncio.wait([self._task])
-        self._asked.end(closed(self._target))
+        self._pending.end(closed_error(self._target))
 
     async def _requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
         while (request := await self._sent.get()) is not None:
             yield request
 
     async def _read(self) -> None:
-        error: QuantraError = cancelled(self._target)
+        error: QuantraError = cancelled_error(self._target)
         try:
             async for response in self._call:
-                self._asked.answer(response)
-            error = ended(self._target)
+                self._pending.resolve(response)
+            error = ended_error(self._target)
         except grpc.RpcError as failure:
             error = error_of(failure, self._target, GRACE_S)
         except asyncio.CancelledError:
             pass  # the client was closed, or its event loop is stopping
         finally:
-            self._asked.end(error)
+            self._pending.end(error)
             self._sent.put_nowait(None)
 
 
@@ -288,7 +274,7 @@ class SessionRequests:
         return pb.PredictStreamRequest(timeout_s=self.timeout_s, close=pb.CloseSession(session_id=self.session_id))
 
 
-def answer_of(response: pb.PredictStreamResponse) -> Pushed:
+def decode_push_response(response: pb.PredictStreamResponse) -> Pushed:
     """Decode the response to a push.
 
     Raises:
@@ -307,11 +293,11 @@ def answer_of(response: pb.PredictStreamResponse) -> Pushed:
         ) from error
 
 
-def forecast_of(response: pb.PredictStreamResponse) -> Forecast:
-    """Decode the first forecast of a session; raises as `answer_of`."""
-    answer = answer_of(response)
-    if isinstance(answer, Forecast):
-        return answer
+def decode_first_forecast(response: pb.PredictStreamResponse) -> Forecast:
+    """Decode the first forecast of a session; raises as `decode_push_response`."""
+    forecast = decode_push_response(response)
+    if isinstance(forecast, Forecast):
+        return forecast
     raise InternalError("the server opened the session without a forecast; use the same version of client and server")
 
 
@@ -358,7 +344,7 @@ class BarSession:
 
     def close(self) -> None:
         """Close the session; does nothing if it has ended."""
-        self._stream.leave(self._requests.close())
+        self._stream.close_session(self._requests.close())
 
     def __enter__(self) -> Self:
         """Return the session."""
@@ -369,7 +355,7 @@ class BarSession:
         self.close()
 
     def _push(self, push: Push) -> Pushed:
-        return answer_of(self._stream.ask(self._requests.push(push)))
+        return decode_push_response(self._stream.request(self._requests.push(push)))
 
 
 @final
@@ -396,7 +382,7 @@ class AsyncBarSession:
 
     async def close(self) -> None:
         """See `BarSession.close`."""
-        await self._stream.leave(self._requests.close())
+        await self._stream.close_session(self._requests.close())
 
     async def __aenter__(self) -> Self:
         """Return the session."""
@@ -407,4 +393,4 @@ class AsyncBarSession:
         await self.close()
 
     async def _push(self, push: Push) -> Pushed:
-        return answer_of(await self._stream.ask(self._requests.push(push)))
+        return decode_push_response(await self._stream.request(self._requests.push(push)))

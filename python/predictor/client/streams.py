@@ -56,58 +56,58 @@ class RequestStream:
         self._model = model
         self._timeout_s = timeout_s
         self._count = 0
-        self._waiting: dict[str, tuple[str, float]] = {}
-        self._reads_since_s: float | None = None
+        self._pending: dict[str, tuple[str, float]] = {}
+        self._waits_since_s: float | None = None
 
     def request(self, question: Question) -> pb.PredictStreamRequest:
         """Build the request for the next question; its id on the wire is its index."""
         instance, wire_id = instance_of(question), str(self._count)
         predict = pb.StreamPredict(model=self._model, instance=instances.encode(instance))
-        self._waiting[wire_id] = instance.request_id, time.monotonic()
+        self._pending[wire_id] = instance.request_id, time.monotonic()
         self._count += 1
         return pb.PredictStreamRequest(request_id=wire_id, timeout_s=self._timeout_s, predict=predict)
 
-    def answered(self, response: pb.PredictStreamResponse) -> StreamResponse:
+    def decode_response(self, response: pb.PredictStreamResponse) -> StreamResponse:
         """Decode a response.
 
         Raises:
             InternalError: no pending request has the id of the response.
         """
-        self._reads_since_s = None
-        asked = self._waiting.pop(response.request_id, None)
-        if asked is None:
+        self._waits_since_s = None
+        pending = self._pending.pop(response.request_id, None)
+        if pending is None:
             raise InternalError(
                 f"{self.target} answered unknown request {response.request_id[:80]!r}; use the same version of client "
                 "and server"
             )
         has_forecast = response.WhichOneof("outcome") == "forecast"
         outcome = forecasts.decode(response.forecast) if has_forecast else errors.decode(response.error)
-        return StreamResponse(place=int(response.request_id), request_id=asked[0], outcome=outcome)
+        return StreamResponse(place=int(response.request_id), request_id=pending[0], outcome=outcome)
 
-    def reads(self) -> None:
+    def begin_wait(self) -> None:
         """Record that the caller waits for the next response."""
-        self._reads_since_s = time.monotonic()
+        self._waits_since_s = time.monotonic()
 
     def is_overdue(self) -> bool:
         """Whether the response that the caller waits for is overdue."""
-        oldest_s = next((asked_s for _, asked_s in [*self._waiting.values()]), None)
-        reads_since_s = self._reads_since_s
-        if oldest_s is None or reads_since_s is None:
+        oldest_s = next((sent_s for _, sent_s in [*self._pending.values()]), None)
+        waits_since_s = self._waits_since_s
+        if oldest_s is None or waits_since_s is None:
             return False
-        return time.monotonic() > max(oldest_s, reads_since_s) + self._timeout_s + GRACE_S
+        return time.monotonic() > max(oldest_s, waits_since_s) + self._timeout_s + GRACE_S
 
-    def silence(self) -> DeadlineExceededError:
+    def timeout_error(self) -> DeadlineExceededError:
         """Return the error of a server that has stopped responding."""
         return DeadlineExceededError(
             f"no response from {self.target} within {self._timeout_s + GRACE_S:g} s; set a longer timeout, or use "
             "another server"
         )
 
-    def check_whole(self) -> None:
+    def check_complete(self) -> None:
         """Check that every question has a response; raises InternalError."""
-        if self._waiting:
+        if self._pending:
             raise InternalError(
-                f"{self.target} ended the stream with {len(self._waiting)} unanswered questions; send them again"
+                f"{self.target} ended the stream with {len(self._pending)} unanswered questions; send them again"
             )
 
 
@@ -116,14 +116,14 @@ class RequestSender:
     """Sends the requests of a stream. gRPC iterates over them in its own thread.
 
     Args:
-        asking: builds the requests.
+        stream: builds the requests.
         questions: iterated in that thread as capacity becomes available.
     """
 
-    def __init__(self, asking: RequestStream, questions: Iterable[Question]) -> None:
-        self._asking = asking
+    def __init__(self, stream: RequestStream, questions: Iterable[Question]) -> None:
+        self._stream = stream
         self._questions = questions
-        self._room = threading.Semaphore(asking.in_flight)
+        self._room = threading.Semaphore(stream.in_flight)
         self._is_over = False
         self._failure: Exception | None = None
 
@@ -131,12 +131,12 @@ class RequestSender:
         """Yield each request when there is capacity. An exception from `questions` ends them; `check` raises it."""
         questions = iter(self._questions)
         try:
-            while self._has_room() and (question := next(questions, None)) is not None:
-                yield self._asking.request(question)
+            while self._wait_for_room() and (question := next(questions, None)) is not None:
+                yield self._stream.request(question)
         except Exception as error:  # noqa: BLE001 - end of a thread: `check` raises it in the caller
             self._failure = error
 
-    def make_room(self) -> None:
+    def release(self) -> None:
         """Release the capacity of an answered question."""
         self._room.release()
 
@@ -150,7 +150,7 @@ class RequestSender:
         self._is_over = True
         self._room.release()
 
-    def _has_room(self) -> bool:
+    def _wait_for_room(self) -> bool:
         """Wait for capacity; return False after `stop`."""
         self._room.acquire()
         return not self._is_over
@@ -161,14 +161,14 @@ class AsyncRequestSender:
     """`RequestSender` for asyncio, where gRPC iterates over the requests in a task.
 
     Args:
-        asking: builds the requests.
+        stream: builds the requests.
         questions: iterated in that task as capacity becomes available.
     """
 
-    def __init__(self, asking: RequestStream, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
-        self._asking = asking
+    def __init__(self, stream: RequestStream, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
+        self._stream = stream
         self._questions = questions
-        self._room = asyncio.Semaphore(asking.in_flight)
+        self._room = asyncio.Semaphore(stream.in_flight)
         self._failure: Exception | None = None
 
     async def requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
@@ -176,11 +176,11 @@ class AsyncRequestSender:
         questions = _each(self._questions)
         try:
             while await self._room.acquire() and (question := await anext(questions, None)) is not None:
-                yield self._asking.request(question)
+                yield self._stream.request(question)
         except Exception as error:  # noqa: BLE001 - end of a task: `check` raises it in the caller
             self._failure = error
 
-    def make_room(self) -> None:
+    def release(self) -> None:
         """Release the capacity of an answered question."""
         self._room.release()
 
@@ -201,17 +201,17 @@ async def _each(questions: Iterable[Question] | AsyncIterable[Question]) -> Asyn
 
 @final
 class SilenceMonitor:
-    """A thread that ends a call when its server stops responding.
+    """A thread that cancels a call when its server stops responding.
 
     Args:
-        asking: requests of the call.
-        end: cancels the call.
+        stream: requests of the call.
+        cancel: cancels the call.
     """
 
-    def __init__(self, asking: RequestStream, end: Callable[[], object]) -> None:
-        self._asking, self._end = asking, end
+    def __init__(self, stream: RequestStream, cancel: Callable[[], object]) -> None:
+        self._stream, self._cancel = stream, cancel
         self._is_over = threading.Event()
-        self.has_ended_it = False
+        self.has_cancelled = False
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._run, name="stream-watch", daemon=True).start()
@@ -222,7 +222,7 @@ class SilenceMonitor:
 
     def _run(self) -> None:
         while not self._is_over.wait(WATCH_S):
-            if self._asking.is_overdue():
-                self.has_ended_it = True
-                self._end()
+            if self._stream.is_overdue():
+                self.has_cancelled = True
+                self._cancel()
                 return

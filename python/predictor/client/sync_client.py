@@ -15,13 +15,13 @@ from predictor.client.calls import (
     Steps,
     UnaryCall,
     checked_timeout,
-    closed,
+    closed_error,
+    decode_response,
     error_of,
-    read,
 )
-from predictor.client.connection import ChannelOptions, ClientCredentials, connecting, target_of
+from predictor.client.connection import ChannelOptions, ClientCredentials, options_for, target_of
 from predictor.client.panels import PanelPlanner
-from predictor.client.sessions import BarSession, SessionRequests, SessionStream, forecast_of
+from predictor.client.sessions import BarSession, SessionRequests, SessionStream, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
 from predictor.errors import QuantraError, UnavailableError
@@ -63,14 +63,14 @@ class QuantraClient:
         self._target = target
         self._model = model
         self._timeout_s = checked_timeout(timeout_s)
-        self._planning = PanelPlanner(model)
-        self._closed = False
-        how = connecting(target, credentials, has_channel=channel is not None)
-        self._headers = how.headers
+        self._planner = PanelPlanner(model)
+        self._is_closed = False
+        options = options_for(target, credentials, has_channel=channel is not None)
+        self._headers = options.headers
         self._is_own = channel is None
-        self._channel = _opened(target, how) if channel is None else channel
+        self._channel = _open_channel(target, options) if channel is None else channel
         self._stub = PredictionServiceStub(self._channel)
-        self._opening = threading.Lock()
+        self._sessions_lock = threading.Lock()
         self._sessions: SessionStream | None = None
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class QuantraClient:
         Calls in progress raise CallCancelledError; later calls raise UnavailableError. A channel passed by the caller
         stays open, and its calls continue.
         """
-        self._closed = True
+        self._is_closed = True
         if self._is_own:
             self._channel.close()
         if self._sessions is not None:
@@ -122,7 +122,7 @@ class QuantraClient:
             QuantraError: a whole call failed. If there were several calls, the error names the symbols of the failed
                 one.
         """
-        return self._answer(self._planning.predict(instances), self._until(timeout_s))
+        return self._run(self._planner.predict(instances), self._deadline(timeout_s))
 
     def predict_stream(
         self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
@@ -141,27 +141,28 @@ class QuantraClient:
         Raises:
             QuantraError: the whole call failed.
         """
-        asking = RequestStream(self._target, self._model, self._timeout_s, in_flight)
-        sending = RequestSender(asking, questions)
+        stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
+        sender = RequestSender(stream, questions)
         try:
-            call = self._stub.PredictStream(sending.requests(), metadata=self._headers)
+            call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
         except ValueError as error:
-            raise self._closed_or(error) from error
-        with SilenceMonitor(asking, call.cancel) as watching:
+            raise self._closed_error_or(error) from error
+        with SilenceMonitor(stream, call.cancel) as monitor:
             try:
-                asking.reads()
+                stream.begin_wait()
                 for response in call:
-                    sending.make_room()
-                    yield asking.answered(response)
-                    asking.reads()
+                    sender.release()
+                    yield stream.decode_response(response)
+                    stream.begin_wait()
             except grpc.RpcError as failure:
-                silence = asking.silence() if watching.has_ended_it else None
-                raise silence or error_of(failure, self._target, self._timeout_s) from failure
+                if monitor.has_cancelled:
+                    raise stream.timeout_error() from failure
+                raise error_of(failure, self._target, self._timeout_s) from failure
             finally:
-                sending.stop()
+                sender.stop()
                 call.cancel()
-        sending.check()
-        asking.check_whole()
+        sender.check()
+        stream.check_complete()
 
     def open_session(
         self, bars: BarPanel | Instance, covariates: Covariates | None = None, *, session_id: str = ""
@@ -182,8 +183,8 @@ class QuantraClient:
         """
         requests = SessionRequests(session_id, self._timeout_s)
         stream = self._session_stream()
-        response = stream.ask(requests.open(self._model, instance_of(bars, covariates)))
-        return BarSession(stream, requests, forecast_of(response))
+        response = stream.request(requests.open(self._model, instance_of(bars, covariates)))
+        return BarSession(stream, requests, decode_first_forecast(response))
 
     def feature_importance(
         self,
@@ -199,7 +200,7 @@ class QuantraClient:
 
     def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
         """Explain a forecast; raises as `predict`. From a large panel, only the last bars are sent."""
-        return self._answer(self._planning.explain(query), self._until(timeout_s))
+        return self._run(self._planner.explain(query), self._deadline(timeout_s))
 
     def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
         """Explain the forecasts of many instances. Yields interim results; the last one covers all instances.
@@ -207,71 +208,71 @@ class QuantraClient:
         Raises:
             QuantraError: as `predict`, at any step.
         """
-        until = self._until(timeout_s)
-        request = global_importance.encode_query(*self._answer(self._planning.cut_query(query), until))
-        call = self._stub.ExplainGlobal(request, timeout=until.left_s(self._target), metadata=self._headers)
+        deadline = self._deadline(timeout_s)
+        request = global_importance.encode_query(*self._run(self._planner.cut_query(query), deadline))
+        call = self._stub.ExplainGlobal(request, timeout=deadline.left_s(self._target), metadata=self._headers)
         try:
-            for known in call:
-                yield global_importance.decode(known)
+            for progress in call:
+                yield global_importance.decode(progress)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, until.limit_s) from failure
+            raise error_of(failure, self._target, deadline.limit_s) from failure
         finally:
             call.cancel()  # the caller may stop reading early
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""
-        return self._ask(UnaryCall.models(), self._until(timeout_s))
+        return self._call(UnaryCall.models(), self._deadline(timeout_s))
 
     def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """Describe one model version; by default, the client's model."""
-        return self._ask(UnaryCall.model(reference or self._model), self._until(timeout_s))
+        return self._call(UnaryCall.model(reference or self._model), self._deadline(timeout_s))
 
-    def _answer(self, steps: Steps[ValueT], until: CallTimeout) -> ValueT:
+    def _run(self, steps: Steps[ValueT], deadline: CallTimeout) -> ValueT:
         """Make the calls of `steps` in sequence, within one deadline."""
         try:
             call = next(steps)
             while True:
                 try:
-                    answer = self._ask(call, until)
+                    response = self._call(call, deadline)
                 except QuantraError as error:
                     call = steps.throw(error)
                 else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            return done.value
+                    call = steps.send(response)
+        except StopIteration as stop:
+            return stop.value
 
-    def _ask(self, call: UnaryCall[ValueT], until: CallTimeout) -> ValueT:
-        if self._closed:
-            raise closed(self._target)
-        left_s = until.left_s(self._target)
+    def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
+        if self._is_closed:
+            raise closed_error(self._target)
+        left_s = deadline.left_s(self._target)
         try:
-            answer = call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
+            response = call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, until.limit_s) from failure
+            raise error_of(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
-            raise self._closed_or(
+            raise self._closed_error_or(
                 error
             ) from error  # checked afterwards: another thread may close the channel at any time
-        return read(self._target, call, answer)
+        return decode_response(self._target, call, response)
 
     def _session_stream(self) -> SessionStream:
         """Return the stream of all sessions; open a new one if none is active."""
-        with self._opening:
+        with self._sessions_lock:
             if self._sessions is None or self._sessions.is_over:
                 try:
                     self._sessions = SessionStream(self._stub, self._target, self._headers)
                 except ValueError as error:
-                    raise self._closed_or(error) from error
+                    raise self._closed_error_or(error) from error
             return self._sessions
 
-    def _closed_or(self, error: ValueError) -> UnavailableError | ValueError:
-        return closed(self._target) if self._closed else error
+    def _closed_error_or(self, error: ValueError) -> UnavailableError | ValueError:
+        return closed_error(self._target) if self._is_closed else error
 
-    def _until(self, timeout_s: float | None) -> CallTimeout:
+    def _deadline(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 
-def _opened(target: str, how: ChannelOptions) -> grpc.Channel:
-    if how.credentials is None:
-        return grpc.insecure_channel(target, options=how.options)
-    return grpc.secure_channel(target, how.credentials, options=how.options)
+def _open_channel(target: str, options: ChannelOptions) -> grpc.Channel:
+    if options.credentials is None:
+        return grpc.insecure_channel(target, options=options.options)
+    return grpc.secure_channel(target, options.credentials, options=options.options)
