@@ -97,14 +97,14 @@ STATES: Mapping[str, tuple[Callable[[], bytes], str]] = {
     ),
     "zeros, compressed": (
         lambda: rezipped(archived({"a": torch.zeros(1 << 20)}), ZIP_DEFLATED),
-        "is compressed, which no checkpoint is",
+        "is compressed, unlike any checkpoint",
     ),
     "one member many times": (
         lambda: rezipped(archived({"a": torch.zeros(1 << 10)}), ZIP_STORED, again=100),
         "claims to hold more than its own size",
     ),
     "no archive": (lambda: b"PK\x05\x06" + b"\0" * 9, "is not an archive"),
-    "a list": (lambda: archived([torch.ones(3)]), "holds no state but a list"),
+    "a list": (lambda: archived([torch.ones(3)]), "holds a list instead of a state"),
 }
 
 
@@ -149,7 +149,7 @@ def test_what_would_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     many = torch.ones(1).expand(MAX_EXPANDED_BYTES // 4 + 1)
     long_names = {f"{k}{'x' * 1000}": torch.ones(1) for k in range(MAX_HEADER_BYTES // 1000)}
     with checkpoints.open():
-        with pytest.raises(CheckpointError, match=r"show more numbers than they hold would take 67\.1 MB in full"):
+        with pytest.raises(CheckpointError, match=r"expanded tensors of the state would take 67\.1 MB in full"):
             checkpoints.save(replace(SOUND, state={"moments": many}))
         with pytest.raises(CheckpointError, match=r"names and shapes of the 2097 tensors in 'modules'"):
             checkpoints.save(replace(SOUND, tensors={"modules": long_names}))

@@ -330,7 +330,7 @@ def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact
     out = tmp_path / "1"
     assert stopped_in_epoch(4, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
     assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
-    assert "goes on after" in capsys.readouterr().out
+    assert "resuming after" in capsys.readouterr().out
     assert files_of(out) == uninterrupted
     windows = [json.loads(line) for line in (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()]
     places = [(line["epoch"], line["window"]) for line in windows if line["kind"] == "window"]

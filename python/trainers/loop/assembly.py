@@ -152,7 +152,7 @@ class Assembly(Generic[Batch]):
         """Return the reason why batches must not be cut when memory runs out; None if they may be."""
         coupled = coupled_layers(self._settings.modules, evaluated)
         if self._settings.oom == "fail":
-            return 'oom="fail" was asked for; "split" would continue with smaller pieces and the same gradient'
+            return 'oom="fail" is set; "split" would continue with smaller pieces and the same gradient'
         if coupled and self._settings.batch_coupled == "refuse":
             return (
                 f"the batch is not cut, because {listed(coupled)} mix its samples and the gradient would differ; "

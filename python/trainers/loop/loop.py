@@ -225,12 +225,12 @@ class Loop(Generic[Batch]):
 def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
     names = [phase.name for phase in phases]
     if not names or len(set(names)) < len(names):
-        raise SettingsError(f"the phases are {names}; there must be one or more, each with a name of its own")
+        raise SettingsError(f"the phases are {names}; give at least one phase, and a different name to each")
     owners = [phase.name for phase in phases if phase.forward is not None]
     for phase in phases:
         if phase.uses is not None and phase.uses not in owners:
             raise SettingsError(
-                f"phase {phase.name!r} uses the forward of {phase.uses!r}; the phases that have one are {owners}"
+                f"phase {phase.name!r} uses the forward of {phase.uses!r}, but the phases with a forward are {owners}"
             )
 
 
@@ -242,13 +242,13 @@ def _check_names(modules: Iterable[str], state: Mapping[str, object]) -> None:
     dotted = [name for name in modules if "." in name]
     if dotted:
         raise SettingsError(
-            f"the module names {dotted} contain a dot, which separates them from their parameters' names"
+            f"the module names {dotted} contain a dot, which separates modules from parameters; rename them"
         )
     for name, thing in state.items():
         if not isinstance(thing, Stateful):
             raise SettingsError(
-                f"state {name!r} is a {type(thing).__name__}, which has no state_dict() and load_state_dict(); put it "
-                "into a small class that has"
+                f"state {name!r} is a {type(thing).__name__}, which has no state_dict() and load_state_dict(); wrap it "
+                "in a small class that has both"
             )
 
 
@@ -273,7 +273,7 @@ def _decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, nn.Mo
         return {None: ema}
     unknown = [name for name in ema if name not in trained]
     if unknown:
-        raise SettingsError(f"ema names {listed(unknown)}; the modules that are trained are {listed([*trained])}")
+        raise SettingsError(f"ema names {listed(unknown)}, but the trained modules are {listed([*trained])}")
     return {name: decay for name, decay in ema.items()}  # noqa: C416  a dict of wider keys
 
 

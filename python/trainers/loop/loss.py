@@ -224,7 +224,7 @@ def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> Weighte
             total.add(next(values), loss.count, {name: next(values) for name in loss.parts} if loss.parts else {})
     if 0 < plain < len(losses):
         raise ContractError(
-            "some batches gave Loss(mean, count) and others Loss.of(…), whose means cannot be added up; return the "
+            "some batches returned Loss(mean, count) and others Loss.of(…), whose means cannot be combined; return the "
             "same kind for every batch: a term without targets has the count 0"
         )
     return total
@@ -238,9 +238,9 @@ def check_width(name: str, mean: Tensor) -> None:
     """
     if mean.dtype.itemsize < torch.float32.itemsize:
         raise ContractError(
-            f"the mean of {name} is of {mean.dtype}, in which neither its weight in the window nor the scale of a "
-            "float16 training fits, and converting the mean would be too late; compute it in float32: apply .float() "
-            "to the network's output, before the loss"
+            f"the mean of {name} is {mean.dtype}, which has too few bits for its weight in the window and for the "
+            "scale of a float16 training, and converting the mean would be too late; compute it in float32: apply "
+            ".float() to the network's output before the loss"
         )
 
 
@@ -252,8 +252,8 @@ def check_finite_score(value: float, what: str) -> None:
     """
     if not math.isfinite(value):
         raise NonFiniteError(
-            f"{what} is {value}: the score function divides by zero, its data are not finite, or the network's weights "
-            "are not"
+            f"{what} is {value}: the score function divides by zero, or its data or the network's weights are not "
+            "finite"
         )
 
 
@@ -263,7 +263,7 @@ def _check_scalar(name: str, value: object) -> None:
     if value.ndim:
         raise ContractError(f"Loss.{name} has shape {list(value.shape)}; expected a scalar: reduce it with .mean()")
     if not value.is_floating_point():
-        raise ContractError(f"Loss.{name} is of {value.dtype}; expected floating point")
+        raise ContractError(f"Loss.{name} is {value.dtype}; expected floating point")
 
 
 def _check_term(name: str, term: object) -> None:

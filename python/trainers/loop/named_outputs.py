@@ -37,8 +37,8 @@ class OutputContract:
         """Check the names."""
         if not self.names or len(set(self.names)) < len(self.names) or self.within in self.names:
             raise SettingsError(
-                f"the names of the outputs are {list(self.names)} within {self.within!r}; give one or more different "
-                "names, none of them the key that they stand within"
+                f"the names of the outputs are {list(self.names)} within {self.within!r}; give at least one name, "
+                "without duplicates, and a different name for the key around them"
             )
 
     def read(self, output: object) -> dict[str, Tensor]:
@@ -84,16 +84,15 @@ class OutputContract:
             )
         if not value.is_floating_point():
             raise ContractError(
-                f"the output {name!r} is of {value.dtype}; expected floating point: an argmax or a rounding has no "
-                "gradient"
+                f"the output {name!r} is {value.dtype}; expected floating point: argmax and rounding have no gradient"
             )
         wanted = self.shape
         if value.ndim != len(wanted) or any(
             size not in (None, real) for size, real in zip(wanted, value.shape, strict=True)
         ):
             raise ContractError(
-                f"the output {name!r} has shape {list(value.shape)}; expected {self._shape()}: a dimension of 1 too "
-                "many would be broadcast against the targets; remove it with .squeeze(-1)"
+                f"the output {name!r} has shape {list(value.shape)}; expected {self._shape()}: an extra dimension of "
+                "size 1 would be broadcast against the targets; remove it with .squeeze(-1)"
             )
         return value
 
@@ -110,14 +109,14 @@ class OutputContract:
 
     def _hint(self, outputs: Mapping[object, object], *, nested: bool) -> str:
         if self.within is not None and self.within in outputs:
-            return f"{self.within!r} stands within {self.within!r}: was it wrapped twice?"
+            return f"{self.within!r} is nested in {self.within!r}: was it wrapped twice?"
         if not outputs:
-            return "did the network's loop over its outputs run at all?"
+            return "did the network's loop over its outputs run?"
         if any(not isinstance(key, str) for key in outputs):
-            return "keys must be names (str): did you use numbers for keys?"
+            return "keys must be names (str): did you use numbers?"
         if self.within is not None and not nested:
             return f"did you pass another part of the network's output than output[{self.within!r}]?"
-        return "do the network and the loss take their names from the same list?"
+        return "do the network and the loss use the same list of names?"
 
     def _shape(self) -> str:
         return f"[{', '.join('any' if size is None else str(size) for size in self.shape)}]"
@@ -127,9 +126,8 @@ def _check_attached(tensors: Mapping[str, Tensor]) -> None:
     detached = [repr(name) for name, tensor in tensors.items() if not tensor.requires_grad]
     if torch.is_grad_enabled() and detached:
         raise ContractError(
-            f"these outputs have no graph, so nothing would be learned from them: {listed(detached)}; look for "
-            ".detach(), .data or a torch.no_grad() in the network, or heads that are frozen; to evaluate, use "
-            "torch.inference_mode()"
+            f"these outputs have no graph, so training would have no effect: {listed(detached)}; look for .detach(), "
+            ".data, torch.no_grad() or frozen heads in the network; to evaluate, use torch.inference_mode()"
         )
 
 
@@ -176,8 +174,8 @@ def _summed(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) 
     losses = criterion(predicted.to(torch.promote_types(predicted.dtype, torch.float32)), target)
     if losses.shape != target.shape:
         raise ContractError(
-            f"the criterion made losses of shape {list(losses.shape)} for the {len(target)} targets of {name!r}; "
-            'expected one per target: give it reduction="none", and average over further dimensions'
+            f"the criterion returned losses of shape {list(losses.shape)} for the {len(target)} targets of {name!r}; "
+            'expected one per target: give it reduction="none", and average over other dimensions'
         )
     return losses.sum()
 
@@ -185,8 +183,8 @@ def _summed(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) 
 def _check_names(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> None:
     if not targets or predictions.keys() != targets.keys():
         raise ContractError(
-            f"predictions have the names {list(predictions)} and targets {list(targets)}; expected the same, one or "
-            "more; where targets are missing, give not-a-number for them"
+            f"predictions have the names {list(predictions)} and targets {list(targets)}; expected the same names, at "
+            "least one; use NaN for missing targets"
         )
 
 
@@ -194,5 +192,5 @@ def _check_shapes(name: str, prediction: Tensor, target: Tensor) -> None:
     if prediction.shape[: target.ndim] != target.shape:
         raise ContractError(
             f"the prediction of {name!r} has shape {list(prediction.shape)} and its target {list(target.shape)}; "
-            "expected the same, or further dimensions of the prediction behind the target's"
+            "expected the same, or additional trailing dimensions in the prediction"
         )

@@ -41,11 +41,11 @@ def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, floor: 
     """
     if not 0 <= warmup_steps < total_steps:
         raise SettingsError(
-            f"warmup_steps is {warmup_steps} and total_steps is {total_steps}; the warm-up must be 0 or more steps and "
-            "end before the total"
+            f"warmup_steps is {warmup_steps} and total_steps is {total_steps}; warmup_steps must be at least 0 and "
+            "less than total_steps"
         )
     if not 0 <= floor <= 1:
-        raise SettingsError(f"floor is {floor}; it must be between 0 and 1, a part of the full learning rate")
+        raise SettingsError(f"floor is {floor}; it must be between 0 and 1, a fraction of the full learning rate")
     return LambdaLR(optimizer, partial(warmup_cosine, warmup=warmup_steps, total=total_steps, floor=floor))
 
 

@@ -76,14 +76,14 @@ class Phase(Generic[Batch]):
             raise SettingsError(f"phase {self.name!r}: after is {self.after}; it must be 0 or more windows")
         if self.forward is not None and self.uses is not None:
             raise SettingsError(
-                f"phase {self.name!r} has a forward and uses that of {self.uses!r}; a phase owns one or uses one, for "
-                "chains of forwards are not supported"
+                f"phase {self.name!r} has a forward and uses that of {self.uses!r}; remove one of them: chains of "
+                "forwards are not supported"
             )
         closure = signature(type(self.optimizer).step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise SettingsError(
-                f"phase {self.name!r}: {type(self.optimizer).__name__} computes the loss by itself (its step() needs a "
-                "closure); use an optimizer that steps with the gradients of a window"
+                f"phase {self.name!r}: {type(self.optimizer).__name__} computes the loss itself (its step() needs a "
+                "closure); use an optimizer whose step() needs only gradients"
             )
         self._check_scheduler()
 
@@ -95,13 +95,12 @@ class Phase(Generic[Batch]):
     def _check_scheduler(self) -> None:
         if isinstance(self.scheduler, ReduceLROnPlateau):
             raise SettingsError(
-                f"phase {self.name!r}: a ReduceLROnPlateau follows a value, not the steps; leave it out of the phase "
-                "and call its step() with the value after every EpochReport; Loop(state=…) keeps it in checkpoints"
+                f"phase {self.name!r}: a ReduceLROnPlateau follows a value, not the steps; remove it from the phase "
+                "and call its step() with the value after every EpochReport; Loop(state=…) saves it in checkpoints"
             )
         if self.scheduler is not None and self.scheduler.optimizer is not self.optimizer:
             raise SettingsError(
-                f"phase {self.name!r}: the scheduler moves the learning rate of another optimizer than the phase's; "
-                "make it with the phase's own"
+                f"phase {self.name!r}: the scheduler belongs to another optimizer; create it with the phase's optimizer"
             )
 
 

@@ -98,12 +98,12 @@ class ProfilerTrace:
         recorded = min(self._seen - self._skip, self._windows)
         if recorded <= 0:
             return TrainingNotice(
-                message=f"too few steps for a trace: {self._seen} passed, and the first {self._skip} are skipped; "
-                "train longer or skip fewer"
+                message=f"too few windows for a trace: the run had {self._seen}, and the first {self._skip} are "
+                "skipped; train longer or skip fewer"
             )
-        if not self._path.exists():  # torch raises nothing when it cannot write
-            return TrainingNotice(message=f"the trace of {recorded} steps could not be written to {self._path}")
-        return TrainingNotice(message=f"recorded {recorded} of {self._windows} steps in {self._path}")
+        if not self._path.exists():  # torch does not raise an error when it cannot write
+            return TrainingNotice(message=f"the trace of {recorded} windows could not be written to {self._path}")
+        return TrainingNotice(message=f"recorded {recorded} of {self._windows} windows in {self._path}")
 
     def _start(self) -> None:
         # There is one cycle, so `acc_events` changes nothing, but torch 2.11 would warn that it is not set.

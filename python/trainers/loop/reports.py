@@ -179,7 +179,7 @@ def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
     if report.micro is None:
         return TrainingNotice(
             message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
-            "no sample was skipped and no batch cut: windows are no longer brought to the device ahead"
+            "no sample was skipped and no batch was cut: windows are no longer copied to the device in advance"
         )
     gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return TrainingNotice(
@@ -200,9 +200,9 @@ def farewell(stop: int, report: CheckpointReport | None) -> str:
     """Return the message for a run that a signal (number `stop`) ended, with its last checkpoint if any."""
     name = Signals(stop).name
     if report is None:
-        return f"stopped by {name} at the end of a window; there is no folder for checkpoints, so nothing was saved"
+        return f"stopped by {name} at the end of a window; nothing was saved, because there is no checkpoint folder"
     if report.problem is not None:
-        return f"stopped by {name} at the end of a window, and the checkpoint could not be written: {report.problem}"
+        return f"stopped by {name} at the end of a window, but the checkpoint could not be written: {report.problem}"
     window = f"window {report.window} of epoch {report.epoch + 1}" if report.window else f"epoch {report.epoch}"
     return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
@@ -217,8 +217,8 @@ def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingN
     names = [phase.name for phase in phases]
     return [
         TrainingNotice(
-            message=f"phase {phase.name!r} runs before {phase.uses!r} and uses its forward: the graphs of a whole "
-            f"window are kept until then, those of {accumulate} batch{'es' if accumulate > 1 else ''}"
+            message=f"phase {phase.name!r} runs before {phase.uses!r} and uses its forward: the graphs of a window "
+            f"({accumulate} batch{'es' if accumulate > 1 else ''}) are kept in memory until then"
         )
         for phase in phases
         if phase.uses is not None and names.index(phase.name) < names.index(phase.uses)

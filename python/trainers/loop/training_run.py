@@ -191,7 +191,7 @@ class TrainingRun(Generic[Batch]):
             if requests.any:
                 yield from self._fulfil(requests, epoch_end=False)
         if not epoch_totals.windows:
-            raise EmptyTargetError(f"the source gave no batch in epoch {self._training.epoch}")
+            raise EmptyTargetError(f"the source has no batch in epoch {self._training.epoch}")
         for phase in self._phases:
             phase.guard.check_epoch()
 
@@ -203,10 +203,10 @@ class TrainingRun(Generic[Batch]):
         now = order_digest(train, training.epoch, seed=training.order_seed)
         if training.epoch_totals.windows and training.order not in ("", now):
             raise ResumeMismatchError(
-                f"the samplers give epoch {training.epoch + 1} another order than it was begun with, so that going on "
-                "would read some samples twice and others not at all: the order depends on more than seed and epoch, "
-                "such as weights that the training changes. Let them change between epochs only, or give "
-                "LiveSource(loader), which goes on with what comes next"
+                f"the samplers give epoch {training.epoch + 1} a different order than before the interruption, so some "
+                "samples would be read twice and others not at all: the order depends on more than seed and epoch, "
+                "such as weights that the training changes. Change these only between epochs, or use "
+                "LiveSource(loader), which continues with the next batches"
             )
         training.order = now
 

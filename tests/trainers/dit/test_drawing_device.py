@@ -78,7 +78,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_written(
     }[command]
     done = ran(*words, "--device", "cuda")
     assert done.exit_code == 1
-    assert "device 'cuda' was asked for, but this machine has cpu" in str(done.exception)
+    assert "device 'cuda' was requested, but this machine has cpu" in str(done.exception)
     wrong = ran(*words, "--device", "gpu")
     assert wrong.exit_code == 2
     assert "'gpu' is not a device; use auto, cpu" in " ".join(wrong.output.replace("│", "").split())

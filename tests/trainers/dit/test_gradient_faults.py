@@ -57,7 +57,7 @@ class Compared:
             DetachedLossError,
             "the loss is detached.* samples generated without gradients.*in phase 'transformer'",
         ),
-        (True, NoGradientError, "backward reached none of the phase's parameters.*in phase 'transformer'"),
+        (True, NoGradientError, "backward reached no parameter of the phase.*in phase 'transformer'"),
     ],
 )
 def test_a_loss_on_samples_is_refused_before_a_step_also_where_a_gradient_is_demanded_of_it(

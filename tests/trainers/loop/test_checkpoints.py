@@ -412,7 +412,7 @@ def test_a_newer_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("trainers.loop.checkpoint.snapshot.FORMAT", 2)
     save(tmp_path, snapshot(1))
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"meta.json is of format 2; this version reads 1"):
+    with pytest.raises(CheckpointError, match=r"meta.json has format 2; this version reads 1"):
         Checkpoints(tmp_path).load()
 
 
@@ -682,7 +682,7 @@ def test_a_failing_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     checkpoints = Checkpoints(tmp_path)
     with checkpoints.open():
         monkeypatch.setattr(os, "fsync", _fails_with_eio)
-        with pytest.raises(CheckpointError, match=r"after 2 steps .*input or output error.*earlier .* untouched"):
+        with pytest.raises(CheckpointError, match=r"after 2 windows .*input or output error.*earlier .* unchanged"):
             checkpoints.save(snapshot(2))
 
 
@@ -789,13 +789,13 @@ def test_a_folder_that_is_removed_while_training_is_told(tmp_path: Path) -> None
     checkpoints = Checkpoints(tmp_path / "saves")
     with checkpoints.open():
         shutil.rmtree(tmp_path / "saves")
-        with pytest.raises(CheckpointError, match="does not exist any more"):
+        with pytest.raises(CheckpointError, match="no longer exists"):
             checkpoints.save(snapshot(1))
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "saves").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="there is a file of that name"):
+    with pytest.raises(CheckpointError, match="a file of that name exists"):
         save(tmp_path / "saves", snapshot(1))
 
 
@@ -835,7 +835,7 @@ def test_saving_without_holding_the_folder_is_refused(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     with checkpoints.open():
         pass
-    with pytest.raises(CheckpointError, match=r"write `with checkpoints.open\(\):` first"):
+    with pytest.raises(CheckpointError, match=r"use `with checkpoints.open\(\):` first"):
         checkpoints.save(snapshot(1))
 
 

@@ -205,7 +205,7 @@ def test_validation_is_cut_too_and_scores_the_same(fits: int) -> None:
 
 
 def test_a_validation_that_must_not_split_fails_at_the_first_shortage() -> None:
-    with pytest.raises(OutOfMemoryError, match=r'ran out in the validation .*oom="fail" was asked for'):
+    with pytest.raises(OutOfMemoryError, match=r'ran out in the validation .*oom="fail" is set'):
         scored(Shortage("forward", 2), oom="fail")
 
 

@@ -39,11 +39,11 @@ APPLE = Hardware(mps=True)
         ("auto", NEW_GPUS, "cuda:0", "H200"),
         ("auto", INTEL, "xpu:0", "Arc"),
         ("auto", APPLE, "mps", "Apple"),
-        ("cpu", NEW_GPUS, "cpu", "asked for"),
-        ("cuda", NEW_GPUS, "cuda:0", "asked for"),
-        ("cuda:1", NEW_GPUS, "cuda:1", "asked for"),
-        ("xpu", INTEL, "xpu:0", "asked for"),
-        ("mps", APPLE, "mps", "asked for"),
+        ("cpu", NEW_GPUS, "cpu", "requested"),
+        ("cuda", NEW_GPUS, "cuda:0", "requested"),
+        ("cuda:1", NEW_GPUS, "cuda:1", "requested"),
+        ("xpu", INTEL, "xpu:0", "requested"),
+        ("mps", APPLE, "mps", "requested"),
     ],
 )
 def test_the_device_follows_request_and_hardware(requested: str, hardware: Hardware, device: str, reason: str) -> None:
@@ -58,7 +58,7 @@ def test_the_device_follows_request_and_hardware(requested: str, hardware: Hardw
         ("cuda", NOTHING, "this machine has cpu;"),
         ("cuda:2", NEW_GPUS, "cuda:0, cuda:1, cpu"),
         ("mps", INTEL, "xpu:0, cpu"),
-        ("gpu", NOTHING, "'gpu' was asked for"),
+        ("gpu", NOTHING, "'gpu' was requested"),
     ],
 )
 def test_a_device_that_is_not_there_names_those_that_are(requested: str, hardware: Hardware, present: str) -> None:
@@ -239,8 +239,8 @@ def with_wrong_gradient(dropout: float, *, factor: float) -> nn.Module:
 def test_a_wrong_gradient_is_named_with_its_error() -> None:
     with pytest.raises(
         SelfTestError,
-        match=r"^cuda:0 computes wrongly.*the gradient of recurrent\.weight_hh_l1 is off by 0\.0456 where the largest "
-        r"value is 0\.0456, the step of recurrent\.weight_hh_l1 is off by \S+ where .* train on device 'cpu'$",
+        match=r"^cuda:0 computes incorrectly.*the gradient of recurrent\.weight_hh_l1 is off by 0\.0456 where the "
+        r"largest value is 0\.0456, the step of recurrent\.weight_hh_l1 is off by \S+ where .* train on device 'cpu'$",
     ):
         check(partial(with_wrong_gradient, factor=2.0))
 

@@ -317,7 +317,7 @@ def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(fed:
     shortage = _Passing(stage, made)
     found, reports = train(listed(), phases=1, epochs=1, shortage=shortage)
     (notice,) = [report.message for report in reports if isinstance(report, TrainingNotice)]
-    assert "no batch cut: windows are no longer brought to the device ahead" in notice
+    assert "no batch was cut: windows are no longer copied to the device in advance" in notice
     assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None] * 3
     sent = carrier.count("send")
     assert 0 < sent < 6

@@ -106,13 +106,13 @@ def test_freezing_everything_after_the_loop_was_made_is_an_error_that_says_so() 
     phase = Phase[Rows]("main", lambda batch: squares(net, batch), net.parameters(), torch.optim.SGD(net.parameters()))
     loop = Loop([phase], modules={"net": net}, device="cpu")
     net.requires_grad_(False)
-    with loop.running() as run, pytest.raises(DetachedLossError, match="frozen after the loop was made"):
+    with loop.running() as run, pytest.raises(DetachedLossError, match="frozen after the loop was created"):
         next(run.epochs(IterableSource([rows()]), max_epochs=1))
 
 
 def test_a_loss_that_misses_the_parameters_is_an_error() -> None:
     net = linear()
-    with pytest.raises(NoGradientError, match="a constant made with requires_grad=True"):
+    with pytest.raises(NoGradientError, match="a constant with requires_grad=True"):
         train(net, lambda batch: Loss(torch.ones((), requires_grad=True) * batch.x.mean(), len(batch.x)))
 
 
@@ -191,7 +191,7 @@ def test_a_validation_without_targets_is_an_error() -> None:
         ({"features": 1}, r"returned a dict with the keys \['features'\]"),
         (torch.zeros(3), r"returned a tensor of shape \[3\]"),
         (Loss(torch.zeros(4, 2), 8), r"Loss.mean has shape \[4, 2\]; expected a scalar"),
-        (Loss(torch.zeros((), dtype=torch.int64), 8), r"Loss.mean is of torch.int64; expected floating point"),
+        (Loss(torch.zeros((), dtype=torch.int64), 8), r"Loss.mean is torch.int64; expected floating point"),
         (Loss(0.5, 8), r"Loss.mean is a float; expected a scalar tensor"),  # pyright: ignore[reportArgumentType]  the mistake
         (Loss(torch.zeros(()), -1), r"Loss.count is -1; expected 0 or more"),
         (Loss(torch.zeros(()), 1.5), r"Loss.count is a float; expected an int"),  # pyright: ignore[reportArgumentType]  likewise
@@ -243,7 +243,7 @@ def test_weights_that_are_not_finite_are_named() -> None:
     net = linear()
     with torch.no_grad():
         net.bias.fill_(torch.inf)
-    with pytest.raises(NonFiniteError, match=r"the data is finite, these weights are not: net\.bias"):
+    with pytest.raises(NonFiniteError, match=r"the data is finite, but these weights are not: net\.bias"):
         train(net, lambda batch: squares(net, batch), nonfinite="raise")
 
 
@@ -253,7 +253,7 @@ def test_gradients_that_are_not_finite_are_named_while_the_loss_is() -> None:
     def loss(batch: Rows) -> Loss:
         return Loss(squares(net, batch).mean + (net.bias.sum() * 0).sqrt(), len(batch.x))
 
-    with pytest.raises(NonFiniteError, match=r"data and weights are finite; gradients that are not: net\.bias\. "):
+    with pytest.raises(NonFiniteError, match=r"data and weights are finite, but these gradients are not: net\.bias\. "):
         train(net, loss, nonfinite="raise")
 
 

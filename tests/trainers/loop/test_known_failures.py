@@ -352,7 +352,7 @@ def test_an_epoch_s_loss_is_not_divided_by_the_length_of_the_loader() -> None:
 
 
 def test_an_empty_loader_is_an_error_that_says_so_and_no_division_by_zero() -> None:
-    with pytest.raises(EmptyTargetError, match="the source gave no batch in epoch 0"):
+    with pytest.raises(EmptyTargetError, match="the source has no batch in epoch 0"):
         train(linear(), [])
 
 

@@ -370,7 +370,9 @@ def test_an_order_that_is_replayed_leaves_the_generators_alone() -> None:
 
 def test_a_sampler_whose_order_cannot_be_had_again_is_refused_by_name() -> None:
     source = IterableSource(DataLoader(data, batch_size=2, sampler=Adrift()))
-    with pytest.raises(ContractError, match=r"the sampler Adrift gives the same epoch in another order.*LiveSource"):
+    with pytest.raises(
+        ContractError, match=r"the sampler Adrift gives the same epoch in a different order.*LiveSource"
+    ):
         followed(source)
 
 
@@ -407,7 +409,7 @@ def test_a_distributed_sampler_is_refused_also_in_one_process(kind: type[Any]) -
         DataLoader(data, batch_sampler=BatchSampler(sampler, 2, drop_last=False)),
         DataLoader(data, batch_sampler=SharedBuckets([SequentialSampler(data), sampler])),
     ):
-        with pytest.raises(ContractError, match=f"sampler is a {kind.__name__}, which gives every process a share"):
+        with pytest.raises(ContractError, match=f"sampler is a {kind.__name__}, which shards the data by process"):
             IterableSource(loader)
 
 
@@ -469,7 +471,7 @@ def test_a_source_can_be_read_while_it_is_read_unless_its_workers_stay(*, stay: 
     begun = [next(outer), *source.batches(0, start=7)]
     assert numbers([[*batch.tolist(), []] for batch in begun]) == [0, 1, 14, 15]
     if stay:
-        with pytest.raises(ContractError, match="was read again while an epoch of it was under way"):
+        with pytest.raises(ContractError, match="was read again in the middle of an epoch"):
             next(outer)
     else:
         assert next(outer)[:, 0].tolist() == [2, 3]
@@ -519,7 +521,7 @@ def test_a_class_of_loader_that_reads_in_its_own_way_is_read_as_it_is() -> None:
     assert sorted(numbers(whole)) == sorted([*range(0, 2 * SAMPLES, 2)] * 2)
     again = [batch[..., 0].tolist() for batch in read_apart(source, 1, start=3, step=2, seed=1)]
     assert again == [batch[..., 0].tolist() for batch in read_apart(source, 1, start=0, step=1, seed=1)][3::2]
-    with pytest.raises(ContractError, match=r"a Own reads in a way of its own.*persistent_workers=False"):
+    with pytest.raises(ContractError, match=r"a Own has a custom way of reading.*persistent_workers=False"):
         IterableSource(Own(data, num_workers=1, persistent_workers=True))
 
 
@@ -550,10 +552,10 @@ def unused(_: object) -> Loss:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([torch.zeros(4)], r"the source is a list; give IterableSource\(...\) around it"),
-        (DataLoader(data), r"the source is a DataLoader; give IterableSource\(...\) around it"),
-        (iter([torch.zeros(4)]), r"the source is a list_iterator; give LiveSource\(...\) around it"),
-        (3, "the source is a int, which gives no batches"),
+        ([torch.zeros(4)], r"the source is a list; wrap it in IterableSource\(...\)"),
+        (DataLoader(data), r"the source is a DataLoader; wrap it in IterableSource\(...\)"),
+        (iter([torch.zeros(4)]), r"the source is a list_iterator; wrap it in LiveSource\(...\)"),
+        (3, "the source is a int, which has no batches"),
     ],
 )
 def test_what_is_no_source_is_refused_with_what_to_give(source: Any, message: str) -> None:
@@ -590,7 +592,7 @@ def test_a_live_source_goes_on_with_what_comes_next_and_says_so(tmp_path: Path) 
     rest = followed(LiveSource(Game(game.turn), length=6), tmp_path, look=reports.append)
     assert numbers(begun + rest) == [*range(1, 13)]
     assert begun + rest == whole  # what it draws comes from the training's generators
-    told = "the source is live, so nothing of epoch 2 is read again or skipped: what comes next is window 3"
+    told = "the source is live, so no batch of epoch 2 is read again or skipped: the next batches are window 3"
     assert told in messages(reports)
 
 
@@ -631,7 +633,7 @@ def test_an_order_that_the_training_has_changed_is_refused_in_mid_epoch(tmp_path
 
     followed(source(), tmp_path, windows=3)
     sampler.weights = torch.arange(1.0, SAMPLES + 1)
-    with pytest.raises(ResumeMismatchError, match=r"epoch 1 another order than it was.*LiveSource\(loader\)"):
+    with pytest.raises(ResumeMismatchError, match=r"epoch 1 a different order than before.*LiveSource\(loader\)"):
         followed(source(), tmp_path)
 
 
@@ -648,4 +650,4 @@ def ended_early() -> None:
 
 def test_a_source_that_ends_before_its_length_says_so_in_a_group() -> None:
     for ended in on_ranks(ended_early):
-        assert ended.error.startswith("ContractError: the source's length promises more windows than it has batches")
+        assert ended.error.startswith("ContractError: the source has fewer batches than its length")

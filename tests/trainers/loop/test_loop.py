@@ -437,7 +437,7 @@ def test_a_phase_refuses_numbers_out_of_range(clip: float, every: int) -> None:
 def test_phases_need_names_of_their_own() -> None:
     net = network()
     phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), torch.optim.SGD(net.parameters()))
-    with pytest.raises(SettingsError, match="a name of its own"):
+    with pytest.raises(SettingsError, match="a different name to each"):
         Loop([phase, phase], modules={"net": net}, device="cpu")
 
 
@@ -495,5 +495,5 @@ def test_a_cache_that_grows_is_no_part_of_the_best_weights() -> None:
 
 def test_an_optimizer_that_needs_a_closure_is_refused() -> None:
     net = nn.Linear(3, 1)
-    with pytest.raises(SettingsError, match="LBFGS computes the loss by itself"):
+    with pytest.raises(SettingsError, match="LBFGS computes the loss itself"):
         Phase[Tensor]("main", lambda _: Loss(torch.ones(()), 1), net.parameters(), torch.optim.LBFGS(net.parameters()))

@@ -274,7 +274,7 @@ def test_a_single_sample_that_does_not_fit_is_an_error_with_place_size_memory_an
 
 def test_a_training_that_must_not_split_fails_at_the_first_shortage() -> None:
     shortage = Shortage("forward", 4)
-    with pytest.raises(OutOfMemoryError, match=r'oom="fail" was asked for'):
+    with pytest.raises(OutOfMemoryError, match=r'oom="fail" is set'):
         train_one(nn.Linear(3, 2), shortage, [8], oom="fail")
     assert shortage.sizes == [8]
 

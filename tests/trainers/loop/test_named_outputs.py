@@ -68,7 +68,7 @@ EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same 
             {"predictions": {"predictions": outputs()}},
             (
                 f"the network returned a dict with the keys ['predictions'] under 'predictions'; {EXPECTED}; missing: "
-                "'horizon_1', 'horizon_5'; unexpected: 'predictions'; 'predictions' stands within 'predictions': was "
+                "'horizon_1', 'horizon_5'; unexpected: 'predictions'; 'predictions' is nested in 'predictions': was "
                 "it wrapped twice?"
             ),
         ),
@@ -80,22 +80,22 @@ EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same 
             {"predictions": {}},
             (
                 f"the network returned an empty dict under 'predictions'; {EXPECTED}; missing: 'horizon_1', "
-                "'horizon_5'; did the network's loop over its outputs run at all?"
+                "'horizon_5'; did the network's loop over its outputs run?"
             ),
         ),
         (
             {1: output(), 5: output()},
             (
                 f"the network returned a dict with the keys [1, 5]; {EXPECTED}; missing: 'horizon_1', 'horizon_5'; "
-                "unexpected: 1, 5; keys must be names (str): did you use numbers for keys?"
+                "unexpected: 1, 5; keys must be names (str): did you use numbers?"
             ),
         ),
         (
             {"predictions": {"1d": output(), "5d": output()}},
             (
                 f"the network returned a dict with the keys ['1d', '5d'] under 'predictions'; {EXPECTED}; missing: "
-                "'horizon_1', 'horizon_5'; unexpected: '1d', '5d'; do the network and the loss take their names from "
-                "the same list?"
+                "'horizon_1', 'horizon_5'; unexpected: '1d', '5d'; do the network and the loss use the same list "
+                "of names?"
             ),
         ),
         ({"horizon_1": output()}, "missing: 'horizon_5'; did you"),
@@ -110,7 +110,7 @@ EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same 
         ),
         (
             {**outputs(), "horizon_5": torch.zeros(4, dtype=torch.int64)},
-            "the output 'horizon_5' is of torch.int64; expected floating point",
+            "the output 'horizon_5' is torch.int64; expected floating point",
         ),
         ({**outputs(), "horizon_5": output(4, 1)}, "the output 'horizon_5' has shape [4, 1]; expected [any]"),
         ({**outputs(), "horizon_5": output().sum()}, "the output 'horizon_5' has shape []; expected [any]"),
@@ -120,7 +120,7 @@ EXPECTED = "expected a dict with the keys 'horizon_1', 'horizon_5', or the same 
         ),
         (
             {**outputs(), "horizon_5": output().detach()},
-            "these outputs have no graph, so nothing would be learned from them: 'horizon_5'; look for .detach()",
+            "these outputs have no graph, so training would have no effect: 'horizon_5'; look for .detach()",
         ),
     ],
 )
@@ -251,7 +251,7 @@ def test_other_names_than_the_targets_are_an_error_and_no_zero_loss(names: tuple
 
 
 def test_no_names_at_all_are_an_error() -> None:
-    with pytest.raises(ContractError, match="expected the same, one or more"):
+    with pytest.raises(ContractError, match="expected the same names, at least one"):
         summed_loss({}, {}, squares)
 
 

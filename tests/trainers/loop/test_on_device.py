@@ -137,7 +137,7 @@ def test_too_many_dropped_steps_in_a_row_are_an_error() -> None:
 
 @pytest.mark.usefixtures("on_device")
 def test_a_dropped_step_raises_at_once_if_asked_to() -> None:
-    with pytest.raises(NonFiniteError, match=r"gradients that are not: net\.weight"):
+    with pytest.raises(NonFiniteError, match=r"these gradients are not: net\.weight"):
         train(OPTIMIZERS["AdamW"], batches("well", "slope"), nonfinite="raise")
 
 

@@ -427,7 +427,7 @@ def test_an_error_in_the_loss_of_one_rank_ends_the_other_with_advice() -> None:
     lost, failed = on_ranks(train_failing)
     assert failed.error == "ValueError: a bad sample"
     assert lost.error.startswith(PeerLostError.__name__)
-    assert "Look at the output of the other ranks" in lost.error
+    assert "Look for the first error in the output of the other ranks" in lost.error
     assert "start the group again: it resumes from the last checkpoint" in lost.error
     assert "in phase 'main', epoch 0, window 2" in lost.error
 

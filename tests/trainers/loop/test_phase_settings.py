@@ -108,9 +108,7 @@ def test_a_mean_of_16_bits_is_taken_where_its_weight_is_one() -> None:
         return max(r.grad_norm for r in worked(loop, 2) if isinstance(r, WindowReport))
 
     assert train(1) > 0
-    with pytest.raises(
-        ContractError, match=r"the mean of the loss is of torch\.bfloat16.*apply \.float\(\) to the net"
-    ):
+    with pytest.raises(ContractError, match=r"the mean of the loss is torch\.bfloat16.*apply \.float\(\) to the net"):
         train(2)
 
 
@@ -160,7 +158,7 @@ def test_averages_of_several_modules_resume_to_the_bit(tmp_path: Path) -> None:
 
 
 def test_an_average_of_an_unknown_module_is_refused() -> None:
-    with pytest.raises(SettingsError, match="ema names third; the modules that are trained are first, second"):
+    with pytest.raises(SettingsError, match="ema names third, but the trained modules are first, second"):
         averaged({"third": 0.5})
 
 

@@ -67,20 +67,20 @@ def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     *handed, last = profiled(reports(), folder, skip=2, windows=10)
     assert handed == list(reports())
-    assert last == TrainingNotice(message=f"recorded 4 of 10 steps in {folder / 'trace.json'}")
+    assert last == TrainingNotice(message=f"recorded 4 of 10 windows in {folder / 'trace.json'}")
     assert recorded(folder) == [2, 3, 4, 5]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
 def test_a_record_that_cannot_be_written_is_told() -> None:
     *_, last = profiled(reports(), Path("/proc"), skip=2)
-    assert last == TrainingNotice(message="the trace of 4 steps could not be written to /proc/trace.json")
+    assert last == TrainingNotice(message="the trace of 4 windows could not be written to /proc/trace.json")
 
 
 def test_too_few_windows_are_told(tmp_path: Path) -> None:
     *_, last = profiled(reports(), tmp_path, skip=7)
     assert isinstance(last, TrainingNotice)
-    assert last.message.startswith("too few steps for a trace: 6 passed, and the first 7 are skipped")
+    assert last.message.startswith("too few windows for a trace: the run had 6, and the first 7 are skipped")
     assert not list(tmp_path.iterdir())
 
 

@@ -208,7 +208,7 @@ def test_a_damaged_newest_checkpoint_is_told_and_an_older_one_leads_to_the_same_
     assert messages(last.reports) == [
         f"skipped a damaged checkpoint: {newest.name}: state.pt has 1000 bytes and should have "
         + messages(last.reports)[0].rpartition(" ")[2],
-        f"goes on after window 2 of epoch 1, from {tmp_path / 'cut' / 'window-000000002'}",
+        f"resuming after window 2 of epoch 1, from {tmp_path / 'cut' / 'window-000000002'}",
     ]
     assert_continued(whole, last)
 
@@ -338,7 +338,7 @@ def test_a_stop_signal_in_mid_window_ends_it_with_a_checkpoint_from_which_the_sa
         training.live(tmp_path / "cut", moment=send)
     assert stopped.value.signal == number
     last = training.live(tmp_path / "cut")
-    assert messages(last.reports)[0].startswith("goes on after window 2 of epoch 1, from ")
+    assert messages(last.reports)[0].startswith("resuming after window 2 of epoch 1, from ")
     assert_continued(whole, last)
 
 
@@ -350,7 +350,7 @@ def test_a_stop_signal_while_no_checkpoint_can_be_written_says_so(tmp_path: Path
             folder.rename(tmp_path / "away")
             os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(StoppedError, match=r"stopped by SIGTERM .* and the checkpoint could not be written: "):
+    with pytest.raises(StoppedError, match=r"stopped by SIGTERM .* but the checkpoint could not be written: "):
         Training().live(folder, moment=send)
 
 

@@ -159,7 +159,7 @@ def test_with_saved_the_training_goes_on_as_before_and_says_so(tmp_path: Path, s
     second, _ = live(tmp_path / "cut", epochs=3, lr=0.4, choice="saved", schedule=schedule)
     assert rates(first) + rates(second) == rates(whole)
     assert messages(second)[0] == (
-        "the optimizers go on with what is saved: lr of group 0 of phase 'main' was 0.1 and is now 0.4"
+        "the optimizers continue with the saved settings: lr of group 0 of phase 'main' was 0.1 and is now 0.4"
     )
     with pytest.raises(ResumeMismatchError, match=r"was 0\.1 and is now 0\.4"):  # it is still what it was started with
         live(tmp_path / "cut", epochs=4, lr=0.4, schedule=schedule)
@@ -172,7 +172,7 @@ def test_with_new_the_schedule_goes_on_from_the_new_learning_rate(tmp_path: Path
     second, _ = live(tmp_path / "cut", epochs=2, lr=0.4, choice="new", schedule=schedule)
     third, _ = live(tmp_path / "cut", epochs=3, lr=0.4, schedule=schedule)  # the new one is now the training's
     assert rates(second) + rates(third) == pytest.approx(rates(whole)[2:], rel=1e-12)
-    assert "go on with what is set up now: lr of group 0" in messages(second)[0]
+    assert "continue with the new settings: lr of group 0" in messages(second)[0]
     assert len(messages(third)) == 1
 
 

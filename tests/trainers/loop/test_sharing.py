@@ -383,7 +383,7 @@ def hidden(x: Tensor) -> object:
 @pytest.mark.parametrize(
     ("wrap", "message"),
     [
-        (packed, r"made made PackedSequence, whose tensors cannot be detached"),
+        (packed, r"returned made PackedSequence, whose tensors cannot be detached"),
         (hidden, r"made\['samples'\] is a SimpleNamespace that holds tensors"),
     ],
 )
@@ -412,7 +412,7 @@ def test_what_is_made_under_inference_mode_is_refused_by_name() -> None:
     loop = Loop(
         [critic, replace(maker, forward=inferred)], modules={"maker": pair.maker, "critic": pair.critic}, device="cpu"
     )
-    with loop.running() as run, pytest.raises(ContractError, match=r"made made under torch\.inference_mode\(\)"):
+    with loop.running() as run, pytest.raises(ContractError, match=r"returned made from torch\.inference_mode\(\)"):
         list(run.epochs(IterableSource(batches(1)), max_epochs=1))
 
 
@@ -601,8 +601,8 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
             gc.collect()
             left.append(sum(one() is not None for one in alive))
     assert first == TrainingNotice(
-        message="phase 'critic' runs before 'maker' and uses its forward: the graphs of a whole window are kept "
-        "until then, those of 2 batches"
+        message="phase 'critic' runs before 'maker' and uses its forward: the graphs of a window (2 batches) are "
+        "kept in memory until then"
     )
     assert set(left) == {0}
 
@@ -623,8 +623,8 @@ def nothing(_: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"uses": "nobody"}, r"uses the forward of 'nobody'; the phases that have one are \['maker'\]"),
-        ({"uses": "critic"}, r"uses the forward of 'critic'; the phases that have one are \['maker'\]"),
+        ({"uses": "nobody"}, r"uses the forward of 'nobody', but the phases with a forward are \['maker'\]"),
+        ({"uses": "critic"}, r"uses the forward of 'critic', but the phases with a forward are \['maker'\]"),
         ({"uses": "maker", "forward": nothing}, "chains of forwards are not supported"),
         ({"after": -1}, "after is -1; it must be 0 or more"),
     ],

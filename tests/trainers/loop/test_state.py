@@ -200,7 +200,9 @@ def test_what_a_thing_itself_refuses_is_named_before_the_training_has_changed(tm
     live(tmp_path, {"box": Box(x=1)})
     loop, net = loop_of({"box": Strict(x=1)}, weight=7.0)
     with (
-        pytest.raises(ResumeMismatchError, match=r"state 'box' does not take what .*: Strict says 'beta'"),
+        pytest.raises(
+            ResumeMismatchError, match=r"state 'box' cannot be restored from the checkpoint; error of Strict: 'beta'"
+        ),
         loop.running(Checkpoints(tmp_path)),
     ):
         pass
@@ -247,7 +249,7 @@ def test_an_old_checkpoint_resumes_a_training_without_state_and_no_other(tmp_pat
 
 @pytest.mark.parametrize("value", [np.float64(0.5), np.zeros(3)])
 def test_numbers_of_numpy_are_refused_at_the_start_with_advice(tmp_path: Path, value: object) -> None:
-    with pytest.raises(CheckpointError, match=r"state\['kl'\]\['beta'\] is a numpy\..*make it one, with float\(\)"):
+    with pytest.raises(CheckpointError, match=r"state\['kl'\]\['beta'\] is a numpy\..*convert it with float\(\)"):
         live(tmp_path, {"kl": Box(beta=value)})
 
 

@@ -157,10 +157,10 @@ def test_not_one_of_many_names_is_left_out_of_the_message() -> None:
 @pytest.mark.parametrize(
     ("new", "dropped", "said"),
     [
-        (("head",), (), "only in the weights, as they are new in the modules: head.weight, head.bias"),
-        ((), ("head",), "only in the modules, as they are dropped from the weights: head.weight, head.bias"),
-        (("hea",), (), "new names nothing in the modules: hea"),
-        ((), ("old_head",), "dropped names nothing in the weights: old_head"),
+        (("head",), (), "only in the weights, because they are new in the modules: head.weight, head.bias"),
+        ((), ("head",), "only in the modules, because they are dropped from the weights: head.weight, head.bias"),
+        (("hea",), (), "new has names that are not in the modules: hea"),
+        ((), ("old_head",), "dropped has names that are not in the weights: old_head"),
         (("body", "norm", "head"), ("body", "norm", "head"), "nothing is left to reuse"),
     ],
 )
@@ -226,7 +226,7 @@ def test_a_damaged_checkpoint_is_named_and_no_older_one_taken_in_its_place(tmp_p
     older, newest = sorted(path for path in tmp_path.iterdir() if path.is_dir())
     content = newest / "modules.safetensors"
     content.write_bytes(content.read_bytes()[:-1])
-    with pytest.raises(CheckpointError, match=rf"{newest.name}.*modules.safetensors has \d+ bytes.*remove it to take"):
+    with pytest.raises(CheckpointError, match=rf"{newest.name}.*modules.safetensors has \d+ bytes.*remove it to use"):
         Checkpoints(tmp_path).weights("newest")
     for path in sorted(newest.iterdir()):
         path.unlink()

@@ -321,7 +321,7 @@ def test_a_term_of_16_bits_is_named_where_its_weight_does_not_fit() -> None:
         terms = loss_of(net, batch).terms
         return Loss.of(mel=terms["mel"], duration=Term(terms["duration"].mean.bfloat16(), terms["duration"].count, 0.5))
 
-    with pytest.raises(ContractError, match=r"the mean of the term 'duration' of the loss is of torch\.bfloat16"):
+    with pytest.raises(ContractError, match=r"the mean of the term 'duration' of the loss is torch\.bfloat16"):
         worked(net, [speech(3, 1)], accumulate=1, loss=loss)
 
 
@@ -543,4 +543,4 @@ def trained_with_a_late_term() -> None:
 
 def test_a_term_that_no_rank_counted_in_the_first_window_is_named() -> None:
     first, _ = on_ranks(trained_with_a_late_term)
-    assert "counts names 'duration', which no process named in the phase's first window" in first.error
+    assert "counts has the terms 'duration', which no process had in the phase's first window" in first.error

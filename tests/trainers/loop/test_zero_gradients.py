@@ -145,7 +145,7 @@ def test_zero_windows_are_no_skipped_ones_in_a_row() -> None:
 
 
 def test_without_leave_the_first_window_is_an_error_and_a_later_one_is_stepped_as_before() -> None:
-    with pytest.raises(ZeroGradientError, match=r"give Phase\(allow_zero_gradients=True\)"):
+    with pytest.raises(ZeroGradientError, match=r"use Phase\(allow_zero_gradients=True\)"):
         train(played(0, 1), allow=False)
     seen, epoch = train(played(1, 0), allow=False)
     assert steps(seen) == [USUAL, USUAL]

@@ -47,8 +47,8 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
     problems = [*_misnamed(saved, things), *_misfits(saved, things)]
     if problems:
         raise ResumeMismatchError(
-            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; give it what the training was started "
-            "with, or start again in another folder"
+            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; use the objects that the training was "
+            "started with, or start again in another folder"
         )
 
 
@@ -82,7 +82,7 @@ def load_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
             thing.load_state_dict(saved[name])
         except (RuntimeError, ValueError, KeyError) as error:
             raise ResumeMismatchError(
-                f"state {name!r} does not take what the checkpoint has of it: {type(thing).__name__} says {error}"
+                f"state {name!r} cannot be restored from the checkpoint; error of {type(thing).__name__}: {error}"
             ) from error
 
 

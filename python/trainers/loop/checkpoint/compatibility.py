@@ -157,9 +157,9 @@ class LearningRates:
         different = self._differences(saved)
         if different and self._choice == "refuse":
             raise ResumeMismatchError(
-                f"the optimizers are not set up as when the training was started: {listed(different)}; restore that, "
-                'or choose: Loop(resume_rates="saved") goes on as before, Loop(resume_rates="new") with what is set up '
-                "now"
+                f"the optimizers' settings differ from those at the start of the training: {listed(different)}; "
+                'restore them, or choose Loop(resume_rates="saved") to continue with the old ones or '
+                'Loop(resume_rates="new") to continue with the new ones'
             )
 
     def load(self, saved: Started | None) -> list[str]:
@@ -172,7 +172,7 @@ class LearningRates:
             return []
         if new:
             self._take(saved)
-        return [f"the optimizers go on with what is {'set up now' if new else 'saved'}: {listed(different)}"]
+        return [f"the optimizers continue with the {'new' if new else 'saved'} settings: {listed(different)}"]
 
     def _differences(self, saved: Started | None) -> list[str]:
         """Describe every setting that differs, with both values; none if an old checkpoint lacks them."""

@@ -19,14 +19,14 @@ UNIT = 1000
 ADVICE = "free some space, keep fewer checkpoints or choose a folder on another disk"
 REASONS = {
     errno.EDQUOT: f"the disk quota of this user is used up; {ADVICE}",
-    errno.EFBIG: f"the file is larger than this process or file system may write; {ADVICE}",
+    errno.EFBIG: f"the file exceeds the size limit of this process or the file system; {ADVICE}",
     errno.EACCES: "this user may not write there; change the folder's permissions or choose another folder",
     errno.EPERM: "this user may not write there; change the folder's permissions or choose another folder",
     errno.EROFS: "the disk is read-only; mount it writable or choose another folder",
     errno.EIO: "the disk reports an input or output error and may be failing; choose a folder on another disk",
-    errno.ENOENT: "the folder does not exist any more; was it removed while the training ran?",
-    errno.ENOTDIR: "something on the path is a file, not a folder; choose another folder",
-    errno.EEXIST: "there is a file of that name; choose another folder",
+    errno.ENOENT: "the folder no longer exists; was it removed during the training?",
+    errno.ENOTDIR: "a part of the path is a file, not a folder; choose another folder",
+    errno.EEXIST: "a file of that name exists; choose another folder",
 }
 
 META = "meta.json"
@@ -232,7 +232,7 @@ def full(folder: Path, needed: int) -> CheckpointError:
     free = shutil.disk_usage(folder).free
     return CheckpointError(
         f"disk full: the checkpoint needs {shown(needed)}, {folder} has {shown(free)} free; {ADVICE}; earlier "
-        "checkpoints are untouched"
+        "checkpoints are unchanged"
     )
 
 

@@ -101,7 +101,7 @@ class Recorder:
         ]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
-        return [*notices, TrainingNotice(message=f"goes on {place}, from {restored.folder}")]
+        return [*notices, TrainingNotice(message=f"resuming {place}, from {restored.folder}")]
 
     def outgrown(self) -> list[TrainingNotice]:
         """Return a notice, once, if the caller's state has changed so that a resume would fail."""
@@ -114,7 +114,8 @@ class Recorder:
         return [
             TrainingNotice(
                 message="no training can resume from these checkpoints, because the structure of the state "
-                f"has changed since the start: {listed(differences)}; let it begin empty or as None, or keep its shape"
+                f"has changed since the start: {listed(differences)}; start with an empty state or None, or keep its "
+                "structure"
             )
         ]
 

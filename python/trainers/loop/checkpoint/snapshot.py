@@ -126,7 +126,7 @@ class CheckpointMetadata:
         """
         content = _unsealed(text)
         if content.get("format") != FORMAT:
-            raise DamagedError(f"meta.json is of format {content.get('format')}; this version reads {FORMAT}")
+            raise DamagedError(f"meta.json has format {content.get('format')}; this version reads {FORMAT}")
         try:
             return cls(
                 epoch=int(content["epoch"]),
@@ -138,7 +138,7 @@ class CheckpointMetadata:
                 files={name: FileDigest(**mark) for name, mark in content["files"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DamagedError(f"meta.json lacks something or has something else in its place: {error}") from error
+            raise DamagedError(f"meta.json has a missing or invalid value: {error}") from error
 
 
 def check_snapshot(snapshot: Snapshot) -> None:

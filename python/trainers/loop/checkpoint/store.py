@@ -147,7 +147,7 @@ class Checkpoints:
         if damaged:
             raise CheckpointError(
                 f"all checkpoints in {self.folder} are damaged ({'; '.join(damaged)}); restore them from a backup, or "
-                "remove them to start again"
+                "remove them to start anew"
             )
         return None
 
@@ -177,20 +177,19 @@ class Checkpoints:
             if not entry.path.exists():  # the training that owns it has replaced it by a newer one
                 return self.weights(which)
             raise CheckpointError(
-                f"{entry.path} is damaged: {error.message}; restore it from a backup, or remove it to take the weights "
-                "of the one before it"
+                f"{entry.path} is damaged: {error.message}; restore it from a backup, or remove it to use the weights "
+                "of the previous one"
             ) from error
         if tensors is None:
             raise NoBestWeightsError(
-                f"{entry.path} holds no best weights, as no value was recorded by then; use the newest: "
-                'weights("newest")'
+                f'{entry.path} holds no best weights, because no value was recorded; use the newest: weights("newest")'
             )
         return tensors
 
     def _newest(self) -> CheckpointEntry:
         entries = self._entries()
         if not entries:
-            raise CheckpointError(f"{self.folder} holds no checkpoint; name the folder that a training wrote them to")
+            raise CheckpointError(f"{self.folder} holds no checkpoint; give the checkpoint folder of a training")
         return entries[-1]
 
     def is_due(self, windows: int) -> bool:
@@ -229,7 +228,7 @@ class Checkpoints:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise CheckpointError(f"{self.folder} is not held by this training: write `with checkpoints.open():` first")
+            raise CheckpointError(f"{self.folder} is not open: use `with checkpoints.open():` first")
 
     def _entries(self) -> list[CheckpointEntry]:
         try:
@@ -263,8 +262,8 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
         if error.errno == ENOSPC:
             raise full(folder, needed) from error
         raise CheckpointError(
-            f"the checkpoint after {snapshot.windows} steps cannot be written to {folder}: {reason(error)}; earlier "
-            "checkpoints are untouched"
+            f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {reason(error)}; earlier "
+            "checkpoints are unchanged"
         ) from error
     return entry, size
 
@@ -290,8 +289,8 @@ def _check_settings(entry: CheckpointEntry, saved: Mapping[str, Json], wanted: M
     different = differences(saved, wanted)
     if different:
         raise ResumeMismatchError(
-            f"{entry.path} was made by another training: {'; '.join(different)}; restore them to resume it, or choose "
-            "another folder to start again"
+            f"{entry.path} belongs to another training: {'; '.join(different)}; restore these settings to resume it, "
+            "or choose another folder to start anew"
         )
 
 

@@ -135,14 +135,14 @@ def check_state(state: Mapping[str, Any]) -> None:
             kind = type(value)
             raise CheckpointError(
                 f"{place} is a {kind.__module__}.{kind.__qualname__} ({_short(value)}), which a checkpoint cannot "
-                "hold: resuming builds tensors and plain Python values only; make it one, with float(), int(), "
-                ".tolist() or torch.as_tensor(), or leave it out of the state_dict() it comes from"
+                "hold, only tensors and plain Python values; convert it with float(), int(), .tolist() or "
+                "torch.as_tensor(), or remove it from its state_dict()"
             )
     expanded = _expanded_bytes(state)
     if expanded > MAX_EXPANDED_BYTES:
         raise CheckpointError(
-            f"tensors of the state that show more numbers than they hold would take {shown(expanded)} in full, at most "
-            f"{shown(MAX_EXPANDED_BYTES)}; keep what was expanded, and expand it when it is needed"
+            f"expanded tensors of the state would take {shown(expanded)} in full, but the limit is "
+            f"{shown(MAX_EXPANDED_BYTES)}; save them unexpanded, and expand them when needed"
         )
 
 
@@ -192,7 +192,7 @@ def read_state(path: Path) -> dict[str, Any]:
     except (UnpicklingError, RuntimeError, EOFError, BadZipFile) as error:
         raise DamagedError(f"{path.name} holds more than tensors and plain values, or is not an archive") from error
     if type(state) is not dict:
-        raise DamagedError(f"{path.name} holds no state but a {type(state).__name__}")
+        raise DamagedError(f"{path.name} holds a {type(state).__name__} instead of a state")
     found = cast("dict[str, Any]", state)
     expanded = _expanded_bytes(found)
     if expanded > MAX_EXPANDED_BYTES:
@@ -205,7 +205,7 @@ def _check_archive(path: Path) -> None:
     with ZipFile(path) as archive:
         members = archive.infolist()
     if any(member.compress_type != ZIP_STORED for member in members):
-        raise DamagedError(f"{path.name} is compressed, which no checkpoint is")
+        raise DamagedError(f"{path.name} is compressed, unlike any checkpoint")
     if sum(member.file_size for member in members) > path.stat().st_size:
         raise DamagedError(f"{path.name} claims to hold more than its own size")
 
@@ -268,12 +268,12 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
         if tensor.layout is not torch.strided or tensor.is_meta or tensor.dtype not in DTYPES:
             raise CheckpointError(
                 f"{name!r} in {group!r} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; a checkpoint holds "
-                "dense tensors of real numbers: keep this one in the state"
+                "dense tensors of real numbers: move this one to Loop(state=…)"
             )
     if len(_header(tensors)) - LENGTH_BYTES > MAX_HEADER_BYTES:
         raise CheckpointError(
             f"the names and shapes of the {len(tensors)} tensors in {group!r} take more than "
-            f"{shown(MAX_HEADER_BYTES)}; put fewer and larger ones together in a module, or give them shorter names"
+            f"{shown(MAX_HEADER_BYTES)}; use fewer and larger tensors, or shorter names"
         )
 
 

@@ -147,11 +147,10 @@ class Order:
         """
         if not self._checked and self._beginning(epoch, seed) != self._beginning(epoch, seed):
             raise ContractError(
-                f"the sampler {self._samplers.name} gives the same epoch in another order each time it is read, so a "
-                "training could not resume in mid-epoch, and processes could not share an epoch out. Draw the order "
-                "from torch's, Python's or NumPy's global generators, or from a generator that the sampler keeps as "
-                "an attribute, or from the epoch by a method set_epoch(epoch); or give LiveSource(loader), which is "
-                "never read again"
+                f"the sampler {self._samplers.name} gives the same epoch in a different order each time it is read, so "
+                "a training could not resume in mid-epoch, and processes could not share an epoch. Draw the order from "
+                "the global generators of torch, Python or NumPy, from a generator in an attribute of the sampler, or "
+                "from the epoch in a method set_epoch(epoch); or use LiveSource(loader), which is never read again"
             )
         self._checked = True
 
@@ -206,15 +205,14 @@ def _numbers(values: Sequence[object]) -> bool:
 def _check(sampler: object) -> None:
     if isinstance(sampler, DistributedSampler):
         raise ContractError(
-            f"the loader's sampler is a {type(sampler).__name__}, which gives every process a share of its own; the "
-            "loop shares the batches out itself, so that a process would train on a share of its share. Give the "
-            "loader shuffle=True, or the sampler that it would have in one process: each process then reads and "
-            "decodes its own batches alone"
+            f"the loader's sampler is a {type(sampler).__name__}, which shards the data by process, but the loop "
+            "already distributes the batches, so each process would train on a part of its shard. Use shuffle=True or "
+            "a sampler for one process: each process then reads only its own batches"
         )
     if isinstance(sampler, Iterator):
         raise ContractError(
             f"the loader's sampler is a {type(sampler).__name__}, which can be read only once, but every epoch reads "
-            "it again; give a list, or a class with __iter__"
+            "it again; use a list, or a class with __iter__"
         )
 
 
@@ -306,9 +304,9 @@ class IndexedLoader:
             yield batch[0]
             if reading != self._readings:
                 raise ContractError(
-                    "a loader with persistent_workers=True was read again while an epoch of it was under way, as by a "
-                    "validation over the training's source, and its workers dropped the rest of the epoch; give the "
-                    "other reading a source with a loader of its own"
+                    "a loader with persistent_workers=True was read again in the middle of an epoch, for example by a "
+                    "validation with the training's source, and its workers dropped the rest of the epoch; use a "
+                    "separate loader for the other source"
                 )
 
     def digest(self, epoch: int) -> str:
@@ -419,8 +417,8 @@ def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
     """
     if type(loader) is not DataLoader:
         raise ContractError(
-            f"a {type(loader).__name__} reads in a way of its own, and workers that stay alive draw other random "
-            "numbers after a resume; give it persistent_workers=False"
+            f"a {type(loader).__name__} has a custom way of reading, and persistent workers draw different random "
+            "numbers after a resume; use persistent_workers=False"
         )
     return DataLoader(
         loader.dataset,
@@ -440,7 +438,6 @@ def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
 def _check_in_order(loader: DataLoader[Any]) -> None:
     if loader.num_workers and not loader.in_order:
         raise ContractError(
-            "the loader has in_order=False, so its batches come in an order that depends on the workers' speed, and a "
-            "training could not resume in mid-epoch; give it in_order=True, or give LiveSource(loader), which is never "
-            "read again"
+            "the loader has in_order=False, so the order of its batches depends on the workers' speed, and a training "
+            "could not resume in mid-epoch; use in_order=True, or LiveSource(loader), which is never read again"
         )

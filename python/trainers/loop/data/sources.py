@@ -74,7 +74,8 @@ class IterableSource(Generic[Batch]):
         if isinstance(batches, Iterator):
             raise ContractError(
                 f"a {type(batches).__name__} can be read only once, but every epoch reads the batches again; "
-                "give a list, a DataLoader or a class with __iter__, or LiveSource(...) if the batches come only once"
+                "use a list, a DataLoader or a class with __iter__, or LiveSource(...) if the batches are available "
+                "only once"
             )
         self._given = length
         self._length = _length(batches) if length is None else length
@@ -232,7 +233,7 @@ class ResidentSource(Generic[Batch]):
         steps, device = len(first), first.device
         begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
         if not len(begin) or begin.min() < 0 or begin.max() + length > steps:
-            raise ContractError(f"there is no window of {length} steps at each of the starts in {describe(series)}")
+            raise ContractError(f"no window of {length} steps fits at every start in {describe(series)}; check starts")
         begin, offsets = begin.to(device), torch.arange(length, device=device)
 
         def gather(index: Tensor) -> Batch:
@@ -266,19 +267,19 @@ def check_source(source: object) -> None:
     """
     if isinstance(source, Source):
         return
-    given = f"the source is a {type(source).__name__}"
-    own = "a Source of your own, which has a length and the batches of an epoch"
+    problem = f"the source is a {type(source).__name__}"
+    custom = "a custom Source with length and batches(epoch)"
     if isinstance(source, Iterable):
-        around = "LiveSource(...)" if isinstance(source, Iterator) else "IterableSource(...)"
-        raise ContractError(f"{given}; give {around} around it, or {own}")
-    raise ContractError(f"{given}, which gives no batches; give a ResidentSource, an IterableSource or {own}")
+        wrapper = "LiveSource(...)" if isinstance(source, Iterator) else "IterableSource(...)"
+        raise ContractError(f"{problem}; wrap it in {wrapper}, or use {custom}")
+    raise ContractError(f"{problem}, which has no batches; use a ResidentSource, an IterableSource or {custom}")
 
 
 def _first_tensor(tree: object, common: str) -> Tensor:
     """Return the first tensor of a tree, and check that all tensors have the same first dimension."""
     tensors = [tensor for _, tensor in leaves(tree)]
     if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(tree):
-        raise ContractError(f"tensors of one common {common} are needed, got {describe(tree)}")
+        raise ContractError(f"expected tensors of one common {common}, got {describe(tree)}")
     return tensors[0]
 
 
@@ -358,12 +359,12 @@ def remarks(source: Source[object], *, epoch: int, window: int, processes: int) 
     messages: list[str] = []
     if isinstance(source, LiveSource) and window:
         messages.append(
-            f"the source is live, so nothing of epoch {epoch + 1} is read again or skipped: what comes next is window "
-            f"{window + 1}"
+            f"the source is live, so no batch of epoch {epoch + 1} is read again or skipped: the next batches are "
+            f"window {window + 1}"
         )
     if isinstance(source, IterableSource) and source.passed_over and processes > 1:
         messages.append(
             f"each of the {processes} processes reads and decodes all of {source.passed_over} and drops the batches of "
-            "the others; a DataLoader over a dataset with indices is shared out before it is read"
+            "the others; with a DataLoader over a dataset with indices, each process reads only its own batches"
         )
     return messages

@@ -165,7 +165,7 @@ class BatchCutter(Generic[Batch]):
             raise OutOfMemoryError(
                 f"{problem}, with {piece}, which cannot be cut: it is a single sample, or the loop does not know how "
                 "to cut it. Make the network or the sample smaller, use a lower precision, free memory that other "
-                "programs or kept graphs hold, or say how to cut such a batch by Loop(cutting=…)"
+                "programs or kept graphs use, or define how to cut such a batch by Loop(cutting=…)"
             )
         self.limit = max(1, self._cost(piece) // 2)
 

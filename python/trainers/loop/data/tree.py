@@ -83,8 +83,8 @@ def check_tree(tree: object, path: str = "batch") -> None:
     for place, thing in leaves_and_others(tree, path):
         if not isinstance(thing, Tensor) and not _moves_itself(thing) and _holds_tensor(thing):
             raise ContractError(
-                f"{place} is a {type(thing).__name__} that holds tensors, which the loop cannot move to a device; give "
-                "a dict, a NamedTuple, a dataclass, or an object with a method .to(device) that returns it moved"
+                f"{place} is a {type(thing).__name__} that holds tensors, which the loop cannot move to a device; use "
+                "a dict, a NamedTuple, a dataclass, or an object whose method .to(device) returns it on the device"
             )
 
 

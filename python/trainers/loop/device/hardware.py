@@ -83,10 +83,10 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
     if name not in present:
         asker = f" by process {local_rank} of its group" if local_rank else ""
         raise DeviceUnavailableError(
-            f"device {requested!r} was asked for{asker}, but this machine has {', '.join(present)}; "
+            f"device {requested!r} was requested{asker}, but this machine has {', '.join(present)}; "
             f"use one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
         )
-    return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was asked for")
+    return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was requested")
 
 
 def made_current(device: torch.device) -> AbstractContextManager[None]:
@@ -116,7 +116,7 @@ def _why_automatic(name: str, hardware: Hardware) -> str:
 def _why_no_accelerator(requested: str, hardware: Hardware) -> str:
     if requested.startswith("cuda") and not hardware.cuda:
         built = torch.version.cuda
-        return f" (this torch was built {f'for CUDA {built}, so look at the driver' if built else 'without CUDA'})"
+        return f" (this torch was built {f'for CUDA {built}, so check the driver' if built else 'without CUDA'})"
     return ""
 
 
@@ -180,8 +180,8 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Figu
     wrong = _differences(compute(device), figures(CPU))
     if wrong:
         raise SelfTestError(
-            f"{device} computes wrongly: in a small training step of recurrent layers, compared with the CPU, "
-            f"{listed(wrong)}; up to {TOLERANCE} of the largest value is taken for rounding. Update the driver and "
+            f"{device} computes incorrectly: in a small training step of recurrent layers, compared with the CPU, "
+            f"{listed(wrong)}; up to {TOLERANCE} of the largest value counts as rounding. Update the driver and "
             f"torch {torch.__version__}, or train on device 'cpu'"
         )
 

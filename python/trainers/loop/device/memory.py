@@ -142,7 +142,7 @@ def cause_of(error: BaseException) -> str:
         return message
     return (
         f"{message}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; "
-        "if there is memory left, use another precision, or set torch.backends.cudnn.enabled = False"
+        "if memory is left, use another precision, or set torch.backends.cudnn.enabled = False"
     )
 
 

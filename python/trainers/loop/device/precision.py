@@ -79,7 +79,7 @@ def choose_precision(requested: str, device: torch.device, hardware: Hardware) -
         raise PrecisionError(f"{requested!r} is not a precision; use one of {', '.join(PRECISIONS)}")
     if requested == "fp16" and device.type == "cpu":
         raise PrecisionError(
-            "fp16 was asked for on a CPU, where recurrent layers have no float16 kernel (torch: 'could not create a "
+            "fp16 was requested on a CPU, where recurrent layers have no float16 kernel (torch: 'could not create a "
             "primitive descriptor for the LSTM forward propagation primitive'); use fp32 or bf16"
         )
     name, reason = (
@@ -98,11 +98,11 @@ def choose_precision(requested: str, device: torch.device, hardware: Hardware) -
 def _automatic(device: torch.device, hardware: Hardware) -> tuple[str, str]:
     match device.type:
         case "cuda" if hardware.cuda_bf16:
-            return "bf16", "automatic: this GPU multiplies bfloat16 natively"
+            return "bf16", "automatic: this GPU supports bfloat16 natively"
         case "cuda":
             return "fp16", "automatic: this GPU has no native bfloat16, so float16 with a loss scaler"
         case "xpu":
-            return "bf16", "automatic: Intel GPUs multiply bfloat16 natively"
+            return "bf16", "automatic: Intel GPUs support bfloat16 natively"
         case "mps":
             return "fp32", "automatic: Apple GPUs gain little from a lower precision"
         case _:
@@ -111,8 +111,8 @@ def _automatic(device: torch.device, hardware: Hardware) -> tuple[str, str]:
 
 def _asked(requested: str, device: torch.device, hardware: Hardware) -> str:
     if requested == "bf16" and device.type == "cuda" and not hardware.cuda_bf16:
-        return "'bf16' was asked for; this GPU emulates it, which is slow: fp16 would be faster"
-    return f"{requested!r} was asked for"
+        return "'bf16' was requested; this GPU emulates it, which is slow: fp16 would be faster"
+    return f"{requested!r} was requested"
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[Any]:

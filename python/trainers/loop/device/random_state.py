@@ -196,7 +196,7 @@ def _check_workspace() -> None:
         return
     state = "is not set" if workspace is None else f"is {workspace!r}"
     raise SettingsError(
-        f"deterministic training on CUDA needs cuBLAS to work in a fixed workspace, but {WORKSPACE} {state}; set it to "
+        f"deterministic training on CUDA needs a fixed workspace for cuBLAS, but {WORKSPACE} {state}; set it to "
         f"{' or '.join(REPRODUCIBLE_WORKSPACES)} in the environment before the program starts, because cuBLAS reads it "
         "only once"
     )

@@ -113,8 +113,8 @@ class RowFormat:
                 if name not in self.parts:
                     raise ContractError(
                         f"the loss function returned the part {name!r}, which no process returned in the phase's first "
-                        f"window (there: {', '.join(self.parts) or 'none'}); several processes agree on the parts "
-                        "there, so every part must be in it: see that the first batches have all of them"
+                        f"window (there: {', '.join(self.parts) or 'none'}); processes agree on the parts in that "
+                        "window: make sure that the first batches have all of them"
                     )
 
 
@@ -306,10 +306,10 @@ def check_one_vector(parameters: Sequence[Parameter]) -> None:
     if len(devices) > 1:
         raise ParallelismError(
             f"a phase's parameters are on several devices ({', '.join(devices)}), but a process of a group trains on "
-            "one: put all modules of the phase on it"
+            "one: move all modules of the phase to it"
         )
     if any(parameter.is_complex() for parameter in parameters):
         raise ParallelismError(
-            "a phase has complex parameters, which a group cannot add up; keep real and imaginary parts as two real "
-            "parameters (torch.view_as_complex in the forward)"
+            "a phase has complex parameters, which a group cannot sum; use two real parameters for real and imaginary "
+            "parts (torch.view_as_complex in the forward)"
         )

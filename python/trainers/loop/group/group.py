@@ -130,8 +130,8 @@ def check_targets(count: int) -> None:
     """
     if not count:
         raise EmptyTargetError(
-            "no batch of the window has a target (every Loss.count is 0, terms of weight 0 not counted), so there is "
-            "nothing to learn from; look at the mask that the count comes from, or leave such samples out of the source"
+            "no batch of the window has a target (every Loss.count is 0, not counting terms of weight 0); check the "
+            "mask that determines the count, or remove such samples from the source"
         )
 
 

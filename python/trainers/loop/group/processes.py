@@ -51,9 +51,9 @@ def answered(operation: str) -> Generator[None]:
     except RuntimeError as error:  # the common base class of the errors of torch's collectives
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise PeerLostError(
-            f"while {operation}, another process of the group did not answer: it ended, was killed (out of memory?) or "
-            "hangs. Look at the output of the other ranks, where the first error is the cause, and start the group "
-            f"again: it resumes from the last checkpoint. torch says: {first_line}"
+            f"while {operation}, another process of the group did not respond: it ended, was killed (out of memory?) "
+            "or hangs. Look for the first error in the output of the other ranks, and start the group again: it "
+            f"resumes from the last checkpoint. Message of torch: {first_line}"
         ) from error
 
 
@@ -116,9 +116,9 @@ class Processes:
             known = ["unknown" if length is None else length for length in lengths]
             lengths_by_rank = ", ".join(f"rank {rank}: {length}" for rank, length in enumerate(known))
             raise ParallelismError(
-                f"the processes of a group share an epoch's batches out among them, so all must know the same number "
-                f"of batches; found {lengths_by_rank}. Give every process the whole source, and one that knows its "
-                "length: IterableSource(batches, length=...)"
+                "the processes of a group share the batches of an epoch, so all must have the same number of batches; "
+                f"found {lengths_by_rank}. Give every process the complete source, with a known length: "
+                "IterableSource(batches, length=...)"
             )
         return first
 
@@ -169,9 +169,9 @@ class Processes:
         unknown = [repr(name) for name in counts if name not in known]
         if unknown:
             raise ContractError(
-                f"counts names {listed(unknown)}, which no process named in the phase's first window (there: "
-                f"{listed([repr(name) for name in known]) or 'none'}); name every term for every batch, with the count "
-                "0 where it has no target"
+                f"counts has the terms {listed(unknown)}, which no process had in the phase's first window (there: "
+                f"{listed([repr(name) for name in known]) or 'none'}); return all terms for every batch, with the "
+                "count 0 if it has no target"
             )
         return known
 
@@ -276,13 +276,13 @@ def _backend(device_type: str) -> str:
     backend = BACKENDS.get(device_type)
     if backend is None:
         raise ParallelismError(
-            f"several processes were started (WORLD_SIZE is {os.environ['WORLD_SIZE']}), but on {device_type!r} they "
-            "cannot add up gradients; start one process, or use device='cpu'"
+            f"several processes were started (WORLD_SIZE is {os.environ['WORLD_SIZE']}), but they cannot sum gradients "
+            f"on {device_type!r}; start one process, or use device='cpu'"
         )
     if not dist.is_available() or not dist.is_backend_available(backend):
         raise ParallelismError(
             f"several processes on {device_type!r} communicate through {backend}, which this build of torch lacks; "
-            "install one that has it, or start one process"
+            "install a build that has it, or start one process"
         )
     return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
 
@@ -344,18 +344,18 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
 def _check_whole(path: str, part: nn.Module) -> None:
     if _is_sharded(part):
         raise ParallelismError(
-            f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, which "
-            "one that runs out of memory cannot repeat alone, and its gradients are shards. Give the loop the module "
-            "itself: it adds the gradients up once per window. Where the module is too large for one device, use a "
-            "trainer made for sharding"
+            f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, which a "
+            "process that runs out of memory cannot repeat, and its gradients are shards. Give the loop the unsharded "
+            "module: it sums the gradients once per window. If the module is too large for one device, use a trainer "
+            "that supports sharding"
         )
 
 
 def _check_silent(path: str, part: nn.Module) -> None:
     if isinstance(part, DistributedDataParallel):
         raise ParallelismError(
-            f"{path} is wrapped in DistributedDataParallel, which adds gradients up in every backward; the loop does "
-            "so itself, once per window: give it the wrapped module (.module)"
+            f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "
+            "already does so once per window: give it the wrapped module (.module)"
         )
     if isinstance(part, nn.SyncBatchNorm):
         raise ParallelismError(
@@ -367,8 +367,8 @@ def _check_silent(path: str, part: nn.Module) -> None:
 def _check_dense(path: str, part: nn.Module) -> None:
     if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
         raise ParallelismError(
-            f"{path} has sparse gradients, whose norm is not measured and which no group can add up in one vector; "
-            "make it with sparse=False"
+            f"{path} has sparse gradients, which have no norm and cannot be summed in one vector; create it with "
+            "sparse=False"
         )
 
 

@@ -40,7 +40,7 @@ def check_coverage(
     _refuse(
         left,
         names,
-        "no optimizer holds these trainable parameters; give them to one, freeze them or use Frozen(module):",
+        "no optimizer holds these trainable parameters; add them to one, freeze them or use FrozenModule(module):",
     )
 
 
@@ -209,16 +209,16 @@ def _undeclared(
     over = [(first, name) for first, named in offered.items() if first not in wanted for name in named]
     strange, kept = [[name for first, name in over if (first in fresh) is same] for same in (False, True)]
     absent, left = [[name for name in lacking if (name in unwanted) is same] for same in (False, True)]
-    yield _listed("only in the modules", absent, "declare as new what is to start fresh")
-    yield _listed("only in the modules, as they are dropped from the weights", left, "declare them as new too")
-    yield _listed("only in the weights", strange, "declare as dropped what is not to be used")
-    yield _listed("only in the weights, as they are new in the modules", kept, "declare them as dropped too")
+    yield _listed("only in the modules", absent, "declare those to initialize as new")
+    yield _listed("only in the modules, because they are dropped from the weights", left, "declare them as new too")
+    yield _listed("only in the weights", strange, "declare those to ignore as dropped")
+    yield _listed("only in the weights, because they are new in the modules", kept, "declare them as dropped too")
 
 
 def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
     known = list(names)
     missed = [beginning for beginning in beginnings if not any(_matches(name, (beginning,)) for name in known)]
-    yield _listed(f"{word} names nothing in the {where}", missed, "")
+    yield _listed(f"{word} has names that are not in the {where}", missed, "")
 
 
 def _listed(problem: str, names: Sequence[str], advice: str) -> str:

@@ -89,11 +89,11 @@ class BestWeights:
         """
         if self.value is None and self.begun:
             raise NoBestWeightsError(
-                f"none of the {self.stale} recorded values was finite, so no weights are the best; look for such "
-                "values in the data that is scored, and at the training's own loss"
+                f"no recorded value was finite ({self.stale} values), so there are no best weights; look for such "
+                "values in the validation data, and check the training loss"
             )
         if self.value is None:
-            raise NoBestWeightsError("no value was recorded yet; call stalled() or best.record() with one first")
+            raise NoBestWeightsError("no value was recorded yet; call stalled() or best.record() first")
         with torch.no_grad():
             for name, tensor in named_tensors(self._modules).items():
                 tensor.copy_(self._kept[name])
@@ -197,8 +197,8 @@ class AveragedWeights:
         expected = [list(tensor.shape) for tensor in self.tensors]
         if shapes != expected:
             raise ResumeMismatchError(
-                f"the checkpoint's averages have the shapes {shapes}, but the parameters have {expected}: it was made "
-                "by another network"
+                f"the checkpoint's averages have the shapes {shapes}, but the parameters have {expected}: it belongs "
+                "to another network"
             )
         _copy(tensors, self.tensors)
 

@@ -53,8 +53,8 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
     if coupled:
         raise BatchCoupledError(
             f"{listed(coupled)} compute with the mean and variance of the batch, so the result would depend on how the "
-            "samples of a window are spread over batches, pieces and processes. Use GroupNorm or LayerNorm, train with "
-            'one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
+            "samples of a window are distributed over batches, pieces and processes. Use GroupNorm or LayerNorm, train "
+            'with one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
         )
 
 
@@ -73,7 +73,7 @@ def _why_detached(mean: Tensor, parameters: Sequence[Parameter]) -> str:
     if not torch.is_grad_enabled():
         return "gradients are disabled here: training was started inside torch.no_grad() or set_grad_enabled(False)"
     if not any(parameter.requires_grad for parameter in parameters):
-        return "none of the phase's parameters requires a gradient: they were frozen after the loop was made"
+        return "no parameter of the phase requires a gradient: they were frozen after the loop was created"
     return (
         "it does not depend on the phase's parameters: look in the loss function for .detach(), .item(), .data, NumPy, "
         "torch.tensor(loss), argmax or rounding, a torch.no_grad() around the trained network, samples generated "
@@ -138,8 +138,8 @@ class GradientGuard:
         """
         if not gradients:
             raise NoGradientError(
-                "backward reached none of the phase's parameters, although the loss requires a gradient; it may be a "
-                "constant made with requires_grad=True, or depend on another network or on inputs only"
+                "backward reached no parameter of the phase, although the loss requires a gradient; it may be a "
+                "constant with requires_grad=True, or depend only on another network or on inputs"
             )
 
     def check_epoch(self) -> None:
@@ -169,8 +169,8 @@ class GradientGuard:
             return
         raise UnusedParameterError(
             f"no loss reached {parameters_listed(unused)} in {self._windows} steps, so the optimizer would never "
-            "train them; a layer may be left out of forward or its output unused. Use it, freeze it "
-            "(requires_grad_(False)) and leave it out of the optimizer, or give more audit_windows if it is rare"
+            "train them; the forward may skip a layer or ignore its output. Use it, freeze it (requires_grad_(False)) "
+            "and remove it from the optimizer, or increase audit_windows if it is used rarely"
         )
 
     def check_moved(self, norm: float) -> None:
@@ -183,9 +183,9 @@ class GradientGuard:
             self.moved = True
             return
         raise ZeroGradientError(
-            "all gradients are exactly zero, so nothing is learned, while weight decay would still shrink the weights; "
-            "the loss may be multiplied by zero or masked out, clamped or saturated, or every activation may be dead; "
-            "where that is right, as for rewards that do not differ, give Phase(allow_zero_gradients=True)"
+            "all gradients are exactly zero, so only weight decay would change the weights; the loss may be multiplied "
+            "by zero, masked out, clamped or saturated, or all activations may be dead; if this is expected, as with "
+            "equal rewards, use Phase(allow_zero_gradients=True)"
         )
 
     def state(self) -> dict[str, Any]:
@@ -234,7 +234,7 @@ class GradientGuard:
         raise NonFiniteError(
             f"the loss is {loss:g} and the gradient's norm {norm:g}{row}; {self._suspects(window)}. Likely causes: "
             "such values in the data, a division by zero or a logarithm of zero in the loss, a learning rate that is "
-            "too high, or a range too large for float16"
+            "too high, or values outside the range of float16"
         )
 
     def _suspects(self, window: Sequence[object]) -> str:
@@ -248,13 +248,13 @@ class GradientGuard:
             return f"not finite in the data: {listed(batches)}"
         weights = [name for parameter, name in self._names.items() if not _finite(parameter)]
         if weights:
-            return f"the data is finite, these weights are not: {listed(weights)}"
+            return f"the data is finite, but these weights are not: {listed(weights)}"
         bad = [
             name
             for parameter, name in self._names.items()
             if parameter.grad is not None and not _finite(parameter.grad)
         ]
-        return f"data and weights are finite; gradients that are not: {listed(bad) or 'none'}"
+        return f"data and weights are finite, but these gradients are not: {listed(bad) or 'none'}"
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -122,10 +122,10 @@ class PhaseRun(Generic[Batch]):
             if parameter not in known
         ]
         raise UncoveredParameterError(
-            f"the optimizer had {self.groups} parameter groups when the loop was made and has "
+            f"the optimizer had {self.groups} parameter groups when the loop was created and has "
             f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with {listed(strange) or 'nothing new'}"
-            ": gradients, checks and checkpoints would not know them. Give the phase all of its parameters from the "
-            "start, and let those that come later wait with requires_grad_(False) inside of `running()`"
+            ": gradients, checks and checkpoints would miss them. Give the phase all parameters from the start, and "
+            "freeze those to train later with requires_grad_(False) inside `running()`"
         )
 
     def state(self) -> dict[str, Any]:

@@ -163,9 +163,9 @@ class SharedForward(Generic[Batch]):
         changed = [] if kept is None else kept.changed()
         if changed:
             raise ContractError(
-                f"phase {phase!r} has written to {listed(changed)} in place, which is what the forward of phase "
-                f"{self.owner!r} made and another phase still needs; write to a copy: .clone(), or an operation "
-                "without a trailing underscore"
+                f"phase {phase!r} has written to {listed(changed)} in place, but another phase still needs this result "
+                f"of the forward of phase {self.owner!r}; write to a copy: use .clone(), or an operation without a "
+                "trailing underscore"
             )
         if not self._waits(phase):
             self._kept.pop(key, None)
@@ -181,7 +181,7 @@ class SharedForward(Generic[Batch]):
             return ""
         return (
             f", while the graphs of {graphs} forwards are kept for phase {self.owner!r}, which runs later in the "
-            "window: put it first, or take fewer batches into a window"
+            "window: put it first, or use fewer batches per window"
         )
 
     def again(self) -> None:
@@ -237,13 +237,13 @@ class SharedForward(Generic[Batch]):
         hidden = indivisible(tree, "made")
         if hidden:
             raise ContractError(
-                f"the forward of phase {self.owner!r} made {listed(hidden)}, whose tensors cannot be detached for "
+                f"the forward of phase {self.owner!r} returned {listed(hidden)}, whose tensors cannot be detached for "
                 "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
             )
         frozen = [path for path, tensor in leaves(tree, "made") if tensor.is_inference()]
         if frozen:
             raise ContractError(
-                f"the forward of phase {self.owner!r} made {listed(frozen)} under torch.inference_mode(), which no "
-                "backward accepts; leave that context, and use torch.no_grad() for frozen parts"
+                f"the forward of phase {self.owner!r} returned {listed(frozen)} from torch.inference_mode(), which "
+                "backward rejects; leave that context, and use torch.no_grad() for frozen parts"
             )
         self._looked_at.add(kind)

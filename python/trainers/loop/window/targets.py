@@ -56,9 +56,9 @@ def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
 def uncounted(phase: str, loss: Loss) -> ContractError:
     """Return the error for a loss of several terms in a phase without counts."""
     return ContractError(
-        f"the loss has the terms {listed([repr(name) for name in loss.terms])}, and how many targets each has in the "
-        f"whole window must be known before the first backward: give Phase({phase!r}, …, counts=…) a function of a "
-        "batch that returns the targets of every term by name"
+        f"the loss has the terms {listed([repr(name) for name in loss.terms])}, whose numbers of targets in the window "
+        f"must be known before the first backward: give Phase({phase!r}, …, counts=…) a function that returns the "
+        "number of targets of every term of a batch by name"
     )
 
 
@@ -108,7 +108,7 @@ class TermTargets(Generic[Batch]):
             if self._weights.setdefault(name, term.weight) != term.weight:
                 raise ContractError(
                     f"the weight of the term {name!r} is {term.weight} and was {self._weights[name]} in an earlier "
-                    "piece of the same window; change it between windows only"
+                    "piece of the same window; change it only between windows"
                 )
         totals = self.targets.totals
         return [
@@ -136,19 +136,19 @@ class TermTargets(Generic[Batch]):
         if piece.last and wrong:
             raise ContractError(
                 f"the pieces of a batch do not have the targets of the batch ({listed(wrong)}); counts must add up "
-                "over samples: see that it counts, and does not look at padding or at the batch's size"
+                "over samples, and not depend on padding or on the size of the batch"
             )
 
     def _check_terms(self, loss: Loss, expected: Counts) -> None:
         if not loss.terms:
             raise ContractError(
-                "the loss function returned Loss(mean, count), but the phase has counts; return Loss.of(…) with its "
-                f"terms {listed([repr(name) for name in expected])}, or take counts away"
+                "the loss function returned Loss(mean, count), but the phase has counts; return Loss.of(…) with the "
+                f"terms {listed([repr(name) for name in expected])}, or remove counts"
             )
         for name in dict.fromkeys((*loss.terms, *expected)):
             actual, promised = loss.terms[name].count if name in loss.terms else 0, expected.get(name, 0)
             if actual != promised:
                 raise ContractError(
                     f"the term {name!r} has {actual} targets in the loss and {promised} by counts, for the same piece; "
-                    "its weight in the window would be wrong: both must count the same"
+                    "both must count the same, or its weight in the window is wrong"
                 )

@@ -158,8 +158,8 @@ class GradientUpdate:
             if window:
                 raise
             raise ContractError(
-                "the source's length promises more windows than it has batches for: this process has none for this "
-                "window, and no other has a target; give the length that comes, IterableSource(batches, length=…)"
+                "the source has fewer batches than its length: this process has none for this window, and no other has "
+                "a target; correct the length: IterableSource(batches, length=…)"
             ) from error
         self._guard.check_any(gradients)
         return gradients
@@ -260,9 +260,9 @@ class Stepper:
             cause = _shortage(take)
         if cause is not None:
             raise OutOfMemoryError(
-                f"memory ran out in the optimizer's step ({cause}); its states need as much memory as the weights once "
-                "or twice over. Use a fused optimizer (trainers.loop.adamw), one with smaller states, or a smaller "
-                "network, and resume from the last checkpoint"
+                f"memory ran out in the optimizer's step ({cause}); its states need once or twice the memory of the "
+                "weights. Use a fused optimizer (trainers.loop.adamw), one with smaller states, or a smaller network, "
+                "and resume from the last checkpoint"
             )
         self._first = False
 
@@ -270,7 +270,7 @@ class Stepper:
         """Remove the states that a failed first step has created."""
         if self._sums() != sums:
             raise OutOfMemoryError(
-                f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have moved and "
+                f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have changed and "
                 "others have not. Start again with a fused optimizer (trainers.loop.adamw) or a smaller network"
             )
         for parameter in set(self._optimizer.state) - known:
