@@ -210,7 +210,7 @@ public abstract class PredictorTests
         Assert.Contains("returns count from the close of 2013-03-04, 1 session after the last bar", text, StringComparison.Ordinal);
         var percent = forecast.SimpleReturn("AAPL", 20, 0.9).ToString("+0.00 %;-0.00 %", CultureInfo.InvariantCulture);
         Assert.Contains(percent, text, StringComparison.Ordinal);
-        Assert.EndsWith("skill: unknown, the model's card compares it with nothing", text, StringComparison.Ordinal);
+        Assert.EndsWith("skill: unknown, the model's card has no baseline", text, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -460,7 +460,7 @@ public abstract class PredictorTests
         Assert.Equal(QuantraStatus.InvalidArgument, failure.Code);
         Assert.Equal("20", failure.Metadata["have"]);
         Assert.Equal("30", failure.Metadata["need"]);
-        Assert.Contains($"{_expected.BarsNeeded} sessions are best", failure.Message, StringComparison.Ordinal);
+        Assert.Contains($"ideally {_expected.BarsNeeded} sessions", failure.Message, StringComparison.Ordinal);
     }
 
     [Theory]

@@ -77,7 +77,7 @@ def _check_depth(text: str) -> None:
     for token in _TOKEN.finditer(text):
         depth += (token["open"] is not None) - (token["close"] is not None)
         if depth > MAX_DEPTH:
-            raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -136,7 +136,7 @@ class Record:
 
     def text(self, key: str) -> str:
         """Read a string."""
-        return self._checked(self.json(key), key, "a text", _text)
+        return self._checked(self.json(key), key, "a string", _text)
 
     def integer(self, key: str) -> int:
         """Read an integer, written without a fraction."""
@@ -152,7 +152,7 @@ class Record:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Read a list of strings."""
-        return self._all(self.json(key), key, "a text", _text)
+        return self._all(self.json(key), key, "a string", _text)
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Read a list of integers."""

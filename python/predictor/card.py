@@ -18,11 +18,11 @@ SectionT = TypeVar("SectionT")
 FactsT = TypeVar("FactsT", bound="DataclassInstance")
 
 SOURCE: Final = "manifest.json"
-MEAN_EXPLAINED: Final = "mean: over horizons, each first divided by how far outcomes spread at it"
+MEAN_EXPLAINED: Final = "mean: average over horizons, each divided by the spread of its outcomes"
 """Explains the column `mean` of a score table."""
 FITS_EXPLAINED: Final = (
-    "calibrated: fitted on the training part and moved on the calibration part, as the model is; refitted: fitted on "
-    "training, selection and calibration part, not moved"
+    "calibrated: fitted on the training split and adjusted on the calibration split, like the model; refitted: fitted "
+    "on the training, selection and calibration splits, not adjusted"
 )
 """Explains the values of `ScoreRow.fit`."""
 UNADJUSTED: Final = "none"

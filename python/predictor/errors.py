@@ -122,7 +122,7 @@ class TooFewBarsError(InvalidInputError):
     def of(cls, symbol: str, *, have: int, need: int, what: str, best: int) -> Self:
         """The error for `have` of `need` units, such as sessions; `best` is the recommended number of sessions."""
         return cls(
-            f"{symbol}: have {have} {what}, need {need}; send its earlier bars too, {best} sessions are best",
+            f"{symbol}: have {have} {what}, need {need}; send earlier bars too, ideally {best} sessions",
             metadata={"symbol": symbol, "have": str(have), "need": str(need)},
         )
 
@@ -231,8 +231,8 @@ class BarsStaleError(QuantraError):
     def of(cls, last: int, *, have: int, most: int) -> Self:
         """The error for bars whose `last` session (yyyymmdd) is `have` sessions old, with at most `most` allowed."""
         return cls(
-            f"the last bar is of {shown_date(last)}, and {have} sessions have closed since, at most {most} may; send "
-            "newer bars, or allow an older one",
+            f"the last bar is of {shown_date(last)}, and {have} sessions have closed since, but at most {most} may; "
+            "send newer bars, or allow older ones",
             metadata={"date": shown_date(last), "have": str(have), "most": str(most)},
         )
 
@@ -264,15 +264,15 @@ class QueueFullError(RetryableError):
     def of(cls, what: str, have: int, most: int, *, retry_after_s: float = 0.1) -> Self:
         """The error for `have` items of `what`, with at most `most` allowed."""
         return cls(
-            f"{have} {what} already, at most {most}; ask again in a moment",
+            f"{have} {what} already, at most {most}; retry in a moment",
             metadata={"have": str(have), "most": str(most), "retry_after_ms": str(round(1000 * retry_after_s))},
         )
 
     @property
     def retry_after_s(self) -> float:
         """The retry delay in seconds; 0.1 if the server sent none."""
-        told = self.metadata.get("retry_after_ms", "")
-        return int(told) / 1000 if told.isdecimal() else 0.1
+        delay = self.metadata.get("retry_after_ms", "")
+        return int(delay) / 1000 if delay.isdecimal() else 0.1
 
 
 class UnavailableError(RetryableError):
@@ -312,7 +312,7 @@ class InternalError(QuantraError):
         incident = uuid.uuid4().hex[:12]
         log.error("%s failed, incident %s", call, incident, exc_info=error)
         return cls(
-            f"the server failed on this call; its log tells more under incident {incident}",
+            f"the server failed on this call; see incident {incident} in its log",
             metadata={"incident": incident},
         )
 

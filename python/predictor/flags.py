@@ -97,9 +97,7 @@ def integers(name: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
-        raise ConfigurationError(
-            f"{name} is {text!r}, but must be whole numbers with commas, such as 1,5,20"
-        ) from error
+        raise ConfigurationError(f"{name} is {text!r}, but must be comma-separated integers, such as 1,5,20") from error
 
 
 def numbers(name: str, text: str) -> tuple[float, ...]:
@@ -111,4 +109,6 @@ def numbers(name: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise ConfigurationError(f"{name} is {text!r}, but must be numbers with commas, such as 0.1,0.5,0.9") from error
+        raise ConfigurationError(
+            f"{name} is {text!r}, but must be comma-separated numbers, such as 0.1,0.5,0.9"
+        ) from error

@@ -131,7 +131,9 @@ class Forecaster:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise UnavailableError("this forecaster is closed; ask inside its `with`, or load the artifact again")
+            raise UnavailableError(
+                "this forecaster is closed; use it inside its `with` block, or load the artifact again"
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -24,11 +24,11 @@ def choose_device(name: str) -> torch.device:
         ConfigurationError: the device does not exist, or is Apple's MPS, which has no float64.
     """
     if _DEVICES.fullmatch(name) is None:
-        raise ConfigurationError(f"there is no device {name!r}; write auto, cpu, cuda, cuda:N for GPU number N, or mps")
+        raise ConfigurationError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or mps")
     if name.startswith("mps"):
         raise ConfigurationError(
-            f"device {name!r} has no float64, in which forecasts and explanations are computed after the network; "
-            "use --device cpu. Models can still be trained on it"
+            f"device {name!r} has no float64, which forecasts and explanations need; use --device cpu. Training on it "
+            "works"
         )
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -44,7 +44,7 @@ def _gpus() -> str:
     """The GPUs that torch can use, for messages."""
     count = torch.cuda.device_count()
     numbers = ", ".join(f"cuda:{number}" for number in range(count))
-    return f"this machine has {numbers}" if count else "torch finds no CUDA GPU here that it can use"
+    return f"this machine has {numbers}" if count else "torch finds no usable CUDA GPU"
 
 
 def use_threads(count: int) -> None:

@@ -77,7 +77,9 @@ class Instance:
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise InvalidInputError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if self.covariates.names and not isinstance(self.input, BarPanel):
-            raise CovariatesError("covariates go with bars; feature windows hold their own static and known inputs")
+            raise CovariatesError(
+                "covariates can only be sent with bars; feature windows hold their own static and known inputs"
+            )
 
 
 def no_older(instance: Instance, most: int) -> Instance:
@@ -126,9 +128,9 @@ class Deadline:
             DeadlineExceededError: the deadline has passed.
         """
         if self.cancelled.is_set():
-            raise CallCancelledError("the call was cancelled before its answer was there")
+            raise CallCancelledError("the call was cancelled before its response was ready")
         if self.expires_at_s is not None and time.monotonic() >= self.expires_at_s:
-            raise DeadlineExceededError("the call's deadline passed before its answer was there; allow more time")
+            raise DeadlineExceededError("the call's deadline passed before its response was ready; allow more time")
 
 
 NEVER: Final = Deadline()
@@ -147,7 +149,7 @@ def instance_of(asked: Question, covariates: Covariates | None = None) -> Instan
     if not isinstance(asked, Instance):
         return Instance(input=asked, covariates=covariates or NO_COVARIATES)
     if covariates is not None:
-        raise CovariatesError("an instance holds its covariates itself: Instance(input=bars, covariates=...)")
+        raise CovariatesError("pass covariates inside the instance: Instance(input=bars, covariates=...)")
     return asked
 
 

@@ -47,18 +47,18 @@ def recover(error: BaseException) -> None:
     After running out of memory while creating a kernel, oneDNN never creates that kernel again, even with enough
     memory (torch 2.13). Torch's native kernels are slower, and their results differ by rounding.
     """
-    _log.info("memory ran out, so the next try is smaller: %s", str(error).partition("\n")[0])
+    _log.info("memory ran out, retrying with smaller pieces: %s", str(error).partition("\n")[0])
     if any(text in str(error) for text in ONEDNN):
         import torch  # loaded already, since this error comes from it
 
         torch.backends.mkldnn.set_flags(_enabled=False)
-        _log.warning("memory ran out in oneDNN, which is not used from now on: forwards are slower until a restart")
+        _log.warning("memory ran out in oneDNN, which is now disabled: forward passes are slower until a restart")
 
 
 def no_memory() -> QueueFullError:
     """The error returned when memory runs out during a call."""
     return QueueFullError(
-        "memory ran out while this call was worked on; ask again in a moment, or for fewer symbols at once",
+        "memory ran out during this call; retry in a moment, or send fewer symbols at once",
         metadata={"retry_after_ms": str(round(1000 * RETRY_S))},
     )
 

@@ -23,7 +23,7 @@ def watch_parent(gone: Callable[[], None], descriptor: int = STDIN) -> None:
     """
     if sys.stdin is None:  # closed when Python started; another file may have its descriptor by now
         raise ConfigurationError(
-            "--parent-watch waits for the end of standard input, which is closed; start the program with a pipe there"
+            "--parent-watch needs standard input, which is closed; start the program with a pipe as standard input"
         )
     threading.Thread(target=_read_to_the_end, args=(descriptor, gone), name="parent", daemon=True).start()
 

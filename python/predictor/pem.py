@@ -23,12 +23,12 @@ def read_bytes(flag: str, path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            found = file.read(_LARGEST + 1)
+            content = file.read(_LARGEST + 1)
     except OSError as error:
-        raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; name a file that can be read") from None
-    if len(found) > _LARGEST:
-        raise ConfigurationError(f"{flag} {path.name} has over {_LARGEST} bytes; name another file")
-    return found
+        raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; pass a readable file") from None
+    if len(content) > _LARGEST:
+        raise ConfigurationError(f"{flag} {path.name} has over {_LARGEST} bytes; pass another file")
+    return content
 
 
 def check_pair(cert: Path, key: Path) -> None:
@@ -37,17 +37,19 @@ def check_pair(cert: Path, key: Path) -> None:
     Raises:
         ConfigurationError: it does not, or one of the files is unreadable or not in PEM.
     """
-    told = f"--tls-cert {cert.name} and --tls-key {key.name}"
+    files = f"--tls-cert {cert.name} and --tls-key {key.name}"
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, _NO_PASSWORD)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise ConfigurationError(f"{told}: the key is of another certificate; name both of one pair") from None
+            raise ConfigurationError(
+                f"{files}: the key does not belong to the certificate; pass a matching pair"
+            ) from None
         raise ConfigurationError(
-            f"{told} are no certificate and key in PEM, the key without a password; quantra certs DIR makes a pair"
+            f"{files} must be a certificate and a key without a password, in PEM; quantra certs DIR creates a pair"
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"{told}: {error.strerror}; name files that can be read") from None
+        raise ConfigurationError(f"{files}: {error.strerror}; pass readable files") from None
 
 
 def check_authorities(flag: str, path: Path) -> None:
@@ -59,6 +61,6 @@ def check_authorities(flag: str, path: Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError:
-        raise ConfigurationError(f"{flag} {path.name} has no certificate in PEM; name another file") from None
+        raise ConfigurationError(f"{flag} {path.name} has no certificate in PEM; pass another file") from None
     except OSError as error:
-        raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; name a file that can be read") from None
+        raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; pass a readable file") from None

@@ -33,9 +33,9 @@ def check_file(path: Path) -> None:
     """
     folder = path.absolute().parent
     if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder; name the file in it")
+        raise ConfigurationError(f"{path} is a folder; pass the path of a file")
     if not folder.is_dir():
-        raise ConfigurationError(f"there is no folder {folder} to write {path.name} into; make it first")
+        raise ConfigurationError(f"folder {folder} for {path.name} does not exist; create it first")
     _check_written(folder, path)
 
 
@@ -45,10 +45,10 @@ def check_folder(path: Path) -> None:
     Raises:
         ConfigurationError: the path or a parent is not a folder, or the nearest existing folder is not writable.
     """
-    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    if not there.is_dir():
-        raise ConfigurationError(f"{there} is not a folder, so {path} cannot be written; choose another place")
-    _check_written(there, path)
+    nearest = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not nearest.is_dir():
+        raise ConfigurationError(f"{nearest} is not a folder, so {path} cannot be written; choose another path")
+    _check_written(nearest, path)
 
 
 def _check_written(folder: Path, path: Path) -> None:
@@ -58,6 +58,6 @@ def _check_written(folder: Path, path: Path) -> None:
             pass
     except OSError as error:
         raise ConfigurationError(
-            f"folder {folder} cannot be written ({error.strerror}), so {path} cannot be; choose another place, or "
-            "change the folder's rights"
+            f"folder {folder} is not writable ({error.strerror}), so {path} cannot be written; choose another path, or "
+            "change the folder's permissions"
         ) from error

@@ -47,14 +47,14 @@ class Skill:
 
         Such as `skill: not shown, improvement -0.4 % (90 %: -2.3 to +1.0 %) on held-out days against GARCH(1,1)-t`.
         """
-        said = {Verdict.BETTER: "shown", Verdict.UNDECIDED: "not shown", Verdict.WORSE: "none, worse"}[self.verdict]
+        verdict = {Verdict.BETTER: "shown", Verdict.UNDECIDED: "not shown", Verdict.WORSE: "none, worse"}[self.verdict]
         value, lower, upper = (100 * share for share in (self.improvement, self.lower, self.upper))
         return (
-            f"skill: {said}, improvement {value:+.1f} % ({100 * self.level:.0f} %: {lower:+.1f} to {upper:+.1f} %) "
+            f"skill: {verdict}, improvement {value:+.1f} % ({100 * self.level:.0f} %: {lower:+.1f} to {upper:+.1f} %) "
             f"on held-out days against {self.rival}"
         )
 
 
 def line_of(skill: Skill | None) -> str:
     """The line below every forecast, also if the skill is unknown."""
-    return "skill: unknown, the model's card compares it with nothing" if skill is None else skill.line
+    return "skill: unknown, the model's card has no baseline" if skill is None else skill.line

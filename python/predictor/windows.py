@@ -56,8 +56,8 @@ class BarRequirements:
     def __post_init__(self) -> None:
         if not (0 < self.encoder_share <= 1 and self.values >= 1):
             raise ConfigurationError(
-                f"a symbol must have bars on a share of {self.encoder_share:g} of the encoder's sessions and "
-                f"{self.values} values, but the first must be above 0 and at most 1, the second at least 1"
+                f"encoder_share is {self.encoder_share:g} and values is {self.values}, but encoder_share must be above "
+                "0 and at most 1, and values at least 1"
             )
 
 

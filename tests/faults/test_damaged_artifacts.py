@@ -284,7 +284,7 @@ FORGED_TENSORS: Mapping[str, tuple[bytes, str]] = {
     "header of 2 MiB": (_safetensors(b"{" + b" " * (2 << 20) + b"}"), "at most 1048576 are read"),
     "10 001 entries": (_safetensors(_entries(10_001)), "at most 10000 entries"),
     "no JSON": (_safetensors(b"[1,"), "is not strict JSON"),
-    "nested too deep": (_safetensors(b"[" * 100_000 + b"]" * 100_000), "nests deeper"),
+    "nested too deep": (_safetensors(b"[" * 100_000 + b"]" * 100_000), "nested deeper"),
     "no object": (_safetensors(b"[]"), "must be an object"),
     "a name twice": (_safetensors(b'{"a":1,"a":2}'), "appears twice"),
     "no entries": (_safetensors(b'{"a":7}'), ""),

@@ -81,7 +81,7 @@ def test_a_price_a_gap_and_a_split_are_named_and_not_changed(tmp_path: Path) -> 
 def test_a_file_that_cannot_be_used_ends_with_1_and_its_reason() -> None:
     ran = CliRunner().invoke(app, ["check", str(exports.CASES / "mistakes" / "closes_only.csv")])
     assert ran.exit_code == 1
-    assert "closes alone are not enough" in str(ran.exception)
+    assert "closing prices are not enough" in str(ran.exception)
 
 
 @pytest.mark.parametrize("out", ["own.csv", "clean.parquet"])

@@ -48,7 +48,7 @@ APPLE: Final = ("AAPL",)
 COIN: Final = ("BTCUSDT",)
 ADJUSTED: Final = "prices adjusted for splits and dividends"
 BESIDE: Final = "with adjusted closes"
-SORTED: Final = ("rows were not oldest first",)
+SORTED: Final = ("rows were not in order of date",)
 READ: Final = {
     "plain.csv": Read(),
     "coins.csv": Read(symbols=COIN, truth=COIN),
@@ -61,9 +61,7 @@ READ: Final = {
     "excel.xlsx": Read(),
     "newest_first.csv": Read(symbols=("MSFT", "AAPL"), truth=("MSFT", "AAPL"), remarks=SORTED),
     "unsorted.csv": Read(remarks=SORTED),
-    "equal_duplicates.csv": Read(
-        remarks=(*SORTED, "2 rows stood twice with equal numbers and counted once, first AAPL 2012-10-17")
-    ),
+    "equal_duplicates.csv": Read(remarks=(*SORTED, "2 repeated rows dropped, first AAPL 2012-10-17")),
     "yfinance_history/AAPL.csv": Read(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
     "yfinance_download.csv": Read(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
     "yfinance_two.csv": Read(layout="yfinance", prices=BESIDE, has_adj_close=True),

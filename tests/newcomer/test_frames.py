@@ -103,19 +103,21 @@ def test_columns_by_field_and_symbol_are_read_as_yfinance_gives_them() -> None:
 def test_a_frame_of_one_stock_is_told_whose_it_is() -> None:
     history = pd.read_csv(exports.CASES / "exports" / "yfinance_history" / "AAPL.csv", index_col="Date")
     assert same(BarPanel.of(history, symbol="AAPL"), BarPanel.read(PLAIN).select("AAPL"))
-    with pytest.raises(BarsError, match=r"does not say whose bars it has; .* symbol='AAPL'"):
+    with pytest.raises(BarsError, match=r"has no column symbol; .* symbol='AAPL'"):
         BarPanel.of(history)
 
 
 @pytest.mark.parametrize("wrong", [3, [1, 2], {"close": [1]}, "bars.csv"])
 def test_what_is_no_table_is_called_so(wrong: Any) -> None:
-    with pytest.raises(BarsError, match=f"{type(wrong).__name__} is no table of bars: give a BarPanel, or a DataFrame"):
+    with pytest.raises(
+        BarsError, match=f"{type(wrong).__name__} is not a table of bars; pass a BarPanel, or a DataFrame"
+    ):
         BarPanel.of(wrong)
 
 
 def test_equal_rows_of_a_frame_are_warned_of() -> None:
     frame = pl.read_csv(PLAIN)
-    with pytest.warns(BarsWarning, match="the DataFrame: 1 row stood twice"):
+    with pytest.warns(BarsWarning, match="the DataFrame: 1 repeated row dropped"):
         assert same(BarPanel.of(pl.concat([frame, frame[:1]])), BarPanel.read(PLAIN))
 
 

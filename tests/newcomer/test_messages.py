@@ -106,7 +106,7 @@ def test_the_number_of_sessions_that_too_few_bars_are_answered_with_is_enough(
 def test_a_feature_that_is_hardly_known_says_how_many_bars_it_lacks() -> None:
     features = default_features()
     few = [column[:, :25] for column in features.columns(bokeh_panel("AAPL").last(25).adjusted())]
-    with pytest.raises(ConfigurationError, match=r"known on \d+ bars of the training part, .* give \d+ more"):
+    with pytest.raises(ConfigurationError, match=r"known on \d+ bars of the training split, .* add \d+ bars"):
         FittedFeatures.fit(features, few)
 
 
@@ -117,9 +117,7 @@ def test_a_feature_that_is_hardly_known_says_how_many_bars_it_lacks() -> None:
 def test_a_device_that_is_none_is_answered_with_those_that_there_are(name: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         choose_device(name)
-    assert (
-        refused.value.message == f"there is no device {name!r}; write auto, cpu, cuda, cuda:N for GPU number N, or mps"
-    )
+    assert refused.value.message == f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or mps"
 
 
 def test_a_gpu_that_is_not_there_is_told_in_one_short_line() -> None:
@@ -187,7 +185,7 @@ def test_a_closed_forecaster_says_that_it_is_closed(models: Path) -> None:
         lambda: forecaster.feature_importance(recent_bars()),
         lambda: next(forecaster.explain_global(GlobalQuery(instances=(Instance(input=recent_bars()),)))),
     ):
-        with pytest.raises(UnavailableError, match="this forecaster is closed; ask inside its `with`"):
+        with pytest.raises(UnavailableError, match="this forecaster is closed; use it inside its `with`"):
             ask()
 
 

@@ -68,13 +68,13 @@ HALF_EMPTY: Final = ",".join(("2012-10-18", *exports.of("AAPL")[3].prices[:3], "
 BOTH: Final = ("AAPL", "MSFT")
 REFUSED: Final = {
     "short_dates.csv": Refused(
-        says=r"short_dates.csv: dates such as '11/01/2012' can be read in two ways; say which is right: "
+        says=r"short_dates.csv: dates such as '11/01/2012' are ambiguous; choose "
         r"2012-11-01 with "
         r"--date-order mdy or 2012-01-11 with --date-order dmy",
         options=ReadingOptions(date_order=DateOrder.MONTH_FIRST),
     ),
     "short_years.csv": Refused(
-        says=r".*'01/11/12' have years of two digits; .*2012-11-01 with --date-order dmy or 2012-01-11 with "
+        says=r".*'01/11/12' have two-digit years; .*2012-11-01 with --date-order dmy or 2012-01-11 with "
         r"--date-order "
         r"mdy or 2001-11-12 with --date-order ymd",
         options=ReadingOptions(date_order=DateOrder.DAY_FIRST),
@@ -84,21 +84,18 @@ REFUSED: Final = {
         mend=mixed_dates_in_iso,
     ),
     "thousandths.csv": Refused(
-        says=r".*row 1 after the header, column open: '6.612' can be read in two ways, and no other cell tells "
-        r"which is "
-        r"right: 6.612 with --decimal point or 6612 with --decimal comma",
+        says=r".*row 1 after the header, column open: '6.612' is ambiguous, and so are all other cells; "
+        r"choose 6.612 with --decimal point or 6612 with --decimal comma",
         options=ReadingOptions(decimal=DecimalSign.POINT),
     ),
     "tokyo_two_days.csv": Refused(
-        says=r".*the moment 2012-10-15 15:00:00 in UTC may be of the exchange's session 2012-10-15 or "
-        r"2012-10-16; name the "
-        r"exchange's time zone: --time-zone America/New_York, say, or UTC for the date as it is written",
+        says=r".*the UTC timestamp 2012-10-15 15:00:00 may be of the session 2012-10-15 or 2012-10-16; set the "
+        r"exchange's time zone, such as --time-zone America/New_York, or UTC to keep the dates as written",
         options=ReadingOptions(time_zone="Asia/Tokyo"),
     ),
     "volume_in_thousands.csv": Refused(
-        says=r".*column volume_\(000\) may count thousands of shares or single ones; say which: 1 means 1,000 "
-        r"shares with "
-        r"--volume-unit 1000, or one share with --volume-unit 1",
+        says=r".*column volume_\(000\) may count thousands of shares or single shares; choose "
+        r"--volume-unit 1000 if 1 means 1,000 shares, or --volume-unit 1 if it means one share",
         options=ReadingOptions(volume_unit=1000),
     ),
     "different_duplicates.csv": Refused(
@@ -109,22 +106,19 @@ REFUSED: Final = {
         symbols=BOTH,
     ),
     "within_the_day.csv": Refused(
-        says=r".*2012-10-15 appears twice in .* as 2012-10-15 09:30:00 and 2012-10-15 10:30:00: its bars are "
-        r"shorter than a "
-        r"day, and daily ones are read; make one bar a day of them: the first open, the highest high, the "
-        r"lowest low, "
+        says=r".*2012-10-15 appears twice in .* as 2012-10-15 09:30:00 and 2012-10-15 10:30:00: the bars are "
+        r"intraday, but must be daily; aggregate each day to the first open, the highest high, the lowest low, "
         r"the last close and the sum of the volumes",
         mend=one_bar_a_day,
     ),
     "weekly.csv": Refused(
-        says=r"weekly.csv: its bars are 7 days apart, the nearest 7; daily ones are read: export it with an "
-        r"interval of one "
-        r"day",
+        says=r"weekly.csv: its bars are 7 days apart, the nearest 7, but must be daily; export it with an "
+        r"interval of one day",
         mend=export_again,
     ),
     "closes_only.csv": Refused(
         says=r".*no column open, high, low, close, volume; it has date, aapl, msft; rename the columns that hold "
-        r"them; closes alone are not enough: then export open, high, low, close and volume",
+        r"them; closing prices are not enough: export open, high, low, close and volume",
         mend=export_again,
     ),
     "stacked_by_code.csv": Refused(
@@ -133,16 +127,14 @@ REFUSED: Final = {
         symbols=BOTH,
     ),
     "without_volume.csv": Refused(
-        says=r".*no column volume; it has symbol, date, open, high, low, close; where the volume is not known, "
-        r"add a column "
-        r"volume of zeros",
+        says=r".*no column volume; it has symbol, date, open, high, low, close; if the volume is unknown, add a "
+        r"column volume of zeros",
         mend=lambda content: content.replace(b"\n", b",0\n").replace(b"close,0", b"close,volume"),
         symbols=BOTH,
     ),
     "half_empty.csv": Refused(
-        says=r"AAPL 2012-10-18: close is nan, but the bar's other fields are numbers; leave all of them empty "
-        r"where there "
-        r"is no bar",
+        says=r"AAPL 2012-10-18: close is nan, but the bar's other fields are numbers; leave all fields empty "
+        r"if there is no bar",
         mend=edit(HALF_EMPTY, "2012-10-18,,,,,"),
         symbols=("AAPL",),
     ),
@@ -157,30 +149,29 @@ REFUSED: Final = {
         mend=lambda content: pl.read_csv(content).drop("close_duplicated_0").write_csv().encode(),
     ),
     "without_header.csv": Refused(
-        says=r"without_header.csv has no header: its first line begins with '2012-10-15'; put the columns' "
-        r"names above it, "
-        r"such as date,open,high,low,close,volume",
+        says=r"without_header.csv has no header: its first line begins with '2012-10-15'; add the column "
+        r"names, such as date,open,high,low,close,volume",
         mend=lambda content: b"date,open,high,low,close,volume\n" + content,
     ),
     "web_page.csv": Refused(
-        says=r"web_page.csv holds no table but '<!DOCTYPE html>'; look at it: a download may have failed",
+        says=r"web_page.csv has no table but '<!DOCTYPE html>'; check whether its download failed",
         mend=export_again,
     ),
     "latin.csv": Refused(
-        says=r"latin.csv is not UTF-8 \(byte 0xf6 at 9\); save it as CSV UTF-8, or write it anew: iconv -f "
+        says=r"latin.csv is not UTF-8 \(byte 0xf6 at 9\); save it as CSV UTF-8, or convert it: iconv -f "
         r"WINDOWS-1252 -t "
         r"UTF-8 latin.csv > utf8.csv",
         mend=lambda content: content.decode("cp1252").encode(),
         symbols=BOTH,
     ),
     "old_excel.xls": Refused(
-        says=r"old_excel.xls is a file of an old Excel; open it there and save it as .xlsx or as CSV UTF-8",
+        says=r"old_excel.xls is in an old Excel format; open it in Excel and save it as .xlsx or CSV UTF-8",
         mend=lambda _: exports.content(exports.EXPORTS["excel.xlsx"]),
         ending=".xlsx",
         symbols=BOTH,
     ),
     "cut_off.csv.gz": Refused(
-        says=r"cut_off.csv.gz is damaged or was cut off \(Compressed file ended before .*\); download it again",
+        says=r"cut_off.csv.gz is damaged or truncated \(Compressed file ended before .*\); download it again",
         mend=lambda _: gzip.compress(exports.plain().encode()),
         ending=".csv.gz",
         symbols=BOTH,
@@ -202,7 +193,7 @@ def told_in_python(options: ReadingOptions) -> str:
     """The end of a message after which these are given."""
     given = [one.name for one in fields(options) if getattr(options, one.name) != getattr(NO_OPTIONS, one.name)]
     return (
-        rf"; in Python give options=ReadingOptions\({given[0]}=…\) to BarPanel\.of or BarPanel\.read" if given else ""
+        rf"; in Python pass options=ReadingOptions\({given[0]}=…\) to BarPanel\.of or BarPanel\.read" if given else ""
     )
 
 

@@ -72,7 +72,7 @@ def test_what_is_no_table_is_refused_in_our_own_words(tmp_path: Path, text: str,
     ids=["dates", "moments", "pandas"],
 )
 def test_a_row_without_a_date_is_named(frame: Any) -> None:
-    with pytest.raises(BarsError, match="row 2 after the header, column date: it is empty; write a date, or remove"):
+    with pytest.raises(BarsError, match="row 2 after the header, column date is empty; write a date, or remove"):
         BarPanel.of(frame, symbol="AAA")
 
 
@@ -82,5 +82,5 @@ def test_a_packed_file_is_read_and_a_workbook_under_another_name_is_known(tmp_pa
         archive.writestr("any.csv", HEADER + BAR)
     assert BarPanel.read(packed).sessions.tolist() == [20240102]
     workbook.write_bytes(exports.content(exports.EXPORTS["excel.xlsx"]))
-    with pytest.raises(BarsError, match=r"is a workbook of Excel; rename it, so that it ends in \.xlsx"):
+    with pytest.raises(BarsError, match=r"is an Excel workbook; rename it to end in \.xlsx"):
         BarPanel.read(workbook)

@@ -25,7 +25,7 @@ from trainers.progress import ConsumerChain
 from trainers.stock import Optimisation, StockRecipe, TrainingMaterial, train
 
 TOLD = (
-    "mine@1: 2026-11-25 lies outside the calendar XNYS, which covers 2000-01-01 to 2018-03-31; train the model again "
+    "mine@1: 2026-11-25 is outside the calendar XNYS, which covers 2000-01-01 to 2018-03-31; train the model again "
     "(quantra train stock) to renew its calendar"
 )
 

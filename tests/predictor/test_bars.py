@@ -66,11 +66,11 @@ def test_bars_that_break_a_rule_beside_the_first_are_named() -> None:
     low[0, 3] = low[1, 0] = low[1, 3] = 0.0
     with pytest.raises(BarsError, match="AAA 2024-01-05: low is 0, but a price must be positive; 2 more") as caught:
         panel_of(low=low)
-    assert caught.value.message.endswith("2 more bars must be mended: BBB 2024-01-02, BBB 2024-01-05")
+    assert caught.value.message.endswith("2 more bars must be corrected: BBB 2024-01-02, BBB 2024-01-05")
 
 
 def test_of_many_broken_bars_the_first_few_are_named_and_all_are_counted() -> None:
-    with pytest.raises(BarsError, match=r"^AAA 2024-01-02: low .*; 7 more bars must be mended") as caught:
+    with pytest.raises(BarsError, match=r"^AAA 2024-01-02: low .*; 7 more bars must be corrected") as caught:
         panel_of(low=np.zeros((2, 4)))
     assert caught.value.message.endswith("AAA 2024-01-05, BBB 2024-01-02, BBB 2024-01-03 and 2 more")
 
@@ -78,7 +78,9 @@ def test_of_many_broken_bars_the_first_few_are_named_and_all_are_counted() -> No
 def test_further_broken_events_are_named() -> None:
     ratios = np.full((2, 4), np.nan)
     ratios[1, 2] = ratios[1, 3] = 0.0
-    with pytest.raises(BarsError, match=r"BBB 2024-01-04: split_ratio .*; 1 more bar must be mended: BBB 2024-01-05$"):
+    with pytest.raises(
+        BarsError, match=r"BBB 2024-01-04: split_ratio .*; 1 more bar must be corrected: BBB 2024-01-05$"
+    ):
         panel_of(split_ratio=ratios)
 
 

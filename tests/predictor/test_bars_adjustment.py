@@ -132,9 +132,18 @@ def test_a_split_at_any_date_changes_no_return(at: int) -> None:
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ({"split_ratio": [1.0, 1e300, 1e300, 1.0]}, "2024-01-02: adjusted close is 0, but a double must hold it"),
-        ({"split_ratio": [1.0, 1e-300, 1e-300, 1.0]}, "2024-01-02: adjusted close is inf, but a double must hold it"),
-        ({"volume": [1.0, 1e308, 1.0, 1.0]}, "2024-01-03: close times volume is inf, but a double must hold it"),
+        (
+            {"split_ratio": [1.0, 1e300, 1e300, 1.0]},
+            "2024-01-02: adjusted close is 0, but it must be within the range of a double",
+        ),
+        (
+            {"split_ratio": [1.0, 1e-300, 1e-300, 1.0]},
+            "2024-01-02: adjusted close is inf, but it must be within the range of a double",
+        ),
+        (
+            {"volume": [1.0, 1e308, 1.0, 1.0]},
+            "2024-01-03: close times volume is inf, but it must be within the range of a double",
+        ),
     ],
 )
 def test_what_no_double_can_hold_is_refused_by_symbol_and_date(columns: dict[str, list[float]], problem: str) -> None:

@@ -107,7 +107,7 @@ def test_a_query_may_call_the_symbol_ticker(tmp_path: Path) -> None:
 
 def test_a_column_of_a_query_that_may_hold_the_symbol_is_named(tmp_path: Path) -> None:
     query = "SELECT symbol AS instrument, date, open, high, low, close, volume FROM bars"
-    with pytest.raises(BarsError, match=r"answer has no column symbol.*if column 'instrument' holds it, rename it"):
+    with pytest.raises(BarsError, match=r"result has no column symbol.*if column 'instrument' holds it, rename it"):
         read_bars(sqlite_bars(tmp_path), query=query)
 
 
@@ -128,16 +128,16 @@ def test_whole_numbers_and_nothing_may_stand_before_other_numbers(tmp_path: Path
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("SELECT * FROM nowhere", "market.db gave no bars: .*no such table: nowhere"),
-        ("SELEC", "market.db gave no bars: .*syntax error"),
-        ("WITH old AS (SELECT 1) DELETE FROM bars", "market.db gave no bars: .*readonly"),
-        ("SELECT date, open FROM bars", "answer has no column high, low, close, volume; it has date, open"),
-        ("SELECT *, close AS CLOSE FROM bars", "the query's answer has more than one column close"),
-        ("SELECT *, close FROM bars", "market.db gave no bars: .*close"),
-        ("SELECT * FROM bars WHERE symbol = 'X'", "the query's answer has no rows"),
+        ("SELECT * FROM nowhere", "market.db returned no bars: .*no such table: nowhere"),
+        ("SELEC", "market.db returned no bars: .*syntax error"),
+        ("WITH old AS (SELECT 1) DELETE FROM bars", "market.db returned no bars: .*readonly"),
+        ("SELECT date, open FROM bars", "result has no column high, low, close, volume; it has date, open"),
+        ("SELECT *, close AS CLOSE FROM bars", "the query's result has more than one column close"),
+        ("SELECT *, close FROM bars", "market.db returned no bars: .*close"),
+        ("SELECT * FROM bars WHERE symbol = 'X'", "the query's result has no rows"),
         (
             "SELECT * FROM bars UNION ALL SELECT symbol, date, open, high, low, close, volume + 1, adj_close FROM bars",
-            "AAPL .* appears twice in the query's answer",
+            "AAPL .* appears twice in the query's result",
         ),
         ("SELECT date, symbol, open, high, low, 'x' AS close, volume FROM bars", "column close: 'x' is not a number"),
         (
@@ -162,7 +162,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "bars.db").write_text("date,open\n" * 200, encoding="utf-8")
-    with pytest.raises(BarsError, match=r"bars\.db gave no bars: .*not a database"):
+    with pytest.raises(BarsError, match=r"bars\.db returned no bars: .*not a database"):
         read_bars(f"sqlite:///{tmp_path}/bars.db", query=ALL)
 
 
@@ -171,7 +171,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     [
         ("", "", "", "either as --bars or"),
         ("bars.csv", "", "MARKET", "either as --bars or"),
-        ("bars.csv", ALL, "", "--query asks a database, but bars.csv is a file"),
+        ("bars.csv", ALL, "", "--query needs a database, but bars.csv is a file"),
         ("sqlite:///bars.db", " ", "", "need --query"),
         ("", ALL, "NOWHERE", "environment variable NOWHERE, which is not set"),
         ("", "", "MARKET", "need --query"),
@@ -282,7 +282,7 @@ def test_dates_of_postgresql_are_read_in_every_usual_form(server: Server, date: 
 
 
 def test_moments_with_a_time_zone_are_refused_because_their_day_is_not_sure(server: Server) -> None:
-    with pytest.raises(BarsError, match=r"moments with a time zone.*AT TIME ZONE"):
+    with pytest.raises(BarsError, match=r"timestamps with a time zone.*AT TIME ZONE"):
         ask(server, "SELECT symbol, date::timestamptz AS date, open, high, low, close, volume FROM bars")
 
 
@@ -294,12 +294,12 @@ def test_the_short_scheme_of_postgresql_is_the_same(server: Server) -> None:
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("SELECT * FROM nowhere", 'gave no bars: .*relation "nowhere" does not exist'),
-        ("SELEC", "gave no bars: .*syntax error"),
-        ("SELECT interval '1 day' AS date", "gave no bars: .*interval"),
-        ("DELETE FROM bars", "gave no bars: .*cannot execute DELETE in a read-only transaction"),
-        ("SELECT nextval('counter') AS close", "gave no bars: .*nextval.* in a read-only transaction"),
-        (f"SELECT '{PASSWORD}'::int", r"gave no bars: .*invalid input syntax for type integer: \"\*\*\*\""),
+        ("SELECT * FROM nowhere", 'returned no bars: .*relation "nowhere" does not exist'),
+        ("SELEC", "returned no bars: .*syntax error"),
+        ("SELECT interval '1 day' AS date", "returned no bars: .*interval"),
+        ("DELETE FROM bars", "returned no bars: .*cannot execute DELETE in a read-only transaction"),
+        ("SELECT nextval('counter') AS close", "returned no bars: .*nextval.* in a read-only transaction"),
+        (f"SELECT '{PASSWORD}'::int", r"returned no bars: .*invalid input syntax for type integer: \"\*\*\*\""),
     ],
 )
 def test_what_postgresql_refuses_is_told_without_the_password(

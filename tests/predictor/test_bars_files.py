@@ -84,7 +84,7 @@ def test_symbol_and_ticker_may_stand_in_one_file_where_they_say_the_same(tmp_pat
 
 def test_symbol_and_ticker_that_contradict_are_refused_by_their_row(tmp_path: Path) -> None:
     rows = "AAA,AAA,2024-01-02,1,1,1,1,1\nAA,AAA,2024-01-03,1,1,1,1,1\n"
-    problem = "row 2 after the header: column symbol says 'AAA', column ticker says 'AA'; keep the one"
+    problem = "row 2 after the header: column symbol is 'AAA', column ticker is 'AA'; keep the column"
     with pytest.raises(BarsError, match=problem):
         BarPanel.read(write(tmp_path, "ticker,symbol,date,open,high,low,close,volume\n" + rows))
 
@@ -113,9 +113,7 @@ def test_stocks_one_after_the_other_in_time_are_told_apart_by_their_column_too(t
 
 def test_days_that_stand_twice_without_any_column_of_texts_ask_for_a_column_symbol(tmp_path: Path) -> None:
     rows = "2024-01-02,1,1,1,1,1\n2024-01-02,2,2,2,2,2\n"
-    problem = (
-        "2024-01-02 appears twice in .*, in rows 1 and 2 .*; give each day one row, or give the table a column symbol"
-    )
+    problem = "2024-01-02 appears twice in .*, in rows 1 and 2 .*; give each day one row, or add a column symbol"
     with pytest.raises(BarsError, match=problem):
         BarPanel.read(write(tmp_path, HEADER.removeprefix("symbol,") + rows))
 
@@ -136,9 +134,7 @@ def test_two_stocks_newest_first_and_one_after_the_other_in_time_are_told_apart_
 
 def test_a_row_that_stands_twice_counts_once_and_is_warned_of(tmp_path: Path) -> None:
     rows = "AAA,2024-01-02,1,1,1,1,1\nBBB,2024-01-02,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n"
-    with pytest.warns(
-        BarsWarning, match=r"bars\.csv: 1 row stood twice with equal numbers and counted once, first AAA"
-    ):
+    with pytest.warns(BarsWarning, match=r"bars\.csv: 1 repeated row dropped, first AAA"):
         panel = BarPanel.read(write(tmp_path, HEADER + rows))
     assert panel.close.tolist() == [[1], [1]]
 
@@ -189,7 +185,7 @@ def test_a_moment_is_of_the_day_that_its_own_time_zone_had(tmp_path: Path, zone:
         ("AAA,2024-13-02,1,1,1,1,1\n", "row 1 .*column date: '2024-13-02' is not a date"),
         (
             "AAA,02/01/2024,1,1,1,1,1\n",
-            "'02/01/2024' can be read in two ways; .* 2024-02-01 with --date-order mdy or 2024-01-02 with ",
+            "'02/01/2024' are ambiguous; .* 2024-02-01 with --date-order mdy or 2024-01-02 with ",
         ),
         ("AAA,,1,1,1,1,1\n", "row 1 .*column date: '' is not a date"),
         (",2024-01-02,1,1,1,1,1\n", "row 1 .*symbol is empty"),
@@ -211,7 +207,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, rows: str, problem: str) -
         ("bars.csv", "date,open,high,low,close\n2024-01-02,1,1,1,1\n", "no column volume; it has date, open"),
         ("bars.csv", "date,Close,close,open,high,low,volume\n", "more than one column close"),
         ("bars.doc", "", "must end in .csv, .txt, .tsv, .xlsx, .xlsm and 1 more, or in one of .csv.gz, .csv.zip"),
-        ("bars.xlsx", "", "bars.xlsx cannot be read: .*; open it in Excel and save it anew"),
+        ("bars.xlsx", "", "bars.xlsx cannot be read: .*; open it in Excel and save it again"),
         ("bars.parquet", "no parquet", "cannot be read"),
     ],
 )
@@ -234,6 +230,6 @@ def test_a_folder_in_place_of_a_file_is_called_one(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_parted_is_refused_with_advice_of_our_own(tmp_path: Path) -> None:
     path = tmp_path / "bars.csv"
     path.write_text("date,open,high\n2013-01-02,1,5,7\n", encoding="utf-8")
-    with pytest.raises(BarsError, match="between its columns there must be one sign, here ','") as refused:
+    with pytest.raises(BarsError, match="its columns must be separated by one sign, here ','") as refused:
         BarPanel.read(path)
     assert "truncate_ragged_lines" not in refused.value.message

@@ -26,7 +26,7 @@ def test_what_could_not_be_read_is_not_written(value: Json) -> None:
     for _ in range(62):
         nested = [nested]
 
-    with pytest.raises(ValueError, match=r"JSON|bits|surrogates|nests"):
+    with pytest.raises(ValueError, match=r"JSON|bits|surrogates|nested"):
         to_bytes(nested)
 
 
@@ -44,7 +44,7 @@ def test_what_could_not_be_read_is_not_written(value: Json) -> None:
         (b"[9223372036854775808]", "beyond 64 bits"),
         (b"[" + b"9" * 5000 + b"]", "integer string conversion"),
         (b'["\\ud800"]', "surrogates not allowed"),
-        (b"[" * 100_000, "nests deeper than 64 levels"),
+        (b"[" * 100_000, "nested deeper than 64 levels"),
         (b"[1,]", "is not strict JSON"),
     ],
 )
@@ -97,14 +97,14 @@ def test_a_record_gives_each_key_in_its_type() -> None:
 @pytest.mark.parametrize(
     ("value", "read", "key", "problem"),
     [
-        (1, "text", "k", "k is 1, expected a text"),
+        (1, "text", "k", "k is 1, expected a string"),
         (1.0, "integer", "k", "k is 1.0, expected an integer"),
         (True, "integer", "k", "k is true, expected an integer"),
         (True, "number", "k", "k is true, expected a number"),
         ("1", "number", "k", 'k is "1", expected a number'),
         (0, "flag", "k", "k is 0, expected true or false"),
         ("ab", "texts", "k", 'k is "ab", expected a list'),
-        (["a", None], "texts", "k[1]", "k[1] is null, expected a text"),
+        (["a", None], "texts", "k[1]", "k[1] is null, expected a string"),
         ([1, 2.5], "integers", "k[1]", "k[1] is 2.5, expected an integer"),
         ([[1], [True]], "rows", "k[1][0]", "k[1][0] is true, expected a number"),
         ([1], "rows", "k[0]", "k[0] is 1, expected a list"),

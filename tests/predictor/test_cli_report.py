@@ -81,4 +81,4 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_model_is_loaded(
     bars: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     told = command(capsys, tmp_path / "no model", "--bars", bars, "--output", tmp_path, code=1)
-    assert "is a folder; name the file in it" in told
+    assert "is a folder; pass the path of a file" in told

@@ -163,9 +163,7 @@ def test_one_bad_panel_leaves_the_others_their_forecasts(client: QuantraClient) 
 
 
 def test_a_bad_panel_alone_is_raised(client: QuantraClient) -> None:
-    with pytest.raises(
-        TooFewBarsError, match="have 5 bars in the last 60 sessions, need 30; send its earlier bars too"
-    ):
+    with pytest.raises(TooFewBarsError, match="have 5 bars in the last 60 sessions, need 30; send earlier bars too"):
         client.predict(recent_bars().last(5))
 
 

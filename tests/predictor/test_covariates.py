@@ -103,7 +103,7 @@ def test_a_known_covariate_is_not_used_before_its_row_is_known() -> None:
 def test_a_known_row_that_comes_too_late_is_named() -> None:
     one = series((20240103, 20231201, 1.0), (20240108, 20240104, 1.0))
     one.check_known_ahead(SESSIONS, 2)
-    with pytest.raises(CovariatesError, match=r"row 2 after the header is about 2024-01-08 and known from 2024-01-04"):
+    with pytest.raises(CovariatesError, match=r"row 2 after the header is for 2024-01-08 and known from 2024-01-04"):
         one.check_known_ahead(SESSIONS, 3)
 
 
@@ -114,7 +114,7 @@ def test_a_superseded_known_row_may_come_late() -> None:
 
 
 def test_two_values_of_one_day_that_became_known_together_are_refused() -> None:
-    with pytest.raises(CovariatesError, match="rows 1 and 3 after the header give the same day two values"):
+    with pytest.raises(CovariatesError, match="rows 1 and 3 after the header are two values of one day"):
         series((20231231, 20240102, 7.0), (20240101, 20240102, 1.0), (20231231, 20240102, 6.0))
 
 
@@ -157,7 +157,7 @@ def test_the_symbol_may_be_called_ticker_in_every_file(tmp_path: Path) -> None:
 
 
 def test_symbol_and_ticker_that_contradict_are_refused_in_covariates_too(tmp_path: Path) -> None:
-    with pytest.raises(CovariatesError, match=r"column symbol says 'A', column ticker says 'A\.N'"):
+    with pytest.raises(CovariatesError, match=r"column symbol is 'A', column ticker is 'A\.N'"):
         CovariateSource.read((), csv(tmp_path, "symbol,ticker,sector\nA,A.N,Media\n"))
 
 
@@ -196,16 +196,18 @@ def test_the_day_that_knows_a_value_may_be_written_as_its_midnight(tmp_path: Pat
 
 @pytest.mark.parametrize("moment", ["2024-01-03 21:30:00", "2024-01-03T16:05-05:00", "2024-01-03T00:00:01"])
 def test_a_value_known_at_a_time_of_day_is_refused_as_the_close_may_come_before_it(tmp_path: Path, moment: str) -> None:
-    with pytest.raises(CovariatesError, match=f"row 1 .*{moment}.* has a time of day.*first day whose close knows it"):
+    with pytest.raises(
+        CovariatesError, match=f"row 1 .*{moment}.* has a time of day.*first day at whose close it is known"
+    ):
         CovariateSource.read([csv(tmp_path, f"date,known_from,sales\n2024-01-02,{moment},1\n")])
 
 
 @pytest.mark.parametrize(
     ("day", "advice"),
     [
-        ("03/04/2013", r"dates such as '03/04/2013' can be read in two ways; write all dates as 2013-12-31$"),
-        ("03.04.13", r"dates such as '03.04.13' have years of two digits; write all dates as 2013-12-31$"),
-        ("2013-07-01T15:00Z", r"2013-07-01 or 2013-07-02; write the exchange's own days$"),
+        ("03/04/2013", r"dates such as '03/04/2013' are ambiguous; write all dates as 2013-12-31$"),
+        ("03.04.13", r"dates such as '03.04.13' have two-digit years; write all dates as 2013-12-31$"),
+        ("2013-07-01T15:00Z", r"2013-07-01 or 2013-07-02; write the exchange's local dates$"),
     ],
 )
 def test_dates_that_can_be_read_in_two_ways_are_refused_without_flags_which_are_about_bars(
@@ -216,9 +218,9 @@ def test_dates_that_can_be_read_in_two_ways_are_refused_without_flags_which_are_
 
 
 def test_columns_between_semicolons_are_refused_as_their_points_may_part_thousands(tmp_path: Path) -> None:
-    with pytest.raises(CovariatesError, match=r"has ';' between its columns, .* put commas"):
+    with pytest.raises(CovariatesError, match=r"is separated by ';', .* separate columns by commas"):
         CovariateSource.read([csv(tmp_path, "date;known_from;sales\n2024-01-02;2024-01-03;1.234\n")])
-    with pytest.raises(CovariatesError, match="put commas"):
+    with pytest.raises(CovariatesError, match="separate columns by commas"):
         CovariateSource.read([], static=csv(tmp_path, "symbol;sector\nAAPL;Hardware\n"))
 
 
@@ -263,7 +265,7 @@ def test_a_symbol_in_other_letters_than_the_bars_is_refused(tmp_path: Path, date
         [csv(tmp_path, f"symbol,date,known_from,sales\n{dated},2012-01-02,2012-01-02,1\n")],
         csv(tmp_path, f"symbol,cap\nIBM,2\n{static},1\n", "static.csv"),
     )
-    with pytest.raises(CovariatesError, match=r"are about (aapl|Aapl), the bars about AAPL; write a symbol in"):
+    with pytest.raises(CovariatesError, match=r"have the symbol (aapl|Aapl), the bars AAPL; write a symbol in"):
         of_apple(source)
 
 
@@ -310,7 +312,7 @@ def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
 
 def test_a_column_in_two_files_is_refused(tmp_path: Path) -> None:
     text = "date,known_from,sales\n2024-01-02,2024-01-02,1\n"
-    with pytest.raises(CovariatesError, match="covariates given twice: sales"):
+    with pytest.raises(CovariatesError, match="covariates sales are in two columns"):
         CovariateSource.read([csv(tmp_path, text), csv(tmp_path, text, "other.csv")])
 
 
@@ -368,9 +370,9 @@ def test_what_does_not_fit_the_bars_is_named(changes: dict[str, object], problem
     [
         ({"numbers": {"sales": np.zeros(2)}}, "are in two groups"),
         ({"observed": {"sales": np.zeros((2, 6), np.float32)}}, "must be float64"),
-        ({"observed": {"sales": np.zeros(6)}}, "must be float64 of 2 axes"),
+        ({"observed": {"sales": np.zeros(6)}}, "must be float64 with 2 axes"),
         ({"observed": {"sales": np.full((2, 6), np.inf)}}, "holds infinity"),
-        ({"future_sessions": np.array([20240111, 20240110], np.int32)}, "must be in ascending order"),
+        ({"future_sessions": np.array([20240111, 20240110], np.int32)}, "must be in strictly ascending order"),
     ],
 )
 def test_what_no_covariates_can_be_is_refused(changes: dict[str, object], problem: str) -> None:
@@ -389,7 +391,7 @@ def test_values_follow_the_bars_to_other_sessions() -> None:
 
 
 def test_a_future_session_that_was_not_sent_is_named() -> None:
-    with pytest.raises(CovariateMissingError, match="earnings is not sent for session 2024-01-12") as caught:
+    with pytest.raises(CovariateMissingError, match="earnings has no value for session 2024-01-12") as caught:
         moved([20240109], [20240111, 20240112])
     assert caught.value.metadata == {"covariate": "earnings", "date": "2024-01-12"}
 
@@ -433,7 +435,7 @@ def test_a_covariate_in_another_group_is_named() -> None:
 
 def test_a_covariate_that_nobody_reads_is_named() -> None:
     with pytest.raises(
-        UnknownCovariateError, match="covariate cap is not the model's; it reads sales, earnings, sector"
+        UnknownCovariateError, match="the model does not read covariate cap; it reads sales, earnings, sector"
     ):
         check_sent([need for need in NEEDS if need.name != "cap"], beside())
 

@@ -171,7 +171,7 @@ def test_the_longest_reader_says_how_many_bars_are_needed(joint: Ensemble) -> No
     assert need == max(needs) > min(needs)
     thin = _forecast(joint, recent_bars("AAPL").last(min(needs)))
     assert f"fewer than the {need} bars that the model reads, AAPL from {min(needs)}" in thin.warnings[0]
-    with pytest.raises(TooFewBarsError, match=f"AAPL: have 5 bars .* {need} sessions are best"):
+    with pytest.raises(TooFewBarsError, match=f"AAPL: have 5 bars .* ideally {need} sessions"):
         _forecast(joint, recent_bars("AAPL").last(5))
     assert np.isfinite(_forecast(joint, recent_bars("AAPL").last(need)).values).all()
 

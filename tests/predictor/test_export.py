@@ -152,7 +152,7 @@ def test_a_file_is_never_overwritten(folders: dict[str, Path], tmp_path: Path) -
 
 
 def test_a_folder_that_does_not_exist_is_named(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no folder"):
+    with pytest.raises(ConfigurationError, match="does not exist; create it first"):
         export_onnx(folders["lstm"], tmp_path / "nowhere" / "model.onnx")
 
 

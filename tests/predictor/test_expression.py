@@ -93,7 +93,7 @@ def test_any_tree_reads_back_from_its_text(tree: Expression) -> None:
         ("$closed", 1, "unknown field $closed; observed fields are $open, $high"),
         ("$weekday", 1, "unknown field $weekday"),
         ("1 + close", 5, "did you mean $close?"),
-        ("Average($close, 5)", 1, "unknown operator Average; there are Ref, Delta"),
+        ("Average($close, 5)", 1, "unknown operator Average; use one of Ref, Delta"),
         ("Mean", 5, "expected '(' after Mean: Mean(x, n)"),
         ("Mean($close)", 12, "Mean(x, n) has 2 arguments, found 1"),
         ("Mean()", 6, "Mean(x, n) has 2 arguments, found 0"),
@@ -114,15 +114,15 @@ def test_any_tree_reads_back_from_its_text(tree: Expression) -> None:
         ("$close / 0.0e5", 10, "division by zero"),
         ("$close * 1e999", 10, "too large"),
         ("$close ** 2", 9, "found '*'"),
-        ("$close % 2", 8, "'%' has no meaning here"),
-        ("$close >= 2", 9, "'=' has no meaning here"),
+        ("$close % 2", 8, "unexpected '%'"),
+        ("$close >= 2", 9, "unexpected '='"),
         ("$close > 2 > $open", 12, "expected an operator or the end, found '>'"),
         ("Quantile($close, 5)", 19, "Quantile(x, n, level) has 3 arguments, found 2"),
         ("Quantile($close, 5, 80)", 21, "level of Quantile(x, n, level) must be a number from 0 to 1, but is 80"),
         ("Quantile($close, 5, $open)", 21, "must be a number from 0 to 1, found '$open'"),
         ("Plus($close, 1e-13)", 14, "c of Plus(x, c) must be a number from 1e-12 to 1, but is 1e-13"),
-        ("$clo\u0455e", 5, "has no meaning here"),
-        ("$close * \u0661", 10, "has no meaning here"),
+        ("$clo\u0455e", 5, "unexpected "),
+        ("$close * \u0661", 10, "unexpected "),
     ],
 )
 def test_a_mistake_is_shown_at_its_column(text: str, column: int, problem: str) -> None:
@@ -165,7 +165,7 @@ def test_a_mistake_is_shown_at_its_column(text: str, column: int, problem: str) 
     ],
 )
 def test_a_denominator_that_vanishes_at_flat_prices_is_refused(denominator: str) -> None:
-    with pytest.raises(ExpressionError, match="only rounding where prices are flat") as caught:
+    with pytest.raises(ExpressionError, match="only rounding at flat prices") as caught:
         parse(f"$close / {denominator}", OBSERVED)
     assert int(caught.value.metadata["position"]) >= len("$close / ")
 
@@ -192,10 +192,10 @@ def test_a_denominator_with_something_of_the_prices_size_is_taken(denominator: s
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("(" * 900 + "$close" + ")" * 900, "nests at most 32 deep"),
-        ("-" * 1900 + "$close", "nests at most 32 deep"),
-        ("Abs(" * 300 + "$close" + ")" * 300, "nests at most 32 deep"),
-        ("$close" + "+1" * 40, "nests at most 32 deep; group long sums"),
+        ("(" * 900 + "$close" + ")" * 900, "nested at most 32 deep"),
+        ("-" * 1900 + "$close", "nested at most 32 deep"),
+        ("Abs(" * 300 + "$close" + ")" * 300, "nested at most 32 deep"),
+        ("$close" + "+1" * 40, "nested at most 32 deep; group long sums"),
         ("$close" + " " * 2000, "at most 2000 characters"),
         ("Ref(" * 3 + "$close" + ", 1000)" * 3, "looks back 2001 bars, at most 2000"),
         ("Mean(Ref(Ref($close, 1000), 1000), 2)", "looks back 2001 bars"),
@@ -210,7 +210,7 @@ def test_a_text_whose_canonical_form_could_not_be_read_back_is_refused() -> None
     """An artifact holds the canonical text; the sum of 7 groups has 1000 characters, but 2700 with spaces and zeros."""
     group = f"({'+'.join(['$low*1e15'] * 16)})"
     parse("+".join([group] * 4), OBSERVED)
-    with pytest.raises(ExpressionError, match=r"written out it has \d+ characters, at most 2000 are allowed"):
+    with pytest.raises(ExpressionError, match=r"in canonical form it has \d+ characters, at most 2000 are allowed"):
         parse("+".join([group] * 7), OBSERVED)
 
 

@@ -98,7 +98,7 @@ def test_an_empty_text_is_a_value_unless_it_means_none() -> None:
     assert given(partly, "--place", "").values == {"place": ""}
     code, output = called(partly([]), "--leaves", "")
     assert code == 1
-    assert "leaves is '', but must be whole numbers" in output
+    assert "leaves is '', but must be comma-separated integers" in output
 
 
 def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:
@@ -135,7 +135,7 @@ def test_a_value_that_cannot_be_is_bad_usage(words: str, message: str) -> None:
 
 def test_an_error_of_ours_passes_as_it_is() -> None:
     code, shown = called(partly([]), "--leaves", "x")
-    assert (code, shown) == (1, "leaves is 'x', but must be whole numbers with commas, such as 1,5,20")
+    assert (code, shown) == (1, "leaves is 'x', but must be comma-separated integers, such as 1,5,20")
 
 
 def test_lists_of_numbers_are_read_with_their_names_in_errors() -> None:

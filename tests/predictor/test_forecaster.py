@@ -56,7 +56,7 @@ def test_many_panels_are_answered_in_order_and_a_bad_one_with_its_error(forecast
 
 def test_one_bad_panel_raises_its_error(forecaster: Forecaster) -> None:
     with pytest.raises(
-        TooFewBarsError, match="have 5 bars in the last 60 sessions, need 30; send its earlier bars too, 140"
+        TooFewBarsError, match="have 5 bars in the last 60 sessions, need 30; send earlier bars too, ideally 140"
     ):
         forecaster.predict(recent_bars("AAPL").last(5))
 

@@ -60,8 +60,10 @@ REFUSED: dict[str, Callable[[], object]] = {
     "are in two groups": lambda: Covariates(
         observed={name: np.zeros((1, 1)) for name in named()}, numbers={Counted("s7"): np.zeros(1)}
     ),
-    "stranger is not the model's": lambda: check_sent(needed(named()), of_numbers((*named(), "stranger"))),
-    "names given twice: s998": lambda: features((*named(999), Counted("s998"))),
+    "the model does not read covariate stranger": lambda: check_sent(
+        needed(named()), of_numbers((*named(), "stranger"))
+    ),
+    "names appear twice: s998": lambda: features((*named(999), Counted("s998"))),
 }
 FOUND: dict[str, Callable[[], object]] = {
     "a column of a table that stands twice": lambda: repeated(twice()),

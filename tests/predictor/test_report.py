@@ -306,9 +306,9 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 def test_a_report_that_could_not_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     check_report(tmp_path / "report.html")
-    with pytest.raises(ConfigurationError, match=r"there is no folder .*missing to write report.html into"):
+    with pytest.raises(ConfigurationError, match=r"folder .*missing for report.html does not exist"):
         check_report(tmp_path / "missing" / "report.html")
-    with pytest.raises(ConfigurationError, match="is a folder; name the file in it"):
+    with pytest.raises(ConfigurationError, match="is a folder; pass the path of a file"):
         check_report(tmp_path)
 
 

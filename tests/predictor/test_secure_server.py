@@ -243,7 +243,7 @@ def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once
         secured.rotation.reload()
     assert secured.models(known_by(ours)) == ("canned",)
     (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert "the key is of another certificate" in told
+    assert "the key does not belong to the certificate" in told
     files.cert.unlink()
     secured.rotation.reload()
     assert "No such file" in caplog.records[-1].message
@@ -300,9 +300,9 @@ def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
     ("change", "message"),
     [
         ({"cert": Path("away.pem")}, "--tls-cert away.pem: No such file or directory"),
-        ({"key": "of others"}, "the key is of another certificate"),
-        ({"cert": "a key"}, "are no certificate and key in PEM"),
-        ({"key": "locked"}, "the key without a password"),
+        ({"key": "of others"}, "the key does not belong to the certificate"),
+        ({"cert": "a key"}, "must be a certificate and a key"),
+        ({"key": "locked"}, "a key without a password, in PEM"),
         ({"client_ca": "a key"}, "--tls-client-ca server.key has no certificate in PEM"),
         ({"client_ca": Path("away.pem")}, "--tls-client-ca away.pem: No such file"),
         ({"cert": "a folder"}, "Is a directory"),
@@ -647,7 +647,7 @@ def test_files_that_are_none_are_refused_before_a_call(ours: IssuedCertificates,
         QuantraClient("localhost:1", credentials=ClientCredentials(ca=Path("away.pem")))
     with pytest.raises(ConfigurationError, match="no certificate in PEM"):
         QuantraClient("localhost:1", credentials=ClientCredentials(ca=ours.client_key))
-    with pytest.raises(ConfigurationError, match="the key is of another certificate"):
+    with pytest.raises(ConfigurationError, match="the key does not belong to the certificate"):
         QuantraClient("localhost:1", credentials=replace(shown_by(ours), key=others.client_key))
 
 

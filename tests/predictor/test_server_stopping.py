@@ -117,7 +117,7 @@ def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> Non
     done = subprocess.run([sys.executable, "-c", closing], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     (line,) = lines_of(done.stderr)
-    assert "--parent-watch waits for the end of standard input, which is closed" in line
+    assert "--parent-watch needs standard input, which is closed" in line
 
 
 def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,7 +285,7 @@ def test_a_prediction_is_under_way_until_it_is_answered_or_refused(service: Pred
 
 
 def test_a_deadline_that_has_passed_is_named(service: PredictionService) -> None:
-    with pytest.raises(DeadlineExceededError, match="deadline passed before its answer"):
+    with pytest.raises(DeadlineExceededError, match="deadline passed before its response"):
         service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0)).result(SOON_S)
     with pytest.raises(DeadlineExceededError):
         service.explain("", _query(), Deadline.after(0)).result(SOON_S)
@@ -426,7 +426,7 @@ def test_a_folder_of_models_opens_and_names_what_it_refused(tmp_path: Path) -> N
 def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="device 'cuda:99' is not available"):
         PredictionService.open(tmp_path, device="cuda:99")
-    with pytest.raises(ConfigurationError, match="there is no device 'abacus'; write auto, cpu, cuda, cuda:N"):
+    with pytest.raises(ConfigurationError, match="unknown device 'abacus'; use auto, cpu, cuda, cuda:N"):
         PredictionService.open(tmp_path, device="abacus")
 
 

@@ -424,7 +424,7 @@ def test_every_day_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_packages_own_calendar_of_that_name_is_refused_with_ours() -> None:
-    with pytest.raises(ConfigurationError, match="'24/7' for what trades on every day of the week"):
+    with pytest.raises(ConfigurationError, match="'24/7' for every day of the week"):
         SessionCalendar.from_exchange("24/7", 20240101, 20241231)
 
 
@@ -433,7 +433,7 @@ def test_an_alias_becomes_the_exchange_itself() -> None:
 
 
 def test_an_unknown_exchange_is_refused_with_near_names() -> None:
-    with pytest.raises(ConfigurationError, match=r"'xnyse' is known; the nearest are \['XNYS'"):
+    with pytest.raises(ConfigurationError, match=r"unknown exchange 'xnyse'; similar codes are \['XNYS'"):
         SessionCalendar.from_exchange("xnyse", 20200101, 20241231)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from predictor.forecast import Attribution
 
 Capture = pytest.CaptureFixture[str]
-UNKNOWN = "skill: unknown, the model's card compares it with nothing"
+UNKNOWN = "skill: unknown, the model's card has no baseline"
 NEXT_CLOSE = "the close of 2013-03-04, 1 session after the last bar"
 
 

@@ -140,7 +140,9 @@ def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pyt
     rows = [f"S{k},{day},1,1,1,1,1" for k, day in enumerate(DAYS.tolist())]
     path = tmp_path / "bars.csv"
     path.write_text("\n".join(["symbol,date,open,high,low,close,volume", *rows]))
-    message = r"bars.csv has 200 rows of 200 symbols on 200 dates, so that fewer than one in 100 .* into other files"
+    message = (
+        r"bars.csv has 200 rows for 200 symbols on 200 dates, so that fewer than one in 100 .* into separate files"
+    )
     with pytest.raises(BarsError, match=message):
         BarPanel.read(path)
     monkeypatch.setattr(tables, "ALWAYS_TAKEN", 40_000)

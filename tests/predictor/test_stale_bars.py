@@ -96,7 +96,9 @@ def test_bars_that_are_too_old_are_refused_with_their_age(model: Model) -> None:
     with service_of(model, most=0) as service:
         (error,) = answers(service, ASKED)
     assert isinstance(error, BarsStaleError)
-    assert error.message.startswith("the last bar is of 2013-03-01, and 1 sessions have closed since, at most 0 may")
+    assert error.message.startswith(
+        "the last bar is of 2013-03-01, and 1 sessions have closed since, but at most 0 may"
+    )
     assert error.metadata == {"date": "2013-03-01", "have": "1", "most": "0"}
 
 

@@ -62,7 +62,7 @@ def test_a_number_that_does_not_vary_is_refused() -> None:
 
 
 def test_a_text_that_nobody_has_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="sector must have categories"):
+    with pytest.raises(ConfigurationError, match="sector must have distinct"):
         StaticFeatures.fit({}, {"sector": ("", "")})
 
 
@@ -85,7 +85,7 @@ def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [
-        (("categories", 0, "categories"), ["Tech", "Energy"], "sorted and each once"),
+        (("categories", 0, "categories"), ["Tech", "Energy"], "distinct, sorted categories"),
         (("numbers", 0, "scale"), 0.0, "has center 2 and scale 0"),
         (("numbers", 0, "name"), "return_1", "appear twice: return_1"),
         (("numbers", 0, "name"), "short_interest", "names of covariates appear twice: short_interest"),
@@ -104,7 +104,7 @@ def test_damaged_statics_are_refused(place: tuple[str | int, ...], value: object
 
 
 def test_two_variables_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="given twice: cap"):
+    with pytest.raises(ConfigurationError, match="appear twice: cap"):
         StaticFeatures(numbers=(StaticNumber(name="cap", center=0, scale=1),) * 2)
 
 
@@ -114,7 +114,7 @@ def test_more_variables_than_can_be_learnt_are_refused_at_once() -> None:
 
 
 def test_more_covariates_than_are_read_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="there are 501 covariates, at most 500 are read"):
+    with pytest.raises(ConfigurationError, match="there are 501 covariates, but at most 500 are allowed"):
         CovariateFields(observed=tuple(f"n{k}" for k in range(501)))
 
 

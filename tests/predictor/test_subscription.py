@@ -201,7 +201,7 @@ def test_a_day_that_waits_can_be_replaced_and_an_older_one_not() -> None:
 def test_two_days_in_one_push_are_refused() -> None:
     error = refused(Push(bars=PANEL.between(DAYS[BEGUN], DAYS[BEGUN + 1])))
     assert isinstance(error, BarsError)
-    assert "these are of 2" in error.message
+    assert "bars of one session, but has 2" in error.message
 
 
 def test_a_symbol_that_was_not_subscribed_is_refused() -> None:

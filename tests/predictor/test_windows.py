@@ -130,7 +130,7 @@ def test_sessions_before_the_calendar_begins_cannot_be_filled_in() -> None:
 
 @pytest.mark.parametrize(("share", "values"), [(0.0, 20), (1.1, 20), (0.5, 0)])
 def test_a_minimum_that_cannot_be_is_refused(share: float, values: int) -> None:
-    with pytest.raises(ConfigurationError, match="a symbol must have bars"):
+    with pytest.raises(ConfigurationError, match="encoder_share must be above 0"):
         BarRequirements(encoder_share=share, values=values)
 
 

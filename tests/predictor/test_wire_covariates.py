@@ -126,7 +126,7 @@ def test_a_server_answers_as_the_process_itself(models: Path, files: CovariateSo
         with pytest.raises(CovariateMissingError, match="covariate rebalance is not sent") as caught:
             client.predict(asked, sent.only([name for name in sent.names if name != "rebalance"]))
         assert caught.value.metadata["covariate"] == "rebalance"
-        with pytest.raises(UnknownCovariateError, match="covariate news is not the model's"):
+        with pytest.raises(UnknownCovariateError, match="the model does not read covariate news"):
             client.predict(asked, replace(sent, observed={**sent.observed, "news": np.zeros((3, 200))}))
 
 

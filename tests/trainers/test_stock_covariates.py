@@ -176,7 +176,7 @@ def test_a_known_row_that_the_model_would_read_too_early_is_refused() -> None:
         row=old.row,
     )
     series = tuple(late if one is old else one for one in files_read().series)
-    with pytest.raises(CovariatesError, match="known covariate rebalance: row 1 after the header is about 2008-02-29"):
+    with pytest.raises(CovariatesError, match="known covariate rebalance: row 1 after the header is for 2008-02-29"):
         History(bars(), pipeline(), replace(files_read(), series=series))
 
 
@@ -228,7 +228,7 @@ def test_a_covariate_with_the_name_of_a_price_is_refused() -> None:
 
 
 def test_a_covariate_that_no_file_has_is_named() -> None:
-    with pytest.raises(CovariateMissingError, match=r"covariate \w+ is missing: the model reads it"):
+    with pytest.raises(CovariateMissingError, match=r"covariate \w+ is missing, but the model reads it"):
         fit_pipeline(bars(), default_features().with_covariates(FIELDS), RECIPE, SPLITS, CovariateSource())
     with pytest.raises(CovariateMissingError, match="covariate short_interest is not sent"):
         History(bars(), pipeline())
@@ -376,7 +376,7 @@ def test_a_stored_model_says_what_it_reads_and_forecasts_with_it() -> None:
         assert "GOOG: cap is unknown, and the forecast is made without it" in forecast.warnings
         with pytest.raises(CovariateMissingError, match="covariate short_interest is not sent"):
             forecaster.predict(panel)
-        with pytest.raises(CovariatesError, match="an instance holds its covariates itself"):
+        with pytest.raises(CovariatesError, match="pass covariates inside the instance"):
             forecaster.predict(Instance(input=panel), covariates=Covariates())
 
 

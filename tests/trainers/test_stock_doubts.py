@@ -38,7 +38,7 @@ RECIPE = StockRecipe(
     encoder_length=10,
     optimisation=Optimisation(max_epochs=1, device="cpu"),
 )
-SPLIT = "IBM 2012-10-04: the price went to 0.333 times the close before (a 3:1 split would look like this)"
+SPLIT = "IBM 2012-10-04: the price is 0.333 times the close before (a 3:1 split would look like this)"
 SILENT = "AAPL: every volume that the model reads is 0"
 UNREAD = "the covariate files have columns that the model does not read: rate"
 STEPS = "steps of the optimizer"

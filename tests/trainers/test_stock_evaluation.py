@@ -558,7 +558,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(tmp_path / "none", "--bars", "none.csv", "--report", tmp_path / "missing" / "report.html") == 1
-    assert "make it first" in capsys.readouterr().err
+    assert "create it first" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("few_baselines")

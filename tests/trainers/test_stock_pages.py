@@ -336,4 +336,4 @@ def test_an_audit_without_sharpe_ratios_shows_dashes() -> None:
     still = replace(record.trials, sharpe=None, probabilistic=None, deflated=None)
     page = page_of(render_audit(NAME, replace(record, trials=still)))
     assert "None" not in page.text
-    assert "there is no Sharpe ratio" in page.text
+    assert "it has no Sharpe ratio" in page.text

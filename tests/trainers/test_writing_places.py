@@ -77,8 +77,8 @@ def test_a_file_in_a_folder_that_is_not_there_is_refused_before_the_work(
 
     message = error_of(command.replace("PLACE", str(missing)), capsys)
 
-    assert f"there is no folder {missing} to write" in message
-    assert message.endswith("make it first")
+    assert f"folder {missing} for " in message
+    assert message.endswith("create it first")
     assert not missing.exists()
 
 
@@ -88,8 +88,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     message = error_of(command.replace("PLACE", str(locked)).replace("BARS", str(bars)), capsys)
 
-    assert f"folder {locked} cannot be written (" in message
-    assert "choose another place, or change the folder's rights" in message
+    assert f"folder {locked} is not writable (" in message
+    assert "choose another path, or change the folder's permissions" in message
 
 
 @pytest.mark.parametrize("command", FOLDERS.values(), ids=FOLDERS)
@@ -102,7 +102,7 @@ def test_a_folder_below_a_file_is_refused_before_the_work(
     message = error_of(command.replace("PLACE", str(file)).replace("BARS", str(bars)), capsys)
 
     assert f"{file} is not a folder" in message
-    assert message.endswith("choose another place")
+    assert message.endswith("choose another path")
 
 
 def test_aliases_that_cannot_be_written_are_refused_by_their_folder(
@@ -118,7 +118,7 @@ def test_aliases_that_cannot_be_written_are_refused_by_their_folder(
 
     message = error_of(f"alias small champion 1 --models {models}", capsys)
 
-    assert message.startswith(f"folder {models / 'small'} cannot be written (Permission denied)")
+    assert message.startswith(f"folder {models / 'small'} is not writable (Permission denied)")
 
 
 def test_a_place_that_can_be_written_is_let_through_without_a_trace(tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_a_place_that_can_be_written_is_let_through_without_a_trace(tmp_path: Pa
 
 
 def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is a folder; name the file in it"):
+    with pytest.raises(ConfigurationError, match="is a folder; pass the path of a file"):
         check_file(tmp_path)

@@ -28,5 +28,5 @@ public sealed record Skill(
     /// <summary>Returns the line to show below every result, even if the skill is unknown.</summary>
     /// <param name="skill">Skill of a forecast or an attribution.</param>
     /// <returns><see cref="Line"/>, or a line for unknown skill.</returns>
-    public static string LineOf(Skill? skill) => skill?.Line ?? "skill: unknown, the model's card compares it with nothing";
+    public static string LineOf(Skill? skill) => skill?.Line ?? "skill: unknown, the model's card has no baseline";
 }

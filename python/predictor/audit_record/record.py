@@ -171,7 +171,7 @@ class CostCheck:
     @property
     def name(self) -> str:
         """The check's name."""
-        return "cost at which it breaks even"
+        return "break-even cost"
 
     @property
     def sentence(self) -> str:
@@ -213,9 +213,9 @@ class TrialsCheck:
         """The check's numbers in words."""
         tried = f"{_count(self.trials, 'trial')} ({self.counted_by})"
         if self.sharpe is None or self.deflated is None or self.probabilistic is None:
-            return f"{tried}; the strategy never moves, so there is no Sharpe ratio"
+            return f"{tried}; the strategy's return never varies, so it has no Sharpe ratio"
         return (
-            f"{tried}: Sharpe {self.sharpe:+.2f} where the luckiest of them would show {self.expected_best:.2f}; it is "
+            f"{tried}: Sharpe {self.sharpe:+.2f}, of which the luckiest would show {self.expected_best:.2f}; it is "
             f"above that with probability {self.deflated:.2f}, above 0 with {self.probabilistic:.2f}"
         )
 
@@ -284,9 +284,9 @@ class AuditRecord:
         """A definition of skill for readers: the yardstick and the days."""
         days = f"{shown_date(self.first_session)} to {shown_date(self.last_session)}"
         return (
-            f"Skill in this audit is how far the pinball loss lies below that of one yardstick, "
-            f"{self.permutation.yardstick}, on decision days {days}. A training, an evaluation and an ensemble tell it "
-            "against the best of all their baselines, each on days of its own, so those numbers are others"
+            f"Skill in this audit is the improvement of the pinball loss on one yardstick, "
+            f"{self.permutation.yardstick}, on decision days {days}. Trainings, evaluations and ensembles measure it "
+            "against the best of all their baselines and on other days, so their numbers differ"
         )
 
     @property

@@ -74,8 +74,8 @@ class PriceJump:
         """A warning for the user, with the action to take."""
         hint = f" (a {self.nearest_split} split would look like this)" if self.nearest_split else ""
         return (
-            f"{self.symbol} {shown_date(self.session)}: the price went to {self.ratio:.3g} times the close before{hint}"
-            ": split or crash? If it was a split, give split_ratio or adj_close; the bars were left as they are"
+            f"{self.symbol} {shown_date(self.session)}: the price is {self.ratio:.3g} times the close before{hint}: "
+            "split or crash? If it is a split, add split_ratio or adj_close; the bars stay unchanged"
         )
 
 
@@ -96,7 +96,7 @@ class PriceJumps:
         """One warning per shown jump, and the number of the others."""
         yield from map(str, self.shown)
         if self.count > len(self.shown):
-            yield f"{self.count - len(self.shown)} more prices jumped like that; check where these bars come from"
+            yield f"{self.count - len(self.shown)} more prices jump like this; check the source of these bars"
 
 
 def find_jumps(
@@ -276,7 +276,7 @@ def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
 def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
     field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
-    rule = "a double must hold it; check prices, volume and the splits and dividends since then"
+    rule = "it must be within the range of a double; check prices, volume, and later splits and dividends"
     return BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
 
 

@@ -108,12 +108,12 @@ def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str,
     times = [str(frame["date"][place]) for place in (first, second)]
     if times[0] != times[1]:
         raise BarsError(
-            f"{symbol} {day} appears twice in {source.name}, as {times[0]} and {times[1]}: its bars are shorter than a "
-            "day, and daily ones are read; make one bar a day of them: the first open, the highest high, the lowest "
-            "low, the last close and the sum of the volumes"
+            f"{symbol} {day} appears twice in {source.name}, as {times[0]} and {times[1]}: the bars are intraday, but "
+            "must be daily; aggregate each day to the first open, the highest high, the lowest low, the last close "
+            "and the sum of the volumes"
         )
     values = [float(rows.columns[field][row]) for row in (at - 1, at)]
-    advice = "" if SYMBOL in frame.columns else f", or give the table a column {SYMBOL}"
+    advice = "" if SYMBOL in frame.columns else f", or add a column {SYMBOL}"
     raise BarsError(
         f"{symbol} {day} appears twice in {source.name}, in rows {first + 1} and {second + 1} after the header with "
         f"{field} {values[0]:.10g} and {values[1]:.10g}; give each day one row{advice}"
@@ -155,8 +155,8 @@ def check_daily(sessions: NDArray[np.int32], source: NamedSource) -> None:
     gaps = np.diff(days)
     if gaps.min() >= LEAST_GAP_DAYS:
         raise BarsError(
-            f"{source.name}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}; daily ones are "
-            "read: export it with an interval of one day"
+            f"{source.name}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}, but must be "
+            "daily; export it with an interval of one day"
         )
 
 

@@ -26,7 +26,7 @@ FLOAT64_BYTES: Final = 8
 def check_symbols(symbols: tuple[str, ...]) -> None:
     """Raise BarsError if there are no symbols, or if one is repeated or not printable."""
     if not symbols:
-        raise BarsError("a panel needs at least one symbol, but there is none")
+        raise BarsError("a panel needs at least one symbol, but has none")
     for symbol in symbols:
         if not symbol or len(symbol) > LONGEST_NAME or not symbol.isprintable():
             raise BarsError(f"symbol {symbol[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} printable characters")
@@ -56,7 +56,7 @@ def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> 
             f"sessions must be integers yyyymmdd of shape [T], but are {sessions.dtype} {list(sessions.shape)}"
         )
     if sessions.size == 0:
-        raise BarsError("a panel needs at least one session, but there is none")
+        raise BarsError("a panel needs at least one session, but has none")
     _check_dates(sessions, symbols)
     _check_order(sessions, symbols)
     copy = sessions.astype(np.int32)
@@ -66,7 +66,7 @@ def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> 
 
 def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
     year, day = np.divmod(sessions, 10_000)
-    real = REAL_DAYS[day] & (year >= 1) & (year <= 9_999)  # noqa: PLR2004 (what a date holds)
+    real = REAL_DAYS[day] & (year >= 1) & (year <= 9_999)  # noqa: PLR2004 (the range of a date)
     leap_day = day == LEAP_DAY
     if leap_day.any():
         real &= ~leap_day | ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
@@ -132,8 +132,8 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _broken_rule(bar)
-    told = rule + _further(symbols, sessions, sound)
-    raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], told)
+    rule += _further(symbols, sessions, sound)
+    raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
 
 
 def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
@@ -143,7 +143,7 @@ def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolA
         return ""
     rows, columns = np.divmod(places[:MOST_LISTED], sessions.size)
     named = [f"{symbols[row]} {shown_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
-    return f"; {places.size} more bar{'s' if places.size > 1 else ''} must be mended: {listed(named, places.size)}"
+    return f"; {places.size} more bar{'s' if places.size > 1 else ''} must be corrected: {listed(named, places.size)}"
 
 
 def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
@@ -166,7 +166,7 @@ def _broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
     """The first field of a bar that breaks a rule, and the rule."""
     for field, value in bar.items():
         if math.isnan(value):
-            return field, "the bar's other fields are numbers; leave all of them empty where there is no bar"
+            return field, "the bar's other fields are numbers; leave all fields empty if there is no bar"
         if math.isinf(value):
             return field, "it must be finite"
         if field == "volume" and value < 0:
@@ -178,7 +178,7 @@ def _broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
             return field, f"it must not be below the low, {bar['low']:g}"
         if bar[field] > bar["high"]:
             return field, f"it must not be above the high, {bar['high']:g}"
-    raise AssertionError(f"a bar that breaks a rule breaks none of them: {bar}")
+    raise AssertionError(f"the bar breaks no rule: {bar}")
 
 
 def check_events(
@@ -205,5 +205,5 @@ def check_events(
     sound = sound | np.isnan(values)
     if not sound.all():
         row, column = divmod(int(np.argmin(sound)), sessions.size)
-        told = rule + _further(symbols, sessions, sound)
-        raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), told)
+        rule += _further(symbols, sessions, sound)
+        raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)

@@ -62,8 +62,8 @@ def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSou
     if different.size:
         row = int(different[0])
         raise BarsError(
-            f"{source.name}: row {row + 1} after the header: column {first} says {one[row]!r}, column {second} says "
-            f"{two[row]!r}; keep the one that names the stock, and remove or rename the other"
+            f"{source.name}: row {row + 1} after the header: column {first} is {one[row]!r}, column {second} is "
+            f"{two[row]!r}; keep the column with the symbol, and remove or rename the other"
         )
 
 
@@ -76,7 +76,7 @@ def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
     import polars as pl
 
     if column.dtype.is_nested() or isinstance(column.dtype, pl.Binary | pl.Object):
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold texts or numbers")
+        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold text or numbers")
     return column.cast(pl.String).str.strip_chars()
 
 
@@ -105,4 +105,4 @@ def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Ser
 def renaming(names: Sequence[str]) -> str:
     """Advice for a table without a column `symbol`, naming the columns that may hold it."""
     quoted = listed([repr(name) for name in names])
-    return f"if column {quoted} holds it, rename it to {SYMBOL}" if names else f"give the table a column {SYMBOL}"
+    return f"if column {quoted} holds it, rename it to {SYMBOL}" if names else f"add a column {SYMBOL}"

@@ -110,8 +110,8 @@ def _check_said(column: "pl.Series", source: NamedSource) -> None:
     empty = np.flatnonzero(column.is_null().to_numpy())
     if empty.size:
         raise BarsError(
-            f"{source.name}: row {int(empty[0]) + 1} after the header, column {column.name}: it is empty; write a "
-            "date, or remove the row"
+            f"{source.name}: row {int(empty[0]) + 1} after the header, column {column.name} is empty; write a date, or "
+            "remove the row"
         )
 
 
@@ -139,7 +139,7 @@ def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Se
 
 
 def _checked(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.Series":
-    check_read(text.fill_null(""), dates, source, "is not a date like those before it; write 2013-12-31 or 20131231")
+    check_read(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
     return dates
 
 
@@ -179,7 +179,7 @@ def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrd
     day_first, month_first = said.filter(first > 12), said.filter(second > 12)  # noqa: PLR2004 (months)
     if (said.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
         raise BarsError(
-            f"{source.name}: dates such as {said[0]!r} have years of two digits; "
+            f"{source.name}: dates such as {said[0]!r} have two-digit years; "
             f"{_choices(said[0], tuple(DateOrder), form)}"
         )
     if len(day_first) and len(month_first):
@@ -192,7 +192,7 @@ def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrd
     if len(month_first):
         return DateOrder.MONTH_FIRST
     raise BarsError(
-        f"{source.name}: dates such as {said[0]!r} can be read in two ways; "
+        f"{source.name}: dates such as {said[0]!r} are ambiguous; "
         f"{_choices(said[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
     )
 
@@ -208,7 +208,7 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
         date = _of_parts(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
-    return f"say which is right: {' or '.join(choices)}{in_python('date_order')}"
+    return f"choose {' or '.join(choices)}{in_python('date_order')}"
 
 
 def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
@@ -258,7 +258,7 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> 
     day = text.str.extract(MOMENT, 1).str.replace_all("-", "", literal=True)
     written = day + " " + text.str.extract(MOMENT, 2).str.slice(0, 5)
     moment = written.str.to_datetime("%Y%m%d %H:%M", time_unit="us", strict=False)
-    check_read(text, moment, source, "is not a moment; write 2013-12-31T16:00:00Z, or the day alone")
+    check_read(text, moment, source, "is not a timestamp; write 2013-12-31T16:00:00Z, or only the date")
     sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
     hours, minutes = (offset.str.extract(r"^[+-]([0-9]{2}):?([0-9]{2})$", part).cast(pl.Int64) for part in (1, 2))
     ahead = (sign * (hours * 60 + minutes)).fill_null(0) * 60_000_000
@@ -273,20 +273,19 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> S
     if _are_midnights(moments):
         return _days(written)
     early = bool((moments.dt.hour() < FORENOON_HOURS).all())
-    beside = written.dt.offset_by("-1d" if early else "1d")
-    fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (written, beside)]
+    adjacent = written.dt.offset_by("-1d" if early else "1d")
+    fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (written, adjacent)]
     where = "before" if early else "after"
     if fit == [False, True]:
-        return _days(beside, f"moments in UTC are of the day {where}, as their dates alone would lie on weekends")
+        return _days(adjacent, f"UTC timestamps count for the day {where}, since their own dates include weekends")
     if fit == [True, False]:
         return _days(written)
-    advice = "write the exchange's own days"
+    advice = "write the exchange's local dates"
     if form.can_be_told:
-        zones = "--time-zone America/New_York, say, or UTC for the date as it is written"
-        advice = f"name the exchange's time zone: {zones}{in_python('time_zone')}"
+        zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"
+        advice = f"set the exchange's time zone, {zones}{in_python('time_zone')}"
     raise BarsError(
-        f"{source.name}: the moment {moments[0]} in UTC may be of the exchange's session {written[0]} or {beside[0]}; "
-        f"{advice}"
+        f"{source.name}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
     )
 
 
@@ -300,4 +299,4 @@ def _zone(name: str) -> str:
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BarsError(f"there is no time zone {name!r}; write one such as America/New_York or UTC") from error
+        raise BarsError(f"unknown time zone {name!r}; use one such as America/New_York or UTC") from error

@@ -97,7 +97,7 @@ def _kind(path: Path) -> str:
     ending = path.suffix.lower()
     inner = path.with_suffix("").suffix.lower() if ending in PACKED else ending
     if ending == ".xls" or _begins(path, OLD_EXCEL):
-        raise BarsError(f"{path.name} is a file of an old Excel; open it there and save it as .xlsx or as CSV UTF-8")
+        raise BarsError(f"{path.name} is in an old Excel format; open it in Excel and save it as .xlsx or CSV UTF-8")
     if ending in PACKED or ending in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET):
         return inner if inner in (*EXCEL_ENDINGS, PARQUET) and ending not in PACKED else TEXT_ENDINGS[0]
     raise BarsError(
@@ -121,10 +121,10 @@ def _of_polars(path: Path, read: "Callable[[Path], pl.DataFrame]") -> "pl.DataFr
 
 
 def _problem(error: Exception) -> str:
-    said = str(error)
+    problem = str(error)
     for advice in ("Consider", "You might want", "Ensure"):  # polars' advice is for its callers, not for users
-        said = said.partition(advice)[0]
-    return said.strip().removesuffix(".")
+        problem = problem.partition(advice)[0]
+    return problem.strip().removesuffix(".")
 
 
 def _parquet(path: Path) -> "pl.DataFrame":
@@ -142,11 +142,13 @@ def _excel(path: Path) -> "pl.DataFrame":
         book = fastexcel.read_excel(path)
         names = book.sheet_names
         if len(names) != 1:
-            raise BarsError(f"{path.name} has the sheets {listed(names)}; save the one of bars as a file of its own")
+            raise BarsError(
+                f"{path.name} has the sheets {listed(names)}; save the sheet with the bars as a separate file"
+            )
         return book.load_sheet(0).to_polars()
     except fastexcel.FastExcelError as error:
         raise BarsError(
-            f"{path.name} cannot be read: {str(error).splitlines()[0]}; open it in Excel and save it anew"
+            f"{path.name} cannot be read: {str(error).splitlines()[0]}; open it in Excel and save it again"
         ) from error
 
 
@@ -169,12 +171,12 @@ def _unpacked(path: Path, ending: str) -> bytes:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
             if WORKBOOK in names:
-                raise BarsError(f"{path.name} is a workbook of Excel; rename it, so that it ends in .xlsx")
+                raise BarsError(f"{path.name} is an Excel workbook; rename it to end in .xlsx")
             if len(names) != 1:
-                raise BarsError(f"{path.name} holds {len(names)} files; unpack it, and name the one of bars")
+                raise BarsError(f"{path.name} holds {len(names)} files; unpack it, and pass the file with the bars")
             return archive.read(names[0])
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise BarsError(f"{path.name} is damaged or was cut off ({error}); download it again") from error
+        raise BarsError(f"{path.name} is damaged or truncated ({error}); download it again") from error
 
 
 def _encoding(head: bytes) -> str:
@@ -210,14 +212,14 @@ def _lines(head: bytes, path: Path) -> Sequence[str]:
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> BarsError:
     return BarsError(
         f"{path.name} is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start}); save it as CSV UTF-8, or "
-        f"write it anew: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8.csv"
+        f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8.csv"
     )
 
 
 def _text_cells(path: Path, text: _Text) -> TableCells:
     if text.head and text.head[0].lstrip().lower().startswith(("<!doctype", "<html", "{", "[{")):
         raise BarsError(
-            f"{path.name} holds no table but {text.head[0].strip()[:20]!r}; look at it: a download may have failed"
+            f"{path.name} has no table but {text.head[0].strip()[:20]!r}; check whether its download failed"
         )
     first = _header_place(text.head)
     if not text.head or not text.head[first].strip():
@@ -244,8 +246,8 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise BarsError(f"{path.name} has more than one column {', '.join(twice)}; remove all but one")
     if not any(name[:1].isalpha() for name in names):
         raise BarsError(
-            f"{path.name} has no header: its first line begins with {header[0]!r}; put the columns' names above it, "
-            "such as date,open,high,low,close,volume"
+            f"{path.name} has no header: its first line begins with {header[0]!r}; add the column names, such as "
+            "date,open,high,low,close,volume"
         )
 
 
@@ -291,8 +293,8 @@ def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[
     except pl.exceptions.PolarsError as error:
         shown = {"\t": "a tab"}.get(delimiter, f"'{delimiter}'")
         raise BarsError(
-            f"{path.name} cannot be read: {_problem(error)}; between its columns there must be one sign, here {shown}, "
-            "and it must be UTF-8"
+            f"{path.name} cannot be read: {_problem(error)}; its columns must be separated by one sign, here {shown}, "
+            "and its encoding must be UTF-8"
         ) from error
     return _without_last_blanks(frame)
 
@@ -303,5 +305,5 @@ def _without_last_blanks(frame: "pl.DataFrame") -> "pl.DataFrame":
 
     if frame.is_empty() or any(cell is not None for cell in frame.row(-1)):
         return frame
-    said = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()
-    return frame.head(int(said[-1]) + 1 if len(said) else 0)
+    filled = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()
+    return frame.head(int(filled[-1]) + 1 if len(filled) else 0)

@@ -55,7 +55,7 @@ def frame_table(frame: object, *, symbol: str = "", options: ReadingOptions | No
     cells = _cells(_narwhal(frame))
     layout = named_layout(options.layout) if options.layout else cells.layout or layout_of(cells.frame.columns, NAME)
     if not symbol and "symbol" not in cells.frame.columns:
-        raise BarsError(f"{NAME} does not say whose bars it has; give it a column symbol, or name it: symbol='AAPL'")
+        raise BarsError(f"{NAME} has no column symbol; add one, or pass the symbol, such as symbol='AAPL'")
     return table_of(cells, TableSource(name=NAME, symbol=symbol, options=options), layout)
 
 
@@ -72,7 +72,7 @@ def _narwhal(frame: object) -> "nw.DataFrame[Any]":
     if isinstance(frame, Interchange):
         return nw.from_native(_exchanged(frame))
     raise BarsError(
-        f"{type(frame).__name__} is no table of bars: give a BarPanel, or a DataFrame of pandas, polars or pyarrow"
+        f"{type(frame).__name__} is not a table of bars; pass a BarPanel, or a DataFrame of pandas, polars or pyarrow"
     )
 
 
@@ -150,7 +150,7 @@ def _wide(native: Any) -> TableCells:
     header = WideHeader.of(levels[:2])
     if native.columns.nlevels != 2 or header is None:  # noqa: PLR2004 (field and symbol)
         raise BarsError(
-            f"{NAME} has columns of {native.columns.nlevels} levels, such as {native.columns[-1]!r}; give one row per "
+            f"{NAME} has columns of {native.columns.nlevels} levels, such as {native.columns[-1]!r}; pass one row per "
             "bar, or two levels of fields and symbols"
         )
     flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)

@@ -238,7 +238,7 @@ BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYO
 
 def in_python(option: str) -> str:
     """The end of a message about a flag: how to set the option in Python."""
-    return f"; in Python give options=ReadingOptions({option}=…) to BarPanel.of or BarPanel.read"
+    return f"; in Python pass options=ReadingOptions({option}=…) to BarPanel.of or BarPanel.read"
 
 
 def named_layout(name: str) -> Layout:
@@ -248,7 +248,7 @@ def named_layout(name: str) -> Layout:
         BarsError: There is no layout of this name.
     """
     if name not in BY_NAME:
-        raise BarsError(f"there is no layout {name!r}; known are {listed(sorted(BY_NAME))}")
+        raise BarsError(f"unknown layout {name!r}; use one of {listed(sorted(BY_NAME))}")
     return BY_NAME[name]
 
 
@@ -267,9 +267,7 @@ def layout_of(columns: Sequence[str], source: str) -> Layout:
     if len(marked) > 1:
         names = [layout.name for layout in marked]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
-        raise BarsError(
-            f"{source} has the columns of {listed(names)}; say which of them wrote it: {choices}{in_python('layout')}"
-        )
+        raise BarsError(f"{source} has the columns of {listed(names)}; choose {choices}{in_python('layout')}")
     return marked[0] if marked else PLAIN_LAYOUT
 
 

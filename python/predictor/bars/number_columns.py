@@ -175,8 +175,8 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
         if rows.size:
             row = int(rows[0])
             raise BarsError(
-                f"{source.name}: row {row + 1} after the header, column {text.name}: {text[row]!r} can be read in two "
-                f"ways, and no other cell tells which is right: {point[row]:g} with --decimal point or "
-                f"{comma[row]:g} with --decimal comma{in_python('decimal')}"
+                f"{source.name}: row {row + 1} after the header, column {text.name}: {text[row]!r} is "
+                f"ambiguous, and so are all other cells; choose {point[row]:g} with --decimal point or {comma[row]:g} "
+                f"with --decimal comma{in_python('decimal')}"
             )
     return "."

@@ -67,7 +67,7 @@ class BarPanel:
 
     def _freeze_columns(self) -> None:
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
-            raise BarsError("give adj_close, or split_ratio and cash_dividend, but not both: they may disagree")
+            raise BarsError("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree")
         shape = (len(self.symbols), self.sessions.size)
         for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
             values = getattr(self, name)
@@ -260,7 +260,7 @@ class BarPanel:
     def last(self, count: int) -> Self:
         """Select the last `count` sessions, or all if there are fewer."""
         if count < 1:
-            raise BarsError(f"a panel needs at least one session, but {count} were asked for")
+            raise BarsError(f"a panel needs at least one session, but count is {count}")
         if count >= len(self.sessions):
             return self
         return self._part(slice(None), slice(-count, None), self.symbols)
@@ -287,9 +287,9 @@ class BarPanel:
     def _between(self, first: int, last: int) -> Self:
         begin, end = np.searchsorted(self.sessions, (first, last + 1))
         if begin >= end:
-            wanted = f"from {shown_date(first)} " if first else ""
+            start = f"from {shown_date(first)} " if first else ""
             have = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
-            raise BarsError(f"the panel has no session {wanted}until {shown_date(last)}; it has {have}")
+            raise BarsError(f"the panel has no session {start}until {shown_date(last)}; it has {have}")
         return self._part(slice(None), slice(int(begin), int(end)), self.symbols)
 
     def on_sessions(self, sessions: NDArray[np.integer]) -> Self:
@@ -361,10 +361,10 @@ class BarPanel:
         if later.symbols != self.symbols or later.columns != self.columns:
             raise BarsError(
                 f"bars of {listed(later.symbols)} with {listed(later.columns)} cannot follow those of "
-                f"{listed(self.symbols)} with {listed(self.columns)}; give the same symbols and columns"
+                f"{listed(self.symbols)} with {listed(self.columns)}; pass the same symbols and columns"
             )
         if later.sessions[0] <= self.sessions[-1]:
-            raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; give later bars")
+            raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
 
     def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
         """Select rows and columns without validating them again."""
@@ -373,14 +373,14 @@ class BarPanel:
 
     def _like(self, symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> Self:
         """Create a panel from valid bars without checks; calendar and currency stay the same."""
-        made = object.__new__(type(self))
+        panel = object.__new__(type(self))
         for field in fields(self):
-            object.__setattr__(made, field.name, getattr(self, field.name))
+            object.__setattr__(panel, field.name, getattr(self, field.name))
         for name, values in (("sessions", sessions), *columns.items()):
             values.setflags(write=False)
-            object.__setattr__(made, name, values)
-        object.__setattr__(made, "symbols", symbols)
-        return made
+            object.__setattr__(panel, name, values)
+        object.__setattr__(panel, "symbols", symbols)
+        return panel
 
     def adjusted(self) -> AdjustedBars:
         """Adjust the bars for splits and dividends; see `predictor.bars.adjustment`.

@@ -100,7 +100,7 @@ _HALF_ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
 
 
-SOURCE_NAME: Final = "the query's answer"
+SOURCE_NAME: Final = "the query's result"
 
 
 @final
@@ -179,9 +179,9 @@ def is_address(source: str) -> bool:
 
 def _passwords(password: str, settings: str) -> Iterator[str]:
     written = [part.partition("=") for part in settings.split("&")]
-    given = [value for name, _, value in written if _SECRET.search(name)]
-    meant = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
-    return (text for text in (password, unquote(password), *given, *meant) if text)
+    encoded = [value for name, _, value in written if _SECRET.search(name)]
+    decoded = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
+    return (text for text in (password, unquote(password), *encoded, *decoded) if text)
 
 
 def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | None = None) -> BarTable:
@@ -210,7 +210,7 @@ def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             return pl.read_database(query, connection, infer_schema_length=None)
     except (sqlite3.Error, sqlite3.Warning, pl.exceptions.PolarsError) as error:
-        raise BarsError(f"the database {file.name} gave no bars: {error}") from error
+        raise BarsError(f"the database {file.name} returned no bars: {error}") from error
 
 
 def _from_server(address: DatabaseAddress, query: str) -> "pl.DataFrame":
@@ -251,7 +251,7 @@ def _query_answer(
         return ask(address.uri, query)
     except (refusal, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         problem = address.scrubbed(str(error))
-    raise BarsError(f"the database gave no bars: {problem}")
+    raise BarsError(f"the database returned no bars: {problem}")
 
 
 def _require(packages: tuple[str, ...], extra: str, purpose: str) -> None:
@@ -273,8 +273,8 @@ def _check_own_day(column: "pl.Series") -> None:
 
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
         raise BarsError(
-            f"{SOURCE_NAME}: column date holds moments with a time zone, not days; give the exchange's own day, such "
-            "as (date AT TIME ZONE 'America/New_York')::date AS date"
+            f"{SOURCE_NAME}: column date holds timestamps with a time zone, not dates; select the exchange's local "
+            "date, such as (date AT TIME ZONE 'America/New_York')::date AS date"
         )
 
 
@@ -333,11 +333,11 @@ def read_source(
         MissingPackageError: A required extra is not installed.
     """
     if bool(bars) == bool(variable):
-        raise ConfigurationError("give the bars either as --bars or, in an environment variable, as --bars-env")
+        raise ConfigurationError("pass the bars either as --bars or, in an environment variable, as --bars-env")
     if not variable and not is_address(str(bars)):
         if query:
             raise ConfigurationError(
-                f"--query asks a database, but {bars} is a file; give a URI such as sqlite:///{bars}"
+                f"--query needs a database, but {bars} is a file; pass a URI such as sqlite:///{bars}"
             )
         return read_file(bars, options, calendar=calendar, currency=currency)
     address = _from_environment(variable, environment) if variable else _from_command_line(str(bars))
@@ -351,8 +351,8 @@ def _from_command_line(uri: str) -> DatabaseAddress:
     address = DatabaseAddress.parse(uri, "--bars")
     if address.passwords:
         raise ConfigurationError(
-            "--bars holds a password, and a command line can be seen by others; put the URI into an environment "
-            "variable, and give that variable's name as --bars-env"
+            "--bars holds a password, and other users can see a command line; put the URI into an environment "
+            "variable, and pass that variable's name as --bars-env"
         )
     return address
 

@@ -183,8 +183,8 @@ def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> 
 def _check_unit(column: str, source: TableSource) -> None:
     if not source.options.volume_unit:
         raise BarsError(
-            f"{source.name}: column {column} may count thousands of shares or single ones; say which: "
-            f"1 means 1,000 shares with --volume-unit 1000, or one share with --volume-unit 1{in_python('volume_unit')}"
+            f"{source.name}: column {column} may count thousands of shares or single shares; choose --volume-unit 1000 "
+            f"if 1 means 1,000 shares, or --volume-unit 1 if it means one share{in_python('volume_unit')}"
         )
 
 
@@ -194,9 +194,9 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
         return
     advice = "; rename the columns that hold them"
     if missing == ["volume"]:
-        advice = "; where the volume is not known, add a column volume of zeros"
+        advice = "; if the volume is unknown, add a column volume of zeros"
     elif set(missing) >= {"open", "high", "low"}:
-        advice += "; closes alone are not enough: then export open, high, low, close and volume"
+        advice += "; closing prices are not enough: export open, high, low, close and volume"
     raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
 
 
@@ -211,9 +211,7 @@ def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -
     column, daily = layout.periods
     other = frame[column].filter(frame[column].str.strip_chars() != daily)
     if len(other):
-        raise BarsError(
-            f"{source.name}: column {column} says {other[0]!r}; daily bars are read, which it calls {daily!r}"
-        )
+        raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")
 
 
 def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
@@ -241,8 +239,8 @@ def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> 
     cells = symbols * sessions
     if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
         raise BarsError(
-            f"{source.name} has {rows} rows of {symbols} symbols on {sessions} dates, so that fewer than one in "
-            f"{MOST_CELLS_A_ROW} of these has a bar; put symbols with other dates into other files"
+            f"{source.name} has {rows} rows for {symbols} symbols on {sessions} dates, so that fewer than one in "
+            f"{MOST_CELLS_A_ROW} cells has a bar; put symbols with other dates into separate files"
         )
 
 
@@ -261,7 +259,7 @@ def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
 
 
 def _remarks(*, is_sorted: bool, days: SessionColumn, empty: int) -> list[str]:
-    remarks = [] if is_sorted else ["rows were not oldest first and were sorted"]
+    remarks = [] if is_sorted else ["rows were not in order of date and were sorted"]
     if days.remark:
         remarks.append(days.remark)
     if empty:
@@ -270,14 +268,12 @@ def _remarks(*, is_sorted: bool, days: SessionColumn, empty: int) -> list[str]:
 
 
 def _warnings(numbers: NumberColumns, rows: BarRows, again: BoolArray) -> list[str]:
-    found = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
+    warnings = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
     if again.any():
         at, count = int(np.argmax(again)), int(again.sum())
         first = f"{rows.symbols[rows.owner[at]]} {shown_date(int(rows.days[at]))}"
-        found.append(
-            f"{count} row{'s' if count > 1 else ''} stood twice with equal numbers and counted once, first {first}"
-        )
-    return found
+        warnings.append(f"{count} repeated row{'s' if count > 1 else ''} dropped, first {first}")
+    return warnings
 
 
 def write_table(table: BarTable, path: Path) -> None:

@@ -52,7 +52,7 @@ class Covariates:
     def __post_init__(self) -> None:
         twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
-            raise CovariatesError(f"covariates {twice} are in two groups; put each in one")
+            raise CovariatesError(f"covariates {twice} are in two groups; put each into one")
         for group, rank in (("observed", 2), ("known", 2), ("numbers", 1)):
             values: Mapping[str, FloatArray] = getattr(self, group)
             object.__setattr__(self, group, {name: _locked(name, one, rank) for name, one in values.items()})
@@ -155,10 +155,10 @@ class Covariates:
 
 def _locked(name: str, values: NDArray[np.floating | np.integer], rank: int) -> FloatArray:
     if values.ndim != rank or values.dtype.kind not in "iuf" or (values.dtype.kind == "f" and values.dtype != FLOAT64):
-        have = f"{values.dtype} of {values.ndim} axes"
-        raise CovariatesError(f"covariate {name} is {have}, but must be float64 of {rank} axes")
+        have = f"{values.dtype} with {values.ndim} axes"
+        raise CovariatesError(f"covariate {name} is {have}, but must be float64 with {rank} axes")
     if np.isinf(values).any():
-        raise CovariatesError(f"covariate {name} holds infinity; send NaN where a value is unknown")
+        raise CovariatesError(f"covariate {name} holds infinity; send NaN for an unknown value")
     copy = values.astype(np.float64, copy=bool(values.flags.writeable))
     copy.setflags(write=False)
     return copy
@@ -168,7 +168,7 @@ def _rising(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
     if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
         raise CovariatesError(f"future_sessions must be integers yyyymmdd of shape [D], but are {sessions.dtype}")
     if (sessions[1:] <= sessions[:-1]).any():
-        raise CovariatesError("future_sessions must be in ascending order, each day once")
+        raise CovariatesError("future_sessions must be in strictly ascending order")
     copy = sessions.astype(np.int32)
     copy.setflags(write=False)
     return copy
@@ -178,8 +178,8 @@ def _check_shapes(group: Mapping[str, FloatArray], shape: tuple[int, ...]) -> No
     for name, values in group.items():
         if values.shape != shape:
             raise CovariatesError(
-                f"covariate {name} has shape {list(values.shape)}, need {list(shape)}: symbols of the bars, and their "
-                "sessions, for a known covariate followed by future_sessions",
+                f"covariate {name} has shape {list(values.shape)}, need {list(shape)}: the bars' symbols and their "
+                "sessions, followed by future_sessions for a known covariate",
                 metadata={"covariate": name},
             )
 
@@ -189,7 +189,7 @@ def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -
     if absent.size:
         day = shown_date(int(absent[0]))
         raise CovariateMissingError(
-            f"known covariate {name} is not sent for session {day}; send future_sessions up to "
+            f"known covariate {name} has no value for session {day}; send future_sessions up to "
             f"{shown_date(int(need[-1]))} and a value, or NaN, for each",
             metadata={"covariate": name, "date": day},
         )
@@ -232,7 +232,7 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
     for name in groups:
         if name not in read:
             raise UnknownCovariateError(
-                f"covariate {name} is not the model's; it reads {', '.join(read) or 'none'}",
+                f"the model does not read covariate {name}; it reads {', '.join(read) or 'none'}",
                 metadata={"covariate": name},
             )
 

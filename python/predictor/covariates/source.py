@@ -34,7 +34,9 @@ class CovariateSource:
         names = Counter((*self.series_names, *self.static_names))
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
-            raise CovariatesError(f"covariates given twice: {', '.join(twice)}; name each column once over all files")
+            raise CovariatesError(
+                f"covariates {', '.join(twice)} are in two columns; use each name only once over all files"
+            )
 
     @classmethod
     def read(cls, paths: Sequence[str | Path] = (), static: str | Path | None = None) -> Self:
@@ -165,7 +167,7 @@ def _check_letters(written: Sequence[str], symbols: Sequence[str]) -> None:
     for one in exact.difference(symbols):
         if one.casefold() in meant:
             raise CovariatesError(
-                f"the covariates are about {one}, the bars about {meant[one.casefold()]}; write a symbol in the same "
+                f"the covariates have the symbol {one}, the bars {meant[one.casefold()]}; write a symbol in the same "
                 "case everywhere"
             )
 

@@ -70,7 +70,7 @@ class Series:
             first, second = sorted(self.row[twice[0] : twice[0] + 2].tolist())
             advice = "keep one" if self.symbols else "keep one, or add a column symbol that tells them apart"
             raise CovariatesError(
-                f"covariate {self.name}: rows {first} and {second} after the header give the same day two values that "
+                f"covariate {self.name}: rows {first} and {second} after the header are two values of one day that "
                 f"became known on the same day; {advice}"
             )
 
@@ -108,9 +108,9 @@ class Series:
             place = late[np.argmin(self.row[late])]
             day, known, by = (shown_date(int(one[place])) for one in (self.date, self.known_from, seen_by))
             raise CovariatesError(
-                f"known covariate {self.name}: row {int(self.row[place])} after the header is about {day} and known "
-                f"from {known}, but the model looks {reach} sessions ahead, so it must be known by {by}; leave such "
-                "rows out, choose shorter horizons, or do not list the covariate under --known",
+                f"known covariate {self.name}: row {int(self.row[place])} after the header is for {day} and known from "
+                f"{known}, but the model reads {reach} sessions ahead, so it must be known by {by}; remove such rows, "
+                "choose shorter horizons, or do not list the covariate under --known",
                 metadata={"covariate": self.name, "row": str(int(self.row[place]))},
             )
 
@@ -141,8 +141,8 @@ class Series:
         return _stepped(self.value[rows][valid], count)
 
     def _of_days(self, rows: slice, sessions: NDArray[np.int32], known_by: int) -> FloatArray:
-        heard = int(np.searchsorted(self.known_from[rows], known_by, side="right"))
-        date, value = self.date[rows][:heard], self.value[rows][:heard]
+        count = int(np.searchsorted(self.known_from[rows], known_by, side="right"))
+        date, value = self.date[rows][:count], self.value[rows][:count]
         order = np.argsort(date, kind="stable")  # rows with the same date stay in the order in which they became known
         return _stepped(value[order], np.searchsorted(date[order], sessions, side="right"))
 
@@ -181,8 +181,8 @@ class StaticTable:
         if name not in self.numbers:
             symbol = next(iter(self.without_number(name)), "none")
             raise CovariatesError(
-                f"static covariate {name} must be a number for every symbol, but that of {symbol} is not; leave a cell "
-                "empty where it is unknown"
+                f"static covariate {name} must be a number for every symbol, but that of {symbol} is not; leave the "
+                "cell empty if it is unknown"
             )
         place = {symbol: k for k, symbol in enumerate(self.symbols)}
         values = np.append(self.numbers[name], np.nan)
@@ -253,8 +253,8 @@ def _frame(path: Path) -> "pl.DataFrame":
     cells = read_cells(path)
     if cells.delimiter not in ("", ","):
         raise CovariatesError(
-            f"{path.name} has {cells.delimiter!r} between its columns, where 1.234 may be more than 1,000; put commas "
-            "between them, and points before decimals"
+            f"{path.name} is separated by {cells.delimiter!r}, so that 1.234 may be more than 1,000; separate columns "
+            "by commas, and use decimal points"
         )
     return cells.frame
 
@@ -262,9 +262,9 @@ def _frame(path: Path) -> "pl.DataFrame":
 def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
     if KNOWN_FROM not in frame.columns:
         raise CovariatesError(
-            f"{path.name} has no column {KNOWN_FROM}, the day on which each row became known. Without it a value would "
-            "be used from the day that it is about, which for most figures is before anybody knew it: the model would "
-            f"learn from the future. Where both are one day, repeat the date; it has {', '.join(frame.columns)}"
+            f"{path.name} has no column {KNOWN_FROM}, the day on which each row became known; it has "
+            f"{', '.join(frame.columns)}. Without {KNOWN_FROM} the model would learn from the future, since most "
+            "figures are published after the day that they describe. If both are the same day, repeat the date"
         )
     names = _value_columns(path, frame, ("date", KNOWN_FROM))
     date, known_from = (sessions_of(frame[key], path) for key in ("date", KNOWN_FROM))
@@ -298,7 +298,7 @@ def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
     symbols, owner = _owners(path, frame)
     if len(symbols) != frame.height:
         twice = symbols[int(np.argmax(np.bincount(owner)))]
-        raise CovariatesError(f"{path.name}: symbol {twice} has several rows; static values stay the same, keep one")
+        raise CovariatesError(f"{path.name}: symbol {twice} has several rows, but static values never change; keep one")
     return StaticTable(
         symbols=symbols,
         texts={name: _texts(path, frame[name]) for name in names},
@@ -319,7 +319,7 @@ def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> li
         except ConfigurationError as error:
             raise CovariatesError(error.message) from error
     if not names:
-        raise CovariatesError(f"{path.name} has no column of values beside {', '.join(keys)}")
+        raise CovariatesError(f"{path.name} has no column of values, only {', '.join(keys)}")
     return names
 
 
@@ -330,8 +330,8 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
     names = _texts(path, frame[SYMBOL])
     if "" in names:
         raise CovariatesError(
-            f"{path.name}: row {names.index('') + 1} after the header has no symbol; a file about all symbols has no "
-            "column symbol"
+            f"{path.name}: row {names.index('') + 1} after the header has no symbol; remove the column symbol if "
+            "the file applies to all symbols"
         )
     symbols = tuple(dict.fromkeys(names))
     place = {symbol: k for k, symbol in enumerate(symbols)}
@@ -363,8 +363,8 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
     if len(rows):
         raise CovariatesError(
             f"{path.name}: row {rows[0] + 1} after the header, column {KNOWN_FROM}: {str(column[rows[0]])!r} has a "
-            "time of day, but a value is used from the close of its day on, which may come before that time; write the "
-            "first day whose close knows it"
+            "time of day, but a value is used from the close of its day on, which may be earlier; write the first day "
+            "at whose close it is known"
         )
 
 
@@ -376,7 +376,7 @@ def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
         row = int(infinite[0])
         raise CovariatesError(
             f"{path.name}: row {row + 1} after the header, column {column.name}: {str(column[row])!r} is not a finite "
-            "number; leave the cell empty, or write nan to withdraw what was said"
+            "number; leave the cell empty, or write nan to withdraw an earlier value"
         )
     return values
 
@@ -396,5 +396,5 @@ def _is_numeric(column: "pl.Series") -> bool:
 
     if column.dtype != pl.String:
         return column.dtype.is_numeric()
-    said = column.str.strip_chars().replace("", None).drop_nulls()
-    return len(said) > 0 and said.cast(pl.Float64, strict=False).null_count() == 0
+    filled = column.str.strip_chars().replace("", None).drop_nulls()
+    return len(filled) > 0 and filled.cast(pl.Float64, strict=False).null_count() == 0

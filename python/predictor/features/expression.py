@@ -220,7 +220,7 @@ class CovariateFields:
     def __post_init__(self) -> None:
         names = (*self.observed, *self.known)
         if len(names) > MOST_COVARIATES:
-            raise ConfigurationError(f"there are {len(names)} covariates, at most {MOST_COVARIATES} are read")
+            raise ConfigurationError(f"there are {len(names)} covariates, but at most {MOST_COVARIATES} are allowed")
         taken = {*OBSERVED.formulas, *KNOWN.formulas}
         for name in names:
             check_name(name)
@@ -264,5 +264,6 @@ def check_given(names: tuple[str, ...], covariates: Columns) -> None:
     for name in names:
         if name not in covariates:
             raise CovariateMissingError(
-                f"covariate {name} is missing: the model reads it beside the bars", metadata={"covariate": name}
+                f"covariate {name} is missing, but the model reads it; send it with the bars",
+                metadata={"covariate": name},
             )

@@ -99,17 +99,19 @@ class FeatureSet:
         object.__setattr__(self, "_known_plan", EvaluationPlan(known))
         for definition, lookback in zip(self.known, self._known_plan.lookbacks, strict=True):
             if lookback > 1:
-                raise ConfigurationError(f"known feature {definition.name} looks back; it may read its own day only")
+                raise ConfigurationError(f"known feature {definition.name} looks back; it may read only its own day")
 
     def _check_names(self) -> None:
         names = [definition.name for definition in (*self.observed, *self.known)]
         if not self.observed:
             raise ConfigurationError("a feature set needs at least one observed feature")
         if len(names) > MOST_FEATURES:
-            raise ConfigurationError(f"a feature set has at most {MOST_FEATURES} features, found {len(names)}")
+            raise ConfigurationError(
+                f"a feature set has at most {MOST_FEATURES} features, but this one has {len(names)}"
+            )
         twice = repeated(names)
         if twice:
-            raise ConfigurationError(f"feature names given twice: {', '.join(twice)}")
+            raise ConfigurationError(f"feature names appear twice: {', '.join(twice)}; rename them")
 
     @classmethod
     def read(cls, path: str | Path, covariates: CovariateFields | None = None) -> Self:
@@ -284,7 +286,7 @@ def _definition(entry: Record) -> FeatureDefinition:
     try:
         return FeatureDefinition(*texts)
     except ConfigurationError as error:
-        raise entry.refusal("name", f"cannot be: {error.message}") from error
+        raise entry.refusal("name", f"is invalid: {error.message}") from error
 
 
 def _as_it_is(name: str) -> FeatureDefinition:

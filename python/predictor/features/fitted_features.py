@@ -113,8 +113,8 @@ def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, flo
     finite = column[np.isfinite(column)]
     if finite.size < FEWEST_ROWS:
         raise ConfigurationError(
-            f"feature {name} is known on {finite.size} bars of the training part, but needs {FEWEST_ROWS}; give "
-            f"{FEWEST_ROWS - finite.size} more bars to that part, or leave the feature out (--features FILE)"
+            f"feature {name} is known on {finite.size} bars of the training split, but needs {FEWEST_ROWS}; add "
+            f"{FEWEST_ROWS - finite.size} bars to that split, or leave the feature out (--features FILE)"
         )
     low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))
     scale = float(high - low) / NORMAL_QUARTILE_RANGE
@@ -297,7 +297,7 @@ class FittedFeatures:
         except (ConfigurationError, ExpressionError) as error:
             raise ArtifactError(f"{SOURCE}: {error.message}", metadata=error.metadata) from error
         if fields != FORMULAS:
-            raise root.refusal("fields", "mean something else than in this version")
+            raise root.refusal("fields", "differ from those of this version")
         if lookback != fitted.features.lookback:
             raise root.refusal("lookback", f"is {lookback}, but these expressions look back {fitted.features.lookback}")
         _check_canonical(observed, fitted.features.observed)

@@ -75,7 +75,7 @@ def _tokens(text: str) -> list[_Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ExpressionError.at(text, position, f"{text[position]!r} has no meaning here")
+            raise ExpressionError.at(text, position, f"unexpected {text[position]!r}")
         tokens.append(_Token(match.lastgroup or "", match.group(), position))
         position = _skip_space(text, match.end())
     return [*tokens, _Token("end", "", len(text))]
@@ -105,8 +105,8 @@ class _Parser:
             raise self._error(part.position, "a feature must read at least one field")
         length = len(str(part.tree))
         if length > LONGEST_TEXT:  # an artifact stores the canonical text and must be able to parse it
-            problem = f"with spaces and whole numbers written out it has {length} characters, at most {LONGEST_TEXT}"
-            raise self._error(part.position, f"{problem} are allowed")
+            problem = f"in canonical form it has {length} characters, at most {LONGEST_TEXT} are allowed"
+            raise self._error(part.position, problem)
         return part.tree
 
     @property
@@ -173,7 +173,7 @@ class _Parser:
 
     def _deeper(self, depth: int, position: int) -> int:
         if depth >= DEEPEST_NESTING:
-            raise self._error(position, f"an expression nests at most {DEEPEST_NESTING} deep")
+            raise self._error(position, f"an expression may be nested at most {DEEPEST_NESTING} deep")
         return depth + 1
 
     def _close(self, opening: _Token) -> None:
@@ -213,14 +213,14 @@ class _Parser:
         if part.tree == Number(0.0):
             raise self._error(part.position, "division by zero")
         if part.flatness is Flatness.SPREAD:
-            problem = "this denominator is only rounding where prices are flat; add something of their size"
+            problem = "this denominator is only rounding at flat prices; add a term of their size"
             raise self._error(part.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))")
 
     def _call(self, name: _Token, depth: int) -> _ParsedTerm:
         operator = OPERATORS.get(name.text)
         if operator is None:
             hint = f"; did you mean ${name.text}?" if name.text in self._fields.formulas else ""
-            raise self._error(name.position, f"unknown operator {name.text}; there are {', '.join(OPERATORS)}{hint}")
+            raise self._error(name.position, f"unknown operator {name.text}; use one of {', '.join(OPERATORS)}{hint}")
         if not self._take_symbol("("):
             raise self._error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
         series = tuple(self._series(operator, place, depth) for place in range(len(operator.series)))
@@ -301,7 +301,7 @@ class _Parser:
         if self._nodes > MOST_NODES:
             raise self._error(position, f"an expression has at most {MOST_NODES} nodes")
         if height > DEEPEST_NESTING:
-            problem = f"an expression nests at most {DEEPEST_NESTING} deep; group long sums with parentheses"
+            problem = f"an expression may be nested at most {DEEPEST_NESTING} deep; group long sums with parentheses"
             raise self._error(position, problem)
         if lookback > LONGEST_LOOKBACK:
             raise self._error(position, f"this looks back {lookback} bars, at most {LONGEST_LOOKBACK} are allowed")

@@ -45,8 +45,8 @@ class StaticNumber:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.center) and 0 < self.scale < np.inf):
             raise ConfigurationError(
-                f"static covariate {self.name} has center {self.center:g} and scale {self.scale:g}, but the first must "
-                "be finite, the second positive too"
+                f"static covariate {self.name} has center {self.center:g} and scale {self.scale:g}, but both must be "
+                "finite, and the scale positive"
             )
 
     @classmethod
@@ -98,10 +98,10 @@ class StaticCategory:
     def __post_init__(self) -> None:
         known = self.categories
         if not known or any(a >= b for a, b in pairwise(known)) or "" in known:
-            raise ConfigurationError(f"static covariate {self.name} must have categories, sorted and each once")
+            raise ConfigurationError(f"static covariate {self.name} must have distinct, sorted categories")
         if len(known) > MOST_CATEGORIES:
             raise ConfigurationError(
-                f"static covariate {self.name} has {len(known)} categories, at most {MOST_CATEGORIES} can be learnt; "
+                f"static covariate {self.name} has {len(known)} categories, but at most {MOST_CATEGORIES} are allowed; "
                 "group them, or leave it out"
             )
 
@@ -148,13 +148,13 @@ class StaticFeatures:
     def __post_init__(self) -> None:
         if len(self.names) > MOST_VARIABLES:
             raise ConfigurationError(
-                f"there are {len(self.names)} static covariates, but at most {MOST_VARIABLES} can be learnt"
+                f"there are {len(self.names)} static covariates, but at most {MOST_VARIABLES} are allowed"
             )
         for name in self.names:
             check_name(name, "static covariate")
         twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
-            raise ConfigurationError(f"static covariates given twice: {', '.join(twice)}")
+            raise ConfigurationError(f"static covariates appear twice: {', '.join(twice)}; rename them")
 
     @classmethod
     def fit(cls, numbers: Mapping[str, FloatArray], texts: Mapping[str, Sequence[str]]) -> Self:
@@ -219,12 +219,12 @@ class StaticFeatures:
             if absent:
                 yield f"{listed(absent)}: {number.name} is unknown, and the forecast is made without it"
         for category in self.categories:
-            pairs, learnt = list(zip(symbols, texts[category.name], strict=True)), {"", *category.categories}
-            strange = {symbol: text for symbol, text in pairs if text not in learnt}
+            pairs, known = list(zip(symbols, texts[category.name], strict=True)), {"", *category.categories}
+            strange = {symbol: text for symbol, text in pairs if text not in known}
             if strange:
-                said = listed(sorted({repr(text) for text in strange.values()}))
+                values = listed(sorted({repr(text) for text in strange.values()}))
                 yield (
-                    f"{listed(list(strange))}: {category.name} is {said}, which no training symbol had; it counts as "
+                    f"{listed(list(strange))}: {category.name} is {values}, which no training symbol had; it counts as "
                     f"{UNKNOWN}"
                 )
             absent = [symbol for symbol, text in pairs if not text]
@@ -269,5 +269,5 @@ def _category_of(entry: Record) -> StaticCategory:
 def _given(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
     if name in group:
         return group[name]
-    problem = f"must be {kind}" if name in other else f"is missing: the model reads it, as {kind}, one per symbol"
+    problem = f"must be {kind}" if name in other else f"is missing, but the model reads it, as {kind}, one per symbol"
     raise CovariateMissingError(f"static covariate {name} {problem}", metadata={"covariate": name})

@@ -302,11 +302,8 @@ class SessionCalendar:
     def remedy(self, strangers: NDArray[np.int32]) -> str:
         """Advice for bars on dates, int32 [M], that are not sessions."""
         if is_weekend(strangers).any() and not self.is_every_day:
-            return (
-                "remove these bars, or train by every day of the week, as cryptocurrencies trade, with --calendar "
-                f"{EVERY_DAY}"
-            )
-        return "remove these bars, or train by the calendar of the exchange that they come from"
+            return f"remove these bars, or train with --calendar {EVERY_DAY}, for what trades on every day of the week"
+        return "remove these bars, or train with the calendar of their exchange"
 
     def close_instant(self, session: int) -> datetime | None:
         """The time at which a session closes, in UTC; None if the calendar has no close times.
@@ -408,7 +405,7 @@ class SessionCalendar:
             return
         hint = "send later dates" if outside < self.first else RENEWAL
         raise CalendarEndedError(
-            f"{shown_date(outside)} lies outside the calendar {self.name}, which covers {shown_date(self.first)} to "
+            f"{shown_date(outside)} is outside the calendar {self.name}, which covers {shown_date(self.first)} to "
             f"{shown_date(self.last)}; {hint}",
             metadata={"calendar": self.name, "date": shown_date(outside), "last": shown_date(self.last)},
         )

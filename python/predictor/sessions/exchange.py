@@ -80,9 +80,8 @@ def _require_known(name: str, names: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
     raise ConfigurationError(
-        f"no exchange {name!r} is known; the nearest are {near}. Pass an ISO 10383 code such as 'XNYS', "
-        f"{WEEKDAYS!r} for Monday to Friday without holidays, or {EVERY_DAY!r} for bars of every day, as of "
-        "cryptocurrencies",
+        f"unknown exchange {name!r}; similar codes are {near}. Pass an ISO 10383 code such as 'XNYS', {WEEKDAYS!r} for "
+        f"Monday to Friday without holidays, or {EVERY_DAY!r} for every day of the week, such as for cryptocurrencies",
         metadata={"exchange": name},
     )
 
@@ -105,7 +104,7 @@ def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
     if weekend.size:
         raise ConfigurationError(
             f"{exchange.name} has sessions on weekends, such as {weekend[0]}; only exchanges that trade from Monday to "
-            f"Friday are supported, and {EVERY_DAY!r} for what trades on every day of the week",
+            f"Friday are supported, and {EVERY_DAY!r} for every day of the week",
             metadata={"exchange": exchange.name},
         )
     return days

@@ -153,7 +153,7 @@ def _version(record: Record) -> int:
             "version", f"is {version}, this program reads up to {VERSION}; update quantra, or train the model again"
         )
     if version < 2:  # noqa: PLR2004 - version 1 has no such key
-        raise record.refusal("version", f"is {version}, but a file that names its version is of 2 at least")
+        raise record.refusal("version", f"is {version}, but must be at least 2")
     return version
 
 
@@ -217,7 +217,7 @@ def _check_ascending(record: Record, key: str, days: Sequence[int]) -> None:
 def _check_consistent(record: Record, schedule: Schedule) -> None:
     """Raise ArtifactError if the parts of a schedule contradict each other."""
     if schedule.is_every_day != (schedule.name == EVERY_DAY):
-        raise record.refusal("name", f"is {schedule.name!r}, but {EVERY_DAY!r} has every day of the week, and it alone")
+        raise record.refusal("name", f"is {schedule.name!r}, but exactly {EVERY_DAY!r} has every day of the week")
     days = frozenset(dates_of(schedule.days).tolist())
     kind = "day" if schedule.is_every_day else "weekday"
     _check_among(record, "holidays", schedule.holidays, days, f"not a {kind} between first and last")

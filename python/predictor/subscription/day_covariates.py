@@ -34,7 +34,7 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
             )
         if strange := [name for name in sent if name not in subscribed]:
             raise UnknownCovariateError(
-                f"{group} covariate {strange[0]} is not among those of the subscription: {listed([*subscribed])}",
+                f"{group} covariate {strange[0]} is not in the subscription, which has {listed([*subscribed])}",
                 metadata={"covariate": strange[0]},
             )
     for name, values in pushed.numbers.items():
@@ -47,8 +47,8 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
 
 def _not_static(name: str, symbols: Sequence[str]) -> CovariatesError:
     return CovariatesError(
-        f"static covariate {name} of {listed(symbols)} is another than at the subscription, whose values stay; leave "
-        "it out, or open another session",
+        f"static covariate {name} of {listed(symbols)} differs from the subscription's; leave it out, or open another "
+        "session",
         metadata={"covariate": name},
     )
 

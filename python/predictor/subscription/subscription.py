@@ -113,7 +113,7 @@ class PartialDay:
         others[rows] = False
         if others.any() and self.covariates.known:
             raise CovariatesError(
-                f"future_sessions are others than those pushed for {listed(self._names(others))} on "
+                f"future_sessions differ from those pushed for {listed(self._names(others))} on "
                 f"{shown_date(self.session)}; push the same with each bar of a day"
             )
         return self._moved(self.session, pushed)
@@ -244,11 +244,11 @@ class Subscription:
     def _flushed(self, push: Push) -> "AcceptedPush":
         if not push.flush:
             raise MalformedRequestError(
-                "the push has no bars; push a day's, or flush alone", metadata={"field": "bars"}
+                "the push has neither bars nor flush; set one of them", metadata={"field": "bars"}
             )
         if self.day.is_answered:
             raise MalformedRequestError(
-                f"there is nothing to flush: {shown_date(self.day.session)} was answered, and no later bar has come",
+                f"there is nothing to flush: {shown_date(self.day.session)} is complete, and no later bar has arrived",
                 metadata={"field": "flush"},
             )
         return AcceptedPush(after=replace(self, day=self.day.answered()), is_first=False)
@@ -259,7 +259,7 @@ class Subscription:
         strange = [symbol for symbol in bars.symbols if symbol not in self.places]
         if strange:
             raise BarsError(
-                f"{listed(strange)}: not among the symbols of the session, {listed(self.symbols)}; open another one",
+                f"the session has no symbol {listed(strange)}, only {listed(self.symbols)}; open another session",
                 metadata={"symbol": strange[0]},
             )
         return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
@@ -269,12 +269,12 @@ class Subscription:
         own = self.asked
         if push.gap_policy not in (None, own.gap_policy):
             raise BarsError(
-                f"gap policy {push.gap_policy} is not that of the subscription, {own.gap_policy}; leave it out, for "
-                "it stays"
+                f"gap policy is {push.gap_policy}, but the subscription's is {own.gap_policy} and cannot change; leave "
+                "it out"
             )
         if push.allow_incomplete_last_bar and not own.allow_incomplete_last_bar:
             raise BarsError(
-                "allow_incomplete_last_bar was not said at the subscription, and so it stays; leave it out, or open "
+                "allow_incomplete_last_bar is not set for the subscription and cannot change; leave it out, or open "
                 "another session"
             )
 
@@ -284,13 +284,13 @@ class Subscription:
             return self
         if session < self.day.session:
             raise BarsError(
-                f"the bars are of {shown_date(session)}, but those of {shown_date(self.day.session)} have come; push "
-                "bars of this day or of later ones, or open the session again",
+                f"the bars are of {shown_date(session)}, but those of {shown_date(self.day.session)} have arrived; "
+                "push bars of that day or a later one, or open the session again",
                 metadata={"date": shown_date(session), "last": shown_date(self.day.session)},
             )
         if self.waits_for:
             raise BarsError(
-                f"{shown_date(self.day.session)} still waits for {listed(self.waits_for)}; push these, or flush the "
+                f"{shown_date(self.day.session)} still waits for {listed(self.waits_for)}; push them, or flush the "
                 f"day, before bars of {shown_date(session)}",
                 metadata={"date": shown_date(self.day.session), "symbol": self.waits_for[0]},
             )
@@ -318,7 +318,7 @@ def _kept(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
     after = pushed.after
     if after.has_dropped and bars_needed > after.sessions:
         raise ResubscribeError(
-            f"the model reads {bars_needed} bars now, and the session keeps {after.sessions}; open it again with its "
+            f"the model reads {bars_needed} bars now, but the session keeps {after.sessions}; open it again with its "
             "history",
             metadata={"have": str(after.sessions), "need": str(bars_needed)},
         )
@@ -328,7 +328,7 @@ def _kept(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
 def _check_columns(own: BarPanel, bars: BarPanel) -> None:
     """Raise BarsError for several days, or for other columns, calendar or currency than the subscription's."""
     if len(bars.sessions) != 1:
-        raise BarsError(f"a push has the bars of one session, but these are of {len(bars.sessions)}; push each day")
+        raise BarsError(f"a push must have bars of one session, but has {len(bars.sessions)}; push each day separately")
     if bars.columns != own.columns:
         raise BarsError(
             f"a push must have the columns of the subscription, {', '.join(own.columns)}, but has "
@@ -337,7 +337,7 @@ def _check_columns(own: BarPanel, bars: BarPanel) -> None:
     for name in ("calendar", "currency"):
         had, pushed = getattr(own, name), getattr(bars, name)
         if pushed and pushed != had:
-            raise BarsError(f"{name} of the push is {pushed!r}, that of the subscription {had!r}; leave it out")
+            raise BarsError(f"{name} of the push is {pushed!r}, but the subscription's is {had!r}; leave it out")
 
 
 def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
@@ -353,8 +353,8 @@ def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
         return
     first = jumps.shown[0]
     raise ResubscribeError(
-        f"{first}; a session goes on only with bars on the scale of those before: open it again with its whole "
-        "history, adjusted where that was a split",
+        f"{first}; a session needs bars on the scale of those before: open it again with its full history, adjusted "
+        "if this is a split",
         metadata={"symbol": first.symbol, "date": shown_date(first.session), "ratio": repr(first.ratio)},
     )
 
@@ -404,7 +404,7 @@ def panel_of(instance: Instance) -> BarPanel:
     """
     bars = instance.input
     if not isinstance(bars, BarPanel):
-        raise MalformedRequestError("a session begins with bars; windows cannot be gone on with")
+        raise MalformedRequestError("a session must begin with bars; feature windows cannot be continued")
     if len(bars.sessions) < 2:  # noqa: PLR2004 - a history, and its last day
-        raise MalformedRequestError("a session begins with a history of two sessions at least")
+        raise MalformedRequestError("a session must begin with bars of at least two trading days")
     return bars
