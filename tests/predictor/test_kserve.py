@@ -58,7 +58,7 @@ from predictor.registry import set_alias
 from predictor.service import PredictionService
 from predictor.wire import forecasts, instances, request_counts
 from predictor.wire.kserve.requests import read_request
-from predictor.wire.kserve.tensors import InputTensor, epoch_day, varints
+from predictor.wire.kserve.tensors import InputTensor, decode_varints, epoch_day
 from predictor.wire.limits import MAX_CELLS, MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
 from predictor.wire.request_counts import TooManyPartsError
 
@@ -715,11 +715,11 @@ def test_many_texts_and_many_inputs_of_many_rows_are_refused_before_they_are_rea
 def test_the_numbers_of_the_wire_are_read_as_protobuf_reads_them() -> None:
     numbers = [0, 1, 127, 128, 300, 16_000, 1 << 40, (1 << 63) - 1, -1, -(1 << 63)]
     packed = pb.InferTensorContents(int64_contents=numbers).SerializeToString()
-    assert varints(packed[2:], "x").tolist() == numbers
-    assert varints(b"", "x").tolist() == []
+    assert decode_varints(packed[2:], "x").tolist() == numbers
+    assert decode_varints(b"", "x").tolist() == []
     for broken in (b"\x80", b"\x01\xff", b"\x80" * 10 + b"\x01"):
         with pytest.raises(MalformedRequestError, match="not valid varints"):
-            varints(broken, "x")
+            decode_varints(broken, "x")
 
 
 def test_days_before_1970_are_days_too() -> None:
@@ -728,7 +728,7 @@ def test_days_before_1970_are_days_too() -> None:
     expected = ["1962-01-02", "1970-01-01", "1969-12-31", "2000-02-29", "NaT"]
     assert days.astype("datetime64[D]").astype(str).tolist() == expected
     sent = {**bars(recent_bars("AAPL")), "date": days[None, :2]}
-    assert tensor_in(sent, "date").days((1, 2)).tolist() == [[19620102, 19700101]]
+    assert tensor_in(sent, "date").sessions((1, 2)).tolist() == [[19620102, 19700101]]
 
 
 def tensor_in(tensors: dict[str, Values], name: str) -> InputTensor:

@@ -29,7 +29,7 @@ from predictor.model import Predictor
 from predictor.service import PredictionService
 from predictor.wire import instances
 from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
-from predictor.wire.request_counts import MOST, SMALL, TooManyPartsError, count_parts, parsed_if_plain
+from predictor.wire.request_counts import MOST, SMALL, TooManyPartsError, count_parts, parse_small
 
 LARGEST = 16 << 20
 """Bytes of a request."""
@@ -352,5 +352,5 @@ def test_the_symbols_of_a_small_request_count_as_rows() -> None:
 @pytest.mark.parametrize("more", [b"", b"\x0a\x01x"], ids=["as it is", "its id twice"])
 def test_a_request_that_says_something_twice_is_not_plain(more: bytes) -> None:
     body = pb.PredictStreamRequest(request_id="1", timeout_s=1).SerializeToString() + more
-    assert (parsed_if_plain(body, pb.PredictStreamRequest) is None) == bool(more)
-    assert parsed_if_plain(body.ljust(SMALL + 1, b"\0"), pb.PredictStreamRequest) is None
+    assert (parse_small(body, pb.PredictStreamRequest) is None) == bool(more)
+    assert parse_small(body.ljust(SMALL + 1, b"\0"), pb.PredictStreamRequest) is None

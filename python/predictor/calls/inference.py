@@ -20,7 +20,13 @@ from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.service import PredictionRequest
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, wanted_outputs
-from predictor.wire.kserve.requests import InferRequest, RequestParameters, choices_of, read_request, reference_of
+from predictor.wire.kserve.requests import (
+    InferRequest,
+    RequestParameters,
+    decode_parameters,
+    read_request,
+    reference_of,
+)
 from predictor.wire.limits import MAX_HEAD, check_count, check_text
 from predictor.wire.request_counts import TooManyPartsError
 
@@ -75,14 +81,14 @@ class EncodedRows:
 
     Args:
         request: Its tensors.
-        choices: Its parameters.
+        parameters: Its parameters.
         info: The model, for windows; None for bars.
         size: Bytes of the request.
     """
 
-    def __init__(self, request: InferRequest, choices: RequestParameters, info: ModelInfo | None, size: int) -> None:
+    def __init__(self, request: InferRequest, parameters: RequestParameters, info: ModelInfo | None, size: int) -> None:
         self._request: InferRequest | None = request
-        self._choices = choices
+        self._parameters = parameters
         self._info = info
         self.rows = request.rows
         self.size = size
@@ -95,10 +101,10 @@ class EncodedRows:
         assert request is not None  # noqa: S101 - called once
         if self._info is not None:
             self.places = [_ONLY] * request.count
-            return [*inputs.read_windows(request.tensors, self._info, self._choices)]
+            return [*inputs.read_windows(request.tensors, self._info, self._parameters)]
         arrays = inputs.read_bars(request.tensors)
-        self.places = inputs.places_of(arrays)
-        return [inputs.instance_of(arrays, row, places, self._choices) for row, places in enumerate(self.places)]
+        self.places = inputs.symbol_positions(arrays)
+        return [inputs.instance_of(arrays, row, places, self._parameters) for row, places in enumerate(self.places)]
 
 
 @final
@@ -144,12 +150,12 @@ class InferenceCalls:
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
         wanted = wanted_outputs(request.head)
-        choices = choices_of(request.head, are_bars=request.are_bars)
+        parameters = decode_parameters(request.head, are_bars=request.are_bars)
         reference, info = request.reference, None
         if not request.are_bars:  # the form of windows depends on the model, so pin its version
             info = self._service.model(reference)
             reference = f"{info.name}@{info.version}"
-        rows = EncodedRows(request, choices, info, size)
+        rows = EncodedRows(request, parameters, info, size)
         outcomes = self._service.predict(reference, rows, deadline)
         chain(
             INFER,

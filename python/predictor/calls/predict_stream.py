@@ -32,8 +32,8 @@ from predictor.wire.request_counts import (
     StreamRequest,
     TooManyPartsError,
     count_parts,
-    instance_of,
-    no_message,
+    malformed_message,
+    parse_instance,
     read_request,
 )
 
@@ -183,9 +183,9 @@ class PredictStream:
         return True
 
     def _begin(self, request: PendingRequest, read: StreamRequest, body: bytes) -> None:
-        if read.plain is not None:
-            model = checked_reference(read.plain.model)
-            instances = ParsedInstances(body, (read.plain.instance,), instance_of)
+        if read.prediction is not None:
+            model = checked_reference(read.prediction.model)
+            instances = ParsedInstances(body, (read.prediction.instance,), parse_instance)
             self._run_prediction(request, model, instances, _as_response)
             return
         action, within = read.action()
@@ -201,7 +201,7 @@ class PredictStream:
         try:
             count_parts(body, pb.CancelRequest, AT_ONCE, within=within)
         except TooManyPartsError:
-            raise no_message(pb.CancelRequest, within.stop - within.start) from None
+            raise malformed_message(pb.CancelRequest, within.stop - within.start) from None
         wanted = parsed(body[within], pb.CancelRequest).request_id
         with self._lock:
             found = [self._requests.get(wanted)] if wanted else [*self._requests.values()]

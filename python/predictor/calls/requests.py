@@ -12,7 +12,7 @@ from predictor.global_importance import GlobalQuery
 from predictor.instance import Query, ReadInstance
 from predictor.wire import attributions, global_importance, instances
 from predictor.wire.limits import check_text
-from predictor.wire.request_counts import RequestCounts, no_message
+from predictor.wire.request_counts import RequestCounts, malformed_message
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -26,7 +26,7 @@ def parsed(body: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(body)
     except DecodeError:
-        raise no_message(kind, len(body)) from None
+        raise malformed_message(kind, len(body)) from None
 
 
 @final

@@ -39,11 +39,11 @@ from predictor.limits import ServiceLimits
 from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
 from predictor.wire import attributions, errors, forecasts, global_importance, models
 from predictor.wire.limits import MAX_ROWS, RequestLimits
-from predictor.wire.request_counts import RequestCounts, parsed_if_plain
+from predictor.wire.request_counts import RequestCounts, parse_small
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
-MOST_PLAIN: Final = 64
+MOST_UNCOUNTED: Final = 64
 """Largest number of instances of a request that is parsed without counting."""
 
 ReadT = TypeVar("ReadT")
@@ -244,10 +244,10 @@ class Calls:
             follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
 
     def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
-        plain = parsed_if_plain(request, pb.PredictRequest)
-        if plain is not None and 0 < len(plain.instances) <= MOST_PLAIN:
-            instances = ParsedInstances(request, plain.instances, _instances_of)
-            self._start_predict(plain.model, instances, deadline, answer, here=here)
+        small = parse_small(request, pb.PredictRequest)
+        if small is not None and 0 < len(small.instances) <= MOST_UNCOUNTED:
+            instances = ParsedInstances(request, small.instances, _instances_of)
+            self._start_predict(small.model, instances, deadline, answer, here=here)
         else:
             self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline, answer)
 

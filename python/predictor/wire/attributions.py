@@ -49,7 +49,6 @@ _AXIS_NUMBERS: Final[Mapping[InternalAxis, pb.InternalAxis]] = {
     InternalAxis.INPUTS: pb.INTERNAL_AXIS_INPUTS,
     InternalAxis.SESSIONS: pb.INTERNAL_AXIS_SESSIONS,
 }
-_NEWER: Final = "the server is newer than this client"
 _AXES: Final[Mapping[int, InternalAxis]] = {number: axis for axis, number in _AXIS_NUMBERS.items()}
 
 
@@ -250,7 +249,7 @@ def _decode(message: pb.Attribution) -> Attribution:
         version=message.version,
         weights_hash=message.weights_hash,
         warnings=tuple(message.warnings),
-        internals=tuple(_decode_internal(one, count) for one in message.internals),
+        internals=tuple(_decode_internal(internal, count) for internal in message.internals),
         skill=forecasts.decode_skill(message.skill) if message.HasField("skill") else None,
         refusals=errors.decode_each(message.refusals),
     )
@@ -258,7 +257,9 @@ def _decode(message: pb.Attribution) -> Attribution:
 
 def _decode_internal(message: pb.Internal, count: int) -> Internal:
     if message.axis not in _AXES:
-        raise MalformedRequestError(f"attribution.internals: axis {message.axis} is unknown; {_NEWER}")
+        raise MalformedRequestError(
+            f"attribution.internals: axis {message.axis} is unknown; the server is newer than this client"
+        )
     return Internal(
         name=message.name,
         axis=_AXES[message.axis],
@@ -283,5 +284,5 @@ def decode_kinds(numbers: Iterable[int]) -> tuple[RowKind, ...]:
 
 def _kind(number: int) -> RowKind:
     if number not in _KINDS:
-        raise MalformedRequestError(f"row_kinds: {number} is unknown; {_NEWER}")
+        raise MalformedRequestError(f"row_kinds: {number} is unknown; the server is newer than this client")
     return _KINDS[number]

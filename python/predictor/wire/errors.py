@@ -54,14 +54,14 @@ def encode_each(refusals: Mapping[str, QuantraError]) -> list[pb.SymbolError]:
 
 def decode_each(messages: Iterable[pb.SymbolError]) -> dict[str, QuantraError]:
     """Decode the errors of symbols."""
-    return {one.symbol: decode(one.error) for one in messages}
+    return {message.symbol: decode(message.error) for message in messages}
 
 
 def encode_details(error: QuantraError) -> bytes:
     """Encode a call's error as google.rpc.Status: code, message, ErrorInfo (reason, metadata), RetryInfo if any."""
     answer = answer_of(error)
-    facts = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
-    info = ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=facts)
+    metadata = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
+    info = ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=metadata)
     status = StatusMessage(
         code=Code.Value(answer.status.value),
         message=shortened(error.message, MAX_CALL_MESSAGE),
@@ -73,9 +73,9 @@ def encode_details(error: QuantraError) -> bytes:
 def _retry_info(error: QuantraError) -> tuple[RetryInfo, ...]:
     if not isinstance(error, QueueFullError):
         return ()
-    after = Duration()
-    after.FromMilliseconds(round(1000 * error.retry_after_s))
-    return (RetryInfo(retry_delay=after),)
+    delay = Duration()
+    delay.FromMilliseconds(round(1000 * error.retry_after_s))
+    return (RetryInfo(retry_delay=delay),)
 
 
 def _packed(detail: Message) -> AnyMessage:
@@ -100,10 +100,10 @@ def decode_details(data: bytes) -> QuantraError | None:
     info = ErrorInfo()
     try:
         status = StatusMessage.FromString(data)
-        known = any(detail.Unpack(info) for detail in status.details)
+        has_info = any(detail.Unpack(info) for detail in status.details)
     except DecodeError:
         return None
-    if not known or info.domain != DOMAIN:
+    if not has_info or info.domain != DOMAIN:
         return None
     return from_reason(info.reason, status.message, dict(info.metadata))
 

@@ -48,15 +48,14 @@ _POLICY_NUMBERS: Final[Mapping[GapPolicy, pb.GapPolicy]] = {
 
 def encode(instance: Instance) -> pb.Instance:
     """Encode an instance."""
-    age = instance.max_age_sessions
+    request_id, max_age = instance.request_id, instance.max_age_sessions
     if not isinstance(instance.input, BarPanel):
-        window = encode_window(instance.input)
-        return pb.Instance(request_id=instance.request_id, window=window, max_age_sessions=age)
-    panel = encode_bars(instance.input)
-    panel.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
-    panel.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
-    beside = encode_covariates(instance.covariates)
-    return pb.Instance(request_id=instance.request_id, bars=panel, covariates=beside, max_age_sessions=age)
+        return pb.Instance(request_id=request_id, window=encode_window(instance.input), max_age_sessions=max_age)
+    bars = encode_bars(instance.input)
+    bars.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
+    bars.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
+    covariates = encode_covariates(instance.covariates)
+    return pb.Instance(request_id=request_id, bars=bars, covariates=covariates, max_age_sessions=max_age)
 
 
 def decode(message: pb.Instance) -> Instance:
@@ -70,7 +69,7 @@ def decode(message: pb.Instance) -> Instance:
     """
     check_text("request_id", message.request_id)
     kind = message.WhichOneof("input")
-    age = message.max_age_sessions if message.HasField("max_age_sessions") else None
+    max_age = message.max_age_sessions if message.HasField("max_age_sessions") else None
     if kind == "bars":
         panel = decode_bars(message.bars)
         return Instance(
@@ -79,7 +78,7 @@ def decode(message: pb.Instance) -> Instance:
             covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
             gap_policy=decode_policy(message.bars.gap_policy),
-            max_age_sessions=age,
+            max_age_sessions=max_age,
         )
     if kind == "window":
         if message.HasField("covariates"):
@@ -87,7 +86,7 @@ def decode(message: pb.Instance) -> Instance:
                 "a window cannot have covariates; send them with bars", metadata={"field": "covariates"}
             )
         window = decode_window(message.window)
-        return Instance(request_id=message.request_id, input=window, max_age_sessions=age)
+        return Instance(request_id=message.request_id, input=window, max_age_sessions=max_age)
     raise MalformedRequestError("the instance has no input; send bars or a window", metadata={"field": "input"})
 
 
@@ -236,20 +235,20 @@ def decode_covariates(message: pb.Covariates, symbols: int, sessions: int) -> Co
 
 
 def _encode_values(values: Mapping[str, FloatArray]) -> Iterable[pb.CovariateValues]:
-    return (pb.CovariateValues(name=name, values=arrays.encode_float64(one)) for name, one in values.items())
+    return (pb.CovariateValues(name=name, values=arrays.encode_float64(array)) for name, array in values.items())
 
 
 def _decode_values(group: str, messages: Sequence[pb.CovariateValues], shape: tuple[int, ...]) -> dict[str, FloatArray]:
     check_count(f"covariates.{group}", len(messages), MAX_FEATURES)
     check_count(f"covariates.{group}: values", len(messages) * int(np.prod(shape)), MAX_CELLS)
-    names = _names(group, [message.name for message in messages])
-    values = (arrays.decode_float64(one.values, shape, f"covariates.{group} {one.name}") for one in messages)
+    names = _unique_names(group, [message.name for message in messages])
+    values = (arrays.decode_float64(each.values, shape, f"covariates.{group} {each.name}") for each in messages)
     return dict(zip(names, values, strict=True))
 
 
 def _decode_texts(messages: Sequence[pb.CovariateTexts], symbols: int) -> dict[str, tuple[str, ...]]:
     check_count("covariates.categories", len(messages), MAX_FEATURES)
-    names = _names("categories", [message.name for message in messages])
+    names = _unique_names("categories", [message.name for message in messages])
     for message in messages:
         have = len(message.values)
         if have != symbols:
@@ -262,7 +261,7 @@ def _decode_texts(messages: Sequence[pb.CovariateTexts], symbols: int) -> dict[s
     return {name: tuple(message.values) for name, message in zip(names, messages, strict=True)}
 
 
-def _names(group: str, names: list[str]) -> list[str]:
+def _unique_names(group: str, names: list[str]) -> list[str]:
     field = f"covariates.{group}"
     for name in names:
         check_text(field, name)
@@ -295,8 +294,8 @@ def _encode_mask(window: FeatureWindow) -> pb.Tensor | None:
     return _tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_))
 
 
-def _tensor(values: NDArray[np.generic], kind: pb.DataType, stored: np.dtype[np.generic]) -> pb.Tensor:
-    return pb.Tensor(type=kind, shape=values.shape, data=arrays.encode(values, stored))
+def _tensor(values: NDArray[np.generic], kind: pb.DataType, dtype: np.dtype[np.generic]) -> pb.Tensor:
+    return pb.Tensor(type=kind, shape=values.shape, data=arrays.encode(values, dtype))
 
 
 def decode_window(message: pb.FeatureWindow) -> FeatureWindow:

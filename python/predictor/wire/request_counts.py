@@ -32,7 +32,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types of a field; the other types are groups, which Quantra's messages do not use."""
 
 
-WHOLE: Final = "request"
+REQUEST: Final = "request"
 """Value of "field" in the metadata of the error about too many fields."""
 
 
@@ -105,7 +105,7 @@ def _too_many_parts(most: int) -> Exception:
         return TooManyPartsError()
     return RequestTooLargeError(
         f"the request holds more than {MAX_PARTS} fields; send several requests",
-        metadata={"field": WHOLE, "most": str(MAX_PARTS)},
+        metadata={"field": REQUEST, "most": str(MAX_PARTS)},
     )
 
 
@@ -167,7 +167,7 @@ instances and of tensor axes.
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-def parsed_if_plain(body: bytes, kind: type[MessageT]) -> MessageT | None:
+def parse_small(body: bytes, kind: type[MessageT]) -> MessageT | None:
     """Parse a small request; None if it must be counted to find its contents or its error.
 
     A request that repeats a singular field must be counted too, because parsing would keep only the last occurrence.
@@ -212,38 +212,11 @@ def count_parts(
         MalformedRequestError: the bytes are malformed.
         TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
     """
-    counting, place = _CountingPass(body, most_parts), within or slice(0, len(body))
+    position = within or slice(0, len(body))
     try:
-        return counting.request(cast("Descriptor", kind.DESCRIPTOR), place)
+        return _CountingPass(body, most_parts).request(cast("Descriptor", kind.DESCRIPTOR), position)
     except IndexError:
-        raise no_message(kind, place.stop - place.start) from None
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TopField:
-    """A top-level field of a message."""
-
-    number: int
-    whole: slice
-    """Position of the field, tag included."""
-    content: slice | None
-    """Position of the content of a length-delimited field."""
-
-
-def top_fields(body: bytes, kind: type[Message], most: int) -> list[TopField]:
-    """List the top-level fields of a message.
-
-    Raises:
-        MalformedRequestError: the bytes are malformed, or have more than `most` fields.
-    """
-    try:
-        return [
-            TopField(number, slice(start, end), slice(at, end) if form == BYTES else None)
-            for start, number, form, at, end in FieldReader(body, most).between(0, len(body))
-        ]
-    except (IndexError, TooManyPartsError):
-        raise no_message(kind, len(body)) from None
+        raise malformed_message(kind, position.stop - position.start) from None
 
 
 @final
@@ -252,47 +225,47 @@ class _CountingPass:
 
     def __init__(self, body: bytes, most_parts: int) -> None:
         self._body = body
-        self._tags = FieldReader(body, most_parts)
+        self._reader = FieldReader(body, most_parts)
 
-    def request(self, kind: Descriptor, place: slice) -> RequestCounts:
-        split = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
-        number = 0 if split is None else split.number
-        spans: list[slice] = []
-        pieces: list[bytes] = []
+    def request(self, kind: Descriptor, position: slice) -> RequestCounts:
+        instance_field = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
+        instance_number = 0 if instance_field is None else instance_field.number
+        positions: list[slice] = []
+        head: list[bytes] = []
         rows, counts, fields = 0, dict[int, int](), _fields(kind)
-        for start, field, form, at, end in self._tags.between(place.start, place.stop):
-            if field == number and form == BYTES:
-                spans.append(slice(at, end))
-                if len(spans) > MAX_INSTANCES:
+        for start, number, form, at, end in self._reader.between(position.start, position.stop):
+            if number == instance_number and form == BYTES:
+                positions.append(slice(at, end))
+                if len(positions) > MAX_INSTANCES:
                     raise too_many("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
                 continue
-            pieces.append(self._body[start:end])
-            if field in fields:
-                rows += self._field(fields[field], counts, form, at, end)
+            head.append(self._body[start:end])
+            if number in fields:
+                rows += self._field(fields[number], counts, form, at, end)
         instances: list[slice | QuantraError] = []
-        for span in spans:
-            found, more = self._instance(span)
-            instances.append(found)
-            rows += more
+        for instance_position in positions:
+            instance, instance_rows = self._instance(instance_position)
+            instances.append(instance)
+            rows += instance_rows
             if rows > MAX_ROWS:
                 raise too_many("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
-        return RequestCounts(parts=self._tags.parts, rows=rows, instances=tuple(instances), head=b"".join(pieces))
+        return RequestCounts(parts=self._reader.parts, rows=rows, instances=tuple(instances), head=b"".join(head))
 
-    def _instance(self, span: slice) -> tuple[slice | QuantraError, int]:
+    def _instance(self, position: slice) -> tuple[slice | QuantraError, int]:
         """Return the position of an instance or its error, and its number of rows."""
         try:
-            return span, self._rows(span.start, span.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
+            return position, self._rows(position.start, position.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
         except RequestTooLargeError as error:
-            if error.metadata["field"] == WHOLE:
+            if error.metadata["field"] == REQUEST:
                 raise
             return error, 0
         except IndexError:
-            return no_message(pb.Instance, span.stop - span.start), 0
+            return malformed_message(pb.Instance, position.stop - position.start), 0
 
     def _rows(self, at: int, end: int, kind: Descriptor) -> int:
         """Check the counts of the message from `at` to `end` and return its number of rows."""
         fields, counts, rows = _fields(kind), dict[int, int](), 0
-        for _, number, form, first, last in self._tags.between(at, end):
+        for _, number, form, first, last in self._reader.between(at, end):
             if number in fields:
                 rows += self._field(fields[number], counts, form, first, last)
         return rows
@@ -318,7 +291,7 @@ class _CountingPass:
         return len(self._body[at:end].translate(None, _CONTINUED))
 
 
-def no_message(kind: type[Message], size: int) -> MalformedRequestError:
+def malformed_message(kind: type[Message], size: int) -> MalformedRequestError:
     """Return the error of bytes that cannot be parsed."""
     name, file = kind.DESCRIPTOR.full_name, kind.DESCRIPTOR.file.name.rpartition("/")[2]
     return MalformedRequestError(
@@ -345,7 +318,7 @@ class _Field:
 @cache
 def _fields(kind: Descriptor) -> dict[int, _Field]:
     """Return the fields of a message type that are repeated or contain messages; the others need no check."""
-    return {one.number: one for one in map(_field_of, kind.fields) if one.most or one.message is not None}
+    return {field.number: field for field in map(_field_of, kind.fields) if field.most or field.message is not None}
 
 
 def _field_of(field: FieldDescriptor) -> _Field:
@@ -392,7 +365,7 @@ class StreamRequest:
     """0: limited only by the deadline of the call."""
     actions: tuple[tuple[str, slice], ...]
     """Name of each action, such as `predict`, and its position; a valid request has one."""
-    plain: pb.StreamPredict | None = None
+    prediction: pb.StreamPredict | None = None
     """The action of a small prediction request."""
 
     def action(self) -> tuple[str, slice]:
@@ -409,7 +382,7 @@ class StreamRequest:
         return self.actions[0]
 
 
-def instance_of(body: bytes) -> tuple[pb.Instance]:
+def parse_instance(body: bytes) -> tuple[pb.Instance]:
     """Parse the instance of a small prediction request again."""
     return (pb.PredictStreamRequest.FromString(body).predict.instance,)
 
@@ -420,17 +393,17 @@ def read_request(body: bytes) -> StreamRequest:
     Raises:
         MalformedRequestError: the bytes are malformed, so the request id is unknown.
     """
-    plain = parsed_if_plain(body, pb.PredictStreamRequest)
-    if plain is not None and plain.predict.HasField("instance"):
-        return StreamRequest(plain.request_id, plain.timeout_s, (), plain.predict)
-    actions, pieces = list[tuple[str, slice]](), list[bytes]()
-    for field in top_fields(body, pb.PredictStreamRequest, _MOST_FIELDS):
-        if field.number in _ACTIONS and field.content is not None:
-            actions.append((_ACTIONS[field.number], field.content))
-        else:
-            pieces.append(body[field.whole])
+    small = parse_small(body, pb.PredictStreamRequest)
+    if small is not None and small.predict.HasField("instance"):
+        return StreamRequest(small.request_id, small.timeout_s, (), small.predict)
+    actions, rest = list[tuple[str, slice]](), list[bytes]()
     try:
-        head = pb.PredictStreamRequest.FromString(b"".join(pieces))
-    except DecodeError:
-        raise no_message(pb.PredictStreamRequest, len(body)) from None
+        for start, number, form, at, end in FieldReader(body, _MOST_FIELDS).between(0, len(body)):
+            if number in _ACTIONS and form == BYTES:
+                actions.append((_ACTIONS[number], slice(at, end)))
+            else:
+                rest.append(body[start:end])
+        head = pb.PredictStreamRequest.FromString(b"".join(rest))
+    except (IndexError, TooManyPartsError, DecodeError):
+        raise malformed_message(pb.PredictStreamRequest, len(body)) from None
     return StreamRequest(head.request_id, head.timeout_s, tuple(actions))

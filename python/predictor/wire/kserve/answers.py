@@ -33,17 +33,18 @@ class RowOutcomes:
     first: Forecast
     """The first forecast; all forecasts are from the same model."""
 
-    def filled(self, shape: Shape, pick: Callable[[Forecast], FloatArray | None]) -> FloatArray:
+    def stack(self, shape: Shape, pick: Callable[[Forecast], FloatArray | None]) -> FloatArray:
         """[N, S, ...] the array that `pick` selects from each forecast; NaN for rows and symbols without values."""
-        only = pick(self.first) if len(self.outcomes) == 1 and len(self.places[0]) == self.symbols else None
-        if only is not None:
-            return only[None]
-        values = np.full((len(self.outcomes), self.symbols, *shape), np.nan)
+        is_single = len(self.outcomes) == 1 and len(self.places[0]) == self.symbols
+        single = pick(self.first) if is_single else None
+        if single is not None:
+            return single[None]
+        stacked = np.full((len(self.outcomes), self.symbols, *shape), np.nan)
         for row, (outcome, places) in enumerate(zip(self.outcomes, self.places, strict=True)):
-            found = pick(outcome) if isinstance(outcome, Forecast) else None
-            if found is not None:
-                values[row, places] = found
-        return values
+            values = pick(outcome) if isinstance(outcome, Forecast) else None
+            if values is not None:
+                stacked[row, places] = values
+        return stacked
 
 
 @final
@@ -56,9 +57,9 @@ class OutputTensor:
     data: bytes
 
 
-def _cells(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[RowOutcomes], OutputTensor]":
+def _quantile_values(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[RowOutcomes], OutputTensor]":
     """[N, S, H, Q]."""
-    return lambda rows: _float64(rows.filled(rows.first.values.shape[1:], pick))
+    return lambda rows: _float64(rows.stack(rows.first.values.shape[1:], pick))
 
 
 def _float64(values: FloatArray) -> OutputTensor:
@@ -67,12 +68,12 @@ def _float64(values: FloatArray) -> OutputTensor:
 
 def _scores(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H]."""
-    return _float64(rows.filled((len(rows.first.horizons),), lambda one: one.scores))
+    return _float64(rows.stack((len(rows.first.horizons),), lambda forecast: forecast.scores))
 
 
 def _ranks(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H], 0 for symbols without a rank."""
-    ranks = np.nan_to_num(rows.filled((len(rows.first.horizons),), _ranks_of)).astype(_INT32)
+    ranks = np.nan_to_num(rows.stack((len(rows.first.horizons),), _ranks_of)).astype(_INT32)
     return OutputTensor("INT32", ranks.shape, ranks.tobytes())
 
 
@@ -82,20 +83,20 @@ def _ranks_of(forecast: Forecast) -> FloatArray | None:
 
 def _as_of(rows: RowOutcomes) -> OutputTensor:
     """[N]."""
-    return _days(
-        [optional_number(one.as_of_session) if isinstance(one, Forecast) else 0 for one in rows.outcomes],
-        (len(rows.outcomes),),
-    )
+    sessions = [
+        optional_number(outcome.as_of_session) if isinstance(outcome, Forecast) else 0 for outcome in rows.outcomes
+    ]
+    return _days(sessions, (len(rows.outcomes),))
 
 
 def _target_date(rows: RowOutcomes) -> OutputTensor:
     """[N, H]."""
     horizons = len(rows.first.horizons)
-    unknown = [0] * horizons
-    each = (
-        [as_number(day) for day in one.target_sessions] if isinstance(one, Forecast) else [] for one in rows.outcomes
-    )
-    return _days([day for sessions in each for day in sessions or unknown], (len(rows.outcomes), horizons))
+    sessions: list[int] = []
+    for outcome in rows.outcomes:
+        targets = [as_number(day) for day in outcome.target_sessions] if isinstance(outcome, Forecast) else []
+        sessions += targets or [0] * horizons
+    return _days(sessions, (len(rows.outcomes), horizons))
 
 
 def _days(sessions: Sequence[int], shape: Shape) -> OutputTensor:
@@ -106,7 +107,7 @@ def _days(sessions: Sequence[int], shape: Shape) -> OutputTensor:
 
 def _error(rows: RowOutcomes) -> OutputTensor:
     """[N] error of each row; "" for a forecast."""
-    texts = ["" if isinstance(one, Forecast) else one.message for one in rows.outcomes]
+    texts = ["" if isinstance(outcome, Forecast) else outcome.message for outcome in rows.outcomes]
     return OutputTensor("BYTES", (len(texts),), encode_texts(texts))
 
 
@@ -116,15 +117,15 @@ def _refusal(rows: RowOutcomes) -> OutputTensor:
     for row, outcome in enumerate(rows.outcomes):
         if isinstance(outcome, Forecast) and outcome.refusals:
             for place, symbol in zip(rows.places[row], outcome.symbols, strict=True):
-                refused = outcome.refusals.get(symbol)
-                texts[row][int(place)] = "" if refused is None else refused.message
+                error = outcome.refusals.get(symbol)
+                texts[row][int(place)] = "" if error is None else error.message
     return OutputTensor("BYTES", (len(texts), rows.symbols), encode_texts(list(chain.from_iterable(texts))))
 
 
 OUTPUTS: Final[Mapping[str, Callable[[RowOutcomes], OutputTensor]]] = {
-    "values": _cells(lambda one: one.values),
-    "returns": _cells(lambda one: one.returns),
-    "prices": _cells(lambda one: one.prices),
+    "values": _quantile_values(lambda forecast: forecast.values),
+    "returns": _quantile_values(lambda forecast: forecast.returns),
+    "prices": _quantile_values(lambda forecast: forecast.prices),
     "scores": _scores,
     "ranks": _ranks,
     "as_of": _as_of,
@@ -145,12 +146,12 @@ def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
         lag: sessions between the last bar and the close that returns count from.
         ranks: whether the model ranks symbols.
     """
-    without = (
+    missing = (
         (frozenset() if returns else RETURNS)
         | (frozenset() if returns and not lag else PRICES)
         | (frozenset() if ranks else RANKING)
     )
-    return [name for name in OUTPUTS if name not in without]
+    return [name for name in OUTPUTS if name not in missing]
 
 
 def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
@@ -159,14 +160,14 @@ def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
     Raises:
         MalformedRequestError: an output is unknown, has parameters, or is named twice.
     """
-    names = tuple(one.name for one in head.outputs)
-    for one in head.outputs:
-        if one.name not in OUTPUTS:
-            raise _unknown(one.name, list(OUTPUTS))
-        if one.parameters:
-            named = ", ".join(sorted(one.parameters))[:80]
+    names = tuple(output.name for output in head.outputs)
+    for output in head.outputs:
+        if output.name not in OUTPUTS:
+            raise _unknown(output.name, list(OUTPUTS))
+        if output.parameters:
+            parameters = ", ".join(sorted(output.parameters))[:80]
             raise MalformedRequestError(
-                f"output {one.name}: parameters {named} are not supported; leave them out",
+                f"output {output.name}: parameters {parameters} are not supported; leave them out",
                 metadata={"field": "outputs"},
             )
     if len(set(names)) != len(names):
@@ -195,47 +196,43 @@ def encode_answer(
         QuantraError: no row has a forecast; the error is that of the first row.
         InvalidInputError: the model lacks a wanted output.
     """
-    forecasts = [one for one in outcomes if isinstance(one, Forecast)]
+    forecasts = [outcome for outcome in outcomes if isinstance(outcome, Forecast)]
     if not forecasts:
-        raise _first_error(outcomes)
+        raise next(outcome for outcome in outcomes if isinstance(outcome, QuantraError))
     rows = RowOutcomes(outcomes=outcomes, places=places, symbols=symbols, first=forecasts[0])
-    names = _names(rows.first, wanted)
-    made = [OUTPUTS[name](rows) for name in names]
+    names = _output_names(rows.first, wanted)
+    tensors = [OUTPUTS[name](rows) for name in names]
     return pb.ModelInferResponse(
         model_name=rows.first.model,
         model_version=str(rows.first.version),
         id=request_id,
         parameters=_parameters(forecasts),
         outputs=[
-            pb.ModelInferResponse.InferOutputTensor(name=name, datatype=one.datatype, shape=one.shape)
-            for name, one in zip(names, made, strict=True)
+            pb.ModelInferResponse.InferOutputTensor(name=name, datatype=tensor.datatype, shape=tensor.shape)
+            for name, tensor in zip(names, tensors, strict=True)
         ],
-        raw_output_contents=[one.data for one in made],
+        raw_output_contents=[tensor.data for tensor in tensors],
     ).SerializeToString()
 
 
-def _first_error(outcomes: Sequence[Outcome]) -> QuantraError:
-    return next(one for one in outcomes if isinstance(one, QuantraError))
-
-
-def _names(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
-    there = outputs_of(returns=forecast.returns is not None, lag=forecast.lag, ranks=forecast.scores is not None)
+def _output_names(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
+    available = outputs_of(returns=forecast.returns is not None, lag=forecast.lag, ranks=forecast.scores is not None)
     for name in wanted:
-        if name not in there:
-            raise _unknown(name, there)
-    return wanted or there
+        if name not in available:
+            raise _unknown(name, available)
+    return wanted or available
 
 
-def _unknown(name: str, there: Sequence[str]) -> InvalidInputError:
+def _unknown(name: str, available: Sequence[str]) -> InvalidInputError:
     return MalformedRequestError(
-        f"unknown output {name[:80]!r}; use one of {', '.join(there)}", metadata={"field": "outputs"}
+        f"unknown output {name[:80]!r}; use one of {', '.join(available)}", metadata={"field": "outputs"}
     )
 
 
 def _parameters(forecasts: Sequence[Forecast]) -> dict[str, pb.InferParameter]:
     first = forecasts[0]
-    told = {"model": f"{first.model}@{first.version}", "weights_hash": first.weights_hash}
-    warnings = dict.fromkeys(chain.from_iterable(one.warnings for one in forecasts))
+    texts = {"model": f"{first.model}@{first.version}", "weights_hash": first.weights_hash}
+    warnings = dict.fromkeys(chain.from_iterable(forecast.warnings for forecast in forecasts))
     if warnings:
-        told["warnings"] = "\n".join(warnings)
-    return {name: pb.InferParameter(string_param=text) for name, text in told.items()}
+        texts["warnings"] = "\n".join(warnings)
+    return {name: pb.InferParameter(string_param=text) for name, text in texts.items()}

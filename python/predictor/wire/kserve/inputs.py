@@ -30,7 +30,7 @@ DATE, SYMBOL, FUTURE_DATE = "date", "symbol", "future_date"
 OBSERVED, KNOWN, STATIC = "observed.", "known.", "static."
 """Name prefixes of covariates by group."""
 
-_NAMES: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
+_BAR_INPUTS: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
 
 
 @final
@@ -63,52 +63,57 @@ def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
         MalformedRequestError: an input is missing, unknown, of the wrong type, or does not match the shape of `close`.
         RequestTooLargeError: the request exceeds a limit.
     """
-    _check_names(tensors)
+    _check_bar_names(tensors)
     rows, symbols, sessions = panel = tensors[BARS].shape
-    ahead = _ahead(tensors, rows)
+    future_length = _future_length(tensors, rows)
     return BarArrays(
-        symbols=_in_rows(_needed(tensors, SYMBOL).texts((rows, symbols)), symbols),
-        sessions=_needed(tensors, DATE).days((rows, sessions)),
+        symbols=_split_rows(_required(tensors, SYMBOL).texts((rows, symbols)), symbols),
+        sessions=_required(tensors, DATE).sessions((rows, sessions)),
         columns={
-            name: _needed(tensors, name).float64(panel)
+            name: _required(tensors, name).float64(panel)
             for name in (*REQUIRED, *OPTIONAL)
             if name in REQUIRED or name in tensors
         },
-        future=tensors[FUTURE_DATE].days((rows, ahead)) if ahead else np.zeros((rows, 0), np.int32),
-        observed={name: one.float64(panel) for name, one in _begun(tensors, OBSERVED)},
-        known={name: one.float64((rows, symbols, sessions + ahead)) for name, one in _begun(tensors, KNOWN)},
+        future=tensors[FUTURE_DATE].sessions((rows, future_length)) if future_length else np.zeros((rows, 0), np.int32),
+        observed={name: tensor.float64(panel) for name, tensor in _with_prefix(tensors, OBSERVED)},
+        known={
+            name: tensor.float64((rows, symbols, sessions + future_length))
+            for name, tensor in _with_prefix(tensors, KNOWN)
+        },
         numbers={
-            name: one.float64((rows, symbols)) for name, one in _begun(tensors, STATIC) if one.datatype != "BYTES"
+            name: tensor.float64((rows, symbols))
+            for name, tensor in _with_prefix(tensors, STATIC)
+            if tensor.datatype != "BYTES"
         },
         categories={
-            name: _in_rows(one.texts((rows, symbols)), symbols)
-            for name, one in _begun(tensors, STATIC)
-            if one.datatype == "BYTES"
+            name: _split_rows(tensor.texts((rows, symbols)), symbols)
+            for name, tensor in _with_prefix(tensors, STATIC)
+            if tensor.datatype == "BYTES"
         },
     )
 
 
-def places_of(arrays: BarArrays) -> list[PositionArray]:
+def symbol_positions(arrays: BarArrays) -> list[PositionArray]:
     """[N] positions of the symbols of each row, without padding."""
     return [np.flatnonzero([bool(name) for name in names]) for names in arrays.symbols]
 
 
-def instance_of(arrays: BarArrays, row: int, places: PositionArray, choices: RequestParameters) -> ReadInstance:
+def instance_of(arrays: BarArrays, row: int, places: PositionArray, parameters: RequestParameters) -> ReadInstance:
     """Build the instance of one row, or return its error.
 
     Args:
         arrays: arrays of all rows.
         row: index of the row.
         places: positions of the row's symbols.
-        choices: parameters of the request.
+        parameters: parameters of the request.
     """
     try:
         return Instance(
-            input=_panel(arrays, row, places, choices.calendar),
+            input=_panel(arrays, row, places, parameters.calendar),
             covariates=_covariates(arrays, row, places),
-            allow_incomplete_last_bar=choices.allow_incomplete_last_bar,
-            gap_policy=choices.gap_policy,
-            max_age_sessions=choices.max_age_sessions,
+            allow_incomplete_last_bar=parameters.allow_incomplete_last_bar,
+            gap_policy=parameters.gap_policy,
+            max_age_sessions=parameters.max_age_sessions,
         )
     except QuantraError as error:
         return error
@@ -121,7 +126,7 @@ def _panel(arrays: BarArrays, row: int, places: PositionArray, calendar: str) ->
         )
     columns = {name: values[row, places] for name, values in arrays.columns.items()}
     return BarPanel(
-        symbols=_picked(arrays.symbols[row], places),
+        symbols=_select(arrays.symbols[row], places),
         sessions=arrays.sessions[row],
         open=columns["open"],
         high=columns["high"],
@@ -143,35 +148,35 @@ def _covariates(arrays: BarArrays, row: int, places: PositionArray) -> Covariate
         known=_of_row(arrays.known, row, places),
         future_sessions=arrays.future[row],
         numbers=_of_row(arrays.numbers, row, places),
-        categories={name: _picked(texts[row], places) for name, texts in arrays.categories.items()},
+        categories={name: _select(texts[row], places) for name, texts in arrays.categories.items()},
     )
 
 
 def _of_row(values: Mapping[str, FloatArray], row: int, places: PositionArray) -> dict[str, FloatArray]:
-    return {name: one[row, places] for name, one in values.items()}
+    return {name: array[row, places] for name, array in values.items()}
 
 
-def _picked(names: Sequence[str], places: PositionArray) -> tuple[str, ...]:
+def _select(names: Sequence[str], places: PositionArray) -> tuple[str, ...]:
     return tuple(names[int(place)] for place in places)
 
 
-def _check_names(tensors: Mapping[str, InputTensor]) -> None:
+def _check_bar_names(tensors: Mapping[str, InputTensor]) -> None:
     for name in tensors:
-        if name not in _NAMES and not name.startswith((OBSERVED, KNOWN, STATIC)):
+        if name not in _BAR_INPUTS and not name.startswith((OBSERVED, KNOWN, STATIC)):
             raise MalformedRequestError(
-                f"unknown input {name!r} for bars; use {', '.join(sorted(_NAMES))}, or covariates named observed.NAME, "
-                "known.NAME or static.NAME",
+                f"unknown input {name!r} for bars; use {', '.join(sorted(_BAR_INPUTS))}, or covariates named "
+                "observed.NAME, known.NAME or static.NAME",
                 metadata={"field": name},
             )
 
 
-def _needed(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
+def _required(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; bars need it", metadata={"field": name})
     return tensors[name]
 
 
-def _ahead(tensors: Mapping[str, InputTensor], rows: int) -> int:
+def _future_length(tensors: Mapping[str, InputTensor], rows: int) -> int:
     """D, the number of sessions after the last bar."""
     if FUTURE_DATE not in tensors:
         return 0
@@ -184,16 +189,16 @@ def _ahead(tensors: Mapping[str, InputTensor], rows: int) -> int:
     return shape[1]
 
 
-def _begun(tensors: Mapping[str, InputTensor], prefix: str) -> list[tuple[str, InputTensor]]:
+def _with_prefix(tensors: Mapping[str, InputTensor], prefix: str) -> list[tuple[str, InputTensor]]:
     """List the covariates of one group by name, without the prefix."""
-    return [(name.removeprefix(prefix), one) for name, one in tensors.items() if name.startswith(prefix)]
+    return [(name.removeprefix(prefix), tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
 
 
-def _in_rows(texts: Sequence[str], symbols: int) -> list[Sequence[str]]:
+def _split_rows(texts: Sequence[str], symbols: int) -> list[Sequence[str]]:
     return [texts[first : first + symbols] for first in range(0, len(texts), symbols)]
 
 
-NAMES: Final = (WINDOWS, "known", "static", "mask", "location", "scale", "anchor_price", "symbol", "date")
+WINDOW_INPUTS: Final = (WINDOWS, "known", "static", "mask", "location", "scale", "anchor_price", "symbol", "date")
 
 _LEVEL_AXES: Final = (1, 2)
 """[N] or [N, H]."""
@@ -201,13 +206,13 @@ _LEVEL_AXES: Final = (1, 2)
 _GROUP_AXES: Final[Mapping[str, int]] = {"known": 3, "static": 2}
 
 
-def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, choices: RequestParameters) -> list[Instance]:
+def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, parameters: RequestParameters) -> list[Instance]:
     """Build the instance of each row.
 
     Args:
         tensors: inputs of the request.
         info: the model; `known` and `static` are optional if it has no such features.
-        choices: parameters of the request.
+        parameters: parameters of the request.
 
     Raises:
         MalformedRequestError: an input is missing, unknown, of the wrong type, or does not match `observed`.
@@ -219,11 +224,11 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, choices: R
     observed = tensors[WINDOWS].float32(shape)
     known = _group(tensors, "known", (rows, sessions + info.future_length, 0))
     static = _group(tensors, "static", (rows, 0))
-    mask = tensors["mask"].truths(shape) if "mask" in tensors else np.ones(shape, np.bool_)
-    location, scale = _levels(tensors, "location", rows), _levels(tensors, "scale", rows)
+    mask = tensors["mask"].bools(shape) if "mask" in tensors else np.ones(shape, np.bool_)
+    location, scale = _decode_levels(tensors, "location", rows), _decode_levels(tensors, "scale", rows)
     anchors = tensors["anchor_price"].float64((rows,)) if "anchor_price" in tensors else None
     symbols = tensors["symbol"].texts((rows, 1)) if "symbol" in tensors else [f"row {row}" for row in range(rows)]
-    dates = tensors["date"].days((rows, 1))[:, 0].tolist() if "date" in tensors else [0] * rows
+    dates = tensors["date"].sessions((rows, 1))[:, 0].tolist() if "date" in tensors else [0] * rows
     return [
         Instance(
             input=FeatureWindow(
@@ -234,11 +239,11 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, choices: R
                 mask=mask[row : row + 1],
                 location=location[row : row + 1],
                 scale=scale[row : row + 1],
-                schema_hash=choices.schema_hash or info.schema_hash,
+                schema_hash=parameters.schema_hash or info.schema_hash,
                 anchor_price=None if anchors is None else anchors[row : row + 1],
                 as_of_session=optional_date(dates[row]),
             ),
-            max_age_sessions=choices.max_age_sessions,
+            max_age_sessions=parameters.max_age_sessions,
         )
         for row in range(rows)
     ]
@@ -246,9 +251,10 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, choices: R
 
 def _check_window_names(tensors: Mapping[str, InputTensor]) -> None:
     for name in tensors:
-        if name not in NAMES:
+        if name not in WINDOW_INPUTS:
             raise MalformedRequestError(
-                f"unknown input {name!r} for windows; use one of {', '.join(NAMES)}", metadata={"field": name}
+                f"unknown input {name!r} for windows; use one of {', '.join(WINDOW_INPUTS)}",
+                metadata={"field": name},
             )
 
 
@@ -261,7 +267,7 @@ def _group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ..
     return tensor.float32(tensor.shape)
 
 
-def _levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> FloatArray:
+def _decode_levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> FloatArray:
     """Decode levels [N] or [N, H]; [N, 1] becomes [N]."""
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; windows need it", metadata={"field": name})

@@ -50,12 +50,12 @@ class TensorMetadata:
     """Whether requests with windows must have it; None: they must not have it."""
 
 
-def inputs_of(info: ModelInfo) -> list[TensorMetadata]:
+def input_metadata(info: ModelInfo) -> list[TensorMetadata]:
     """List the inputs of a model: those of windows, of bars, and of both."""
-    return [*_windows(info), *_bars(), *map(_covariate, info.covariates), *_of_both()]
+    return [*_window_inputs(info), *_bar_inputs(), *map(_covariate_input, info.covariates), *_shared_inputs()]
 
 
-def _windows(info: ModelInfo) -> Iterator[TensorMetadata]:
+def _window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
     sessions, features = info.encoder_length, len(info.observed_features)
     yield TensorMetadata(WINDOWS, "FP32", (ANY, sessions, features), None, with_windows=True)
     if info.known_features:
@@ -69,7 +69,7 @@ def _windows(info: ModelInfo) -> Iterator[TensorMetadata]:
     yield TensorMetadata("anchor_price", "FP64", (ANY,), None, with_windows=False)
 
 
-def _bars() -> Iterator[TensorMetadata]:
+def _bar_inputs() -> Iterator[TensorMetadata]:
     for name in inputs.REQUIRED:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=True)
     for name in inputs.OPTIONAL:
@@ -77,12 +77,12 @@ def _bars() -> Iterator[TensorMetadata]:
     yield TensorMetadata(inputs.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
 
 
-def _of_both() -> Iterator[TensorMetadata]:
+def _shared_inputs() -> Iterator[TensorMetadata]:
     yield TensorMetadata(inputs.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
     yield TensorMetadata(inputs.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
 
 
-def _covariate(info: CovariateInfo) -> TensorMetadata:
+def _covariate_input(info: CovariateInfo) -> TensorMetadata:
     if info.group is not CovariateGroup.STATIC:
         prefix = inputs.OBSERVED if info.group is CovariateGroup.OBSERVED else inputs.KNOWN
         return TensorMetadata(prefix + info.name, "FP64", (ANY, ANY, ANY), with_bars=True)
@@ -92,11 +92,11 @@ def _covariate(info: CovariateInfo) -> TensorMetadata:
 _CELLS: Final = frozenset({"values", "returns", "prices"})
 
 
-def outputs_told(info: ModelInfo) -> list[TensorMetadata]:
+def output_metadata(info: ModelInfo) -> list[TensorMetadata]:
     """List the outputs of a model."""
     names = outputs_of(returns=info.target_kind == LOG_RETURN, lag=info.lag, ranks=info.is_panel_model)
     horizons, quantiles = len(info.horizons), len(info.quantiles)
-    forms = {
+    types = {
         **dict.fromkeys(_CELLS, ("FP64", (ANY, ANY, horizons, quantiles))),
         "scores": ("FP64", (ANY, ANY, horizons)),
         "ranks": ("INT32", (ANY, ANY, horizons)),
@@ -105,7 +105,7 @@ def outputs_told(info: ModelInfo) -> list[TensorMetadata]:
         "error": ("BYTES", (ANY,)),
         "refusal": ("BYTES", (ANY, ANY)),
     }
-    return [TensorMetadata(name, *forms[name]) for name in names]
+    return [TensorMetadata(name, *types[name]) for name in names]
 
 
 def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataResponse:
@@ -114,43 +114,45 @@ def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataRespon
         name=info.name,
         versions=map(str, versions),
         platform=PLATFORM,
-        inputs=map(_tensor_metadata, inputs_of(info)),
-        outputs=map(_tensor_metadata, outputs_told(info)),
+        inputs=map(_tensor_metadata, input_metadata(info)),
+        outputs=map(_tensor_metadata, output_metadata(info)),
     )
 
 
-def _tensor_metadata(form: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
-    needs = {"bars": form.with_bars, "windows": form.with_windows}
-    told = {name: "required" if needed else "optional" for name, needed in needs.items() if needed is not None}
+def _tensor_metadata(tensor: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
+    needs = {"bars": tensor.with_bars, "windows": tensor.with_windows}
+    texts = {name: "required" if needed else "optional" for name, needed in needs.items() if needed is not None}
     return pb.ModelMetadataResponse.TensorMetadata(
-        name=form.name,
-        datatype=form.datatype,
-        shape=form.shape,
-        parameters={name: pb.InferParameter(string_param=text) for name, text in told.items()},
+        name=tensor.name,
+        datatype=tensor.datatype,
+        shape=tensor.shape,
+        parameters={name: pb.InferParameter(string_param=text) for name, text in texts.items()},
     )
 
 
 def config(info: ModelInfo) -> pb.ModelConfig:
     """Encode the configuration of a model. Every input is optional, because a request sends windows or bars."""
-    inputs, outputs = inputs_of(info), outputs_told(info)
+    inputs, outputs = input_metadata(info), output_metadata(info)
     return pb.ModelConfig(
         name=info.name,
         platform=PLATFORM,
         backend=PLATFORM,
         max_batch_size=0,
         input=[
-            pb.ModelInput(name=one.name, data_type=_DATA_TYPES[one.datatype], dims=one.shape, optional=True)
-            for one in inputs
+            pb.ModelInput(name=each.name, data_type=_DATA_TYPES[each.datatype], dims=each.shape, optional=True)
+            for each in inputs
         ],
-        output=[pb.ModelOutput(name=one.name, data_type=_DATA_TYPES[one.datatype], dims=one.shape) for one in outputs],
+        output=[
+            pb.ModelOutput(name=each.name, data_type=_DATA_TYPES[each.datatype], dims=each.shape) for each in outputs
+        ],
         parameters={
-            name: pb.ModelParameter(string_value=text if isinstance(text, str) else json.dumps(text))
-            for name, text in _facts(info, inputs).items()
+            name: pb.ModelParameter(string_value=value if isinstance(value, str) else json.dumps(value))
+            for name, value in _model_parameters(info, inputs).items()
         },
     )
 
 
-def _facts(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
+def _model_parameters(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
     """Facts about a model that a caller needs in addition to the shapes."""
     return {
         "version": info.version,
@@ -163,10 +165,10 @@ def _facts(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, objec
         "calendar_ends": info.calendar_ends,
         "encoder_length": info.encoder_length,
         "bars_needed": info.bars_needed,
-        "observed_features": [one.name for one in info.observed_features],
-        "known_features": [one.name for one in info.known_features],
-        "required_with_bars": [one.name for one in inputs if one.with_bars],
-        "required_with_windows": [one.name for one in inputs if one.with_windows],
+        "observed_features": [feature.name for feature in info.observed_features],
+        "known_features": [feature.name for feature in info.known_features],
+        "required_with_bars": [tensor.name for tensor in inputs if tensor.with_bars],
+        "required_with_windows": [tensor.name for tensor in inputs if tensor.with_windows],
         "schema_hash": info.schema_hash,
         "weights_hash": info.weights_hash,
     }
@@ -184,17 +186,17 @@ def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
 
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
 
-_AROUND: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
+_RESPONSE_TAG: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
 """Tag of the field with the ModelInferResponse."""
 
-_LOOKED_AT: Final = 64
+_SEARCHED_FIELDS: Final = 64
 """Number of fields to search for the id of a request; encoders write it early."""
 
 
 def request_id_of(request: bytes) -> str:
     """Return the id of a ModelInferRequest; empty if it has no id or is malformed."""
     try:
-        for _, number, form, at, end in FieldReader(request, _LOOKED_AT).between(0, len(request)):
+        for _, number, form, at, end in FieldReader(request, _SEARCHED_FIELDS).between(0, len(request)):
             if number == _ID and form == BYTES:
                 return request[at:end][: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
             if number > _ID:
@@ -211,16 +213,16 @@ def encode_response(answer: bytes) -> bytes:
         length.append(size & (LONG - 1) | LONG)
         size >>= 7
     length.append(size)
-    return b"".join((_AROUND, length, answer))
+    return b"".join((_RESPONSE_TAG, length, answer))
 
 
 def encode_error(request_id: str, error: QuantraError) -> bytes:
     """Encode an error as a ModelStreamInferResponse: a message, and status and reason as parameters."""
     answer = answer_of(error)
-    told = {"status": answer.status.value, "reason": answer.reason}
+    texts = {"status": answer.status.value, "reason": answer.reason}
     return pb.ModelStreamInferResponse(
         error_message=shortened(error.message, MAX_INSTANCE_MESSAGE),
         infer_response=pb.ModelInferResponse(
-            id=request_id, parameters={name: pb.InferParameter(string_param=text) for name, text in told.items()}
+            id=request_id, parameters={name: pb.InferParameter(string_param=text) for name, text in texts.items()}
         ),
     ).SerializeToString()

@@ -28,7 +28,7 @@ from predictor.wire.limits import (
     check_count,
     check_text,
 )
-from predictor.wire.request_counts import BYTES, FieldReader, no_message, parsed_if_plain
+from predictor.wire.request_counts import BYTES, FieldReader, malformed_message, parse_small
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -55,12 +55,12 @@ class TensorValues:
     place: slice
 
     @classmethod
-    def whole(cls, body: bytes) -> Self:
+    def of(cls, body: bytes) -> Self:
         """Create it for bytes that are entirely values."""
         return cls(body, slice(0, len(body)))
 
 
-_NOTHING: Final = TensorValues.whole(b"")
+_NO_VALUES: Final = TensorValues.of(b"")
 
 
 SentInput = tuple[pb.ModelInferRequest.InferInputTensor, TensorValues | None]
@@ -125,59 +125,59 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
             windows.
         TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
     """
-    plain = parsed_if_plain(body, pb.ModelInferRequest)
-    if plain is not None:
-        return _request(plain, *_parsed_inputs(plain))
-    tags = FieldReader(body, most_parts)
+    small = parse_small(body, pb.ModelInferRequest)
+    if small is not None:
+        return _request(small, *_parsed_inputs(small))
+    reader = FieldReader(body, most_parts)
     try:
-        inputs, raw, head = _parted(body, tags)
-        sent = [_found_input(body, tags, place) for place in inputs]
+        places, raw, head = _locate_fields(body, reader)
+        inputs = [_locate_input(body, reader, place) for place in places]
     except IndexError:
-        raise no_message(pb.ModelInferRequest, len(body)) from None
-    return _request(_parsed(head, pb.ModelInferRequest), sent, [TensorValues(body, place) for place in raw])
+        raise malformed_message(pb.ModelInferRequest, len(body)) from None
+    return _request(_parsed(head, pb.ModelInferRequest), inputs, [TensorValues(body, place) for place in raw])
 
 
 def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> InferRequest:
     tensors = _tensors(inputs, raw)
-    return InferRequest(head=head, tensors=tensors, rows=_rows(tensors))
+    return InferRequest(head=head, tensors=tensors, rows=_count_rows(tensors))
 
 
-def _parsed_inputs(plain: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
+def _parsed_inputs(request: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
     """Return the inputs and raw values of a request that was parsed entirely."""
-    check_count("inputs", max(len(plain.inputs), len(plain.raw_input_contents)), MAX_INPUTS)
+    check_count("inputs", max(len(request.inputs), len(request.raw_input_contents)), MAX_INPUTS)
     inputs = [
-        (one, TensorValues.whole(one.contents.SerializeToString()) if one.HasField("contents") else None)
-        for one in plain.inputs
+        (head, TensorValues.of(head.contents.SerializeToString()) if head.HasField("contents") else None)
+        for head in request.inputs
     ]
-    return inputs, [*map(TensorValues.whole, plain.raw_input_contents)]
+    return inputs, [*map(TensorValues.of, request.raw_input_contents)]
 
 
-def _parted(body: bytes, tags: FieldReader) -> tuple[list[slice], list[slice], bytes]:
+def _locate_fields(body: bytes, reader: FieldReader) -> tuple[list[slice], list[slice], bytes]:
     """Return the positions of the inputs, the positions of the raw values, and the rest of the request."""
     places: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
     rest: list[bytes] = []
-    for start, number, form, at, end in tags.between(0, len(body)):
+    for start, number, form, at, end in reader.between(0, len(body)):
         if number in places and form == BYTES:
             places[number].append(slice(at, end))
             check_count("inputs", len(places[number]), MAX_INPUTS)
         else:
             rest.append(body[start:end])
-    return places[_INPUTS], places[_RAW], _small("the request without its inputs", rest)
+    return places[_INPUTS], places[_RAW], _join_small("the request without its inputs", rest)
 
 
-def _found_input(body: bytes, tags: FieldReader, place: slice) -> SentInput:
+def _locate_input(body: bytes, reader: FieldReader, place: slice) -> SentInput:
     """Locate the values of an input in a large request."""
     contents: TensorValues | None = None
     rest: list[bytes] = []
-    for start, number, form, at, end in tags.between(place.start, place.stop):
+    for start, number, form, at, end in reader.between(place.start, place.stop):
         if number != _CONTENTS or form != BYTES:
             rest.append(body[start:end])
         elif contents is None:
             contents = TensorValues(body, slice(at, end))
-            deque(tags.between(at, end), maxlen=0)  # count unpacked values
+            deque(reader.between(at, end), maxlen=0)  # count unpacked values
         else:
             raise IndexError  # protobuf would merge them, but no client sends two
-    return _parsed(_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
+    return _parsed(_join_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
 def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
@@ -186,21 +186,21 @@ def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[s
             f"raw_input_contents: have {len(raw)}, need {len(inputs)}, one for each input, or none",
             metadata={"field": "raw_input_contents", "have": str(len(raw)), "need": str(len(inputs))},
         )
-    found: dict[str, InputTensor] = {}
+    tensors: dict[str, InputTensor] = {}
     for place, (head, contents) in enumerate(inputs):
         tensor = _tensor(head, contents, raw[place] if raw else None)
-        if tensor.name in found:
+        if tensor.name in tensors:
             raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
-        found[tensor.name] = tensor
-    texts = sum(prod(one.shape) for one in found.values() if one.datatype == "BYTES")
+        tensors[tensor.name] = tensor
+    texts = sum(prod(tensor.shape) for tensor in tensors.values() if tensor.datatype == "BYTES")
     check_count("values of BYTES", texts, MAX_PARTS)
-    return found
+    return tensors
 
 
 def _tensor(
     head: pb.ModelInferRequest.InferInputTensor, contents: TensorValues | None, raw: TensorValues | None
 ) -> InputTensor:
-    values = raw or contents or _NOTHING
+    values = raw or contents or _NO_VALUES
     tensor = InputTensor(
         name=head.name,
         datatype=head.datatype,
@@ -209,9 +209,13 @@ def _tensor(
         place=values.place,
         is_raw=raw is not None,
     )
-    _check_form(tensor)
+    _check_shape(tensor)
     if head.parameters:
-        raise _with_parameters(head)
+        parameters = ", ".join(sorted(head.parameters))[:80]
+        raise MalformedRequestError(
+            f"{head.name}: parameters {parameters} of an input are not supported; leave them out",
+            metadata={"field": head.name},
+        )
     if contents is not None and raw is not None:
         raise MalformedRequestError(
             f"{tensor.name}: has both contents and raw_input_contents; send one of them",
@@ -220,15 +224,7 @@ def _tensor(
     return tensor
 
 
-def _with_parameters(head: pb.ModelInferRequest.InferInputTensor) -> MalformedRequestError:
-    named = ", ".join(sorted(head.parameters))[:80]
-    return MalformedRequestError(
-        f"{head.name}: parameters {named} of an input are not supported; send its values with the request",
-        metadata={"field": head.name},
-    )
-
-
-def _check_form(tensor: InputTensor) -> None:
+def _check_shape(tensor: InputTensor) -> None:
     check_text("input name", tensor.name)
     if tensor.datatype not in CONTENTS:
         raise MalformedRequestError(
@@ -243,7 +239,7 @@ def _check_form(tensor: InputTensor) -> None:
     check_count(f"{tensor.name}: values", prod(tensor.shape), MAX_CELLS)
 
 
-def _rows(tensors: Mapping[str, InputTensor]) -> int:
+def _count_rows(tensors: Mapping[str, InputTensor]) -> int:
     """Check the main input and return the total symbols of all rows."""
     if (WINDOWS in tensors) == (BARS in tensors):
         which = "both" if BARS in tensors else "neither"
@@ -266,7 +262,7 @@ def _rows(tensors: Mapping[str, InputTensor]) -> int:
     return rows
 
 
-def _small(what: str, pieces: Sequence[bytes]) -> bytes:
+def _join_small(what: str, pieces: Sequence[bytes]) -> bytes:
     """Join the pieces after a check of their total size."""
     joined = b"".join(pieces)
     check_count(f"{what}: bytes", len(joined), MAX_HEAD)
@@ -277,17 +273,17 @@ def _parsed(data: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(data)
     except DecodeError:
-        raise no_message(kind, len(data)) from None
+        raise malformed_message(kind, len(data)) from None
 
 
-_BARS: Final[Mapping[str, str]] = {
+_BAR_PARAMETERS: Final[Mapping[str, str]] = {
     "allow_incomplete_last_bar": "bool_param",
     "calendar": "string_param",
     "gap_policy": "string_param",
     "max_age_sessions": "int64_param",
 }
 
-_WINDOWS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "max_age_sessions": "int64_param"}
+_WINDOW_PARAMETERS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "max_age_sessions": "int64_param"}
 """Parameters of a request and their types."""
 
 
@@ -306,7 +302,7 @@ class RequestParameters:
     """Feature schema of windows; empty: the model's."""
 
 
-def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestParameters:
+def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestParameters:
     """Decode the parameters of a request.
 
     Raises:
@@ -315,20 +311,20 @@ def choices_of(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestParamete
     """
     if not head.parameters:
         return RequestParameters()
-    known = _BARS if are_bars else _WINDOWS
+    known = _BAR_PARAMETERS if are_bars else _WINDOW_PARAMETERS
     for name, value in head.parameters.items():
-        _check(name, value, known)
+        _check_parameter(name, value, known)
     parameters = head.parameters
     return RequestParameters(
         allow_incomplete_last_bar=parameters["allow_incomplete_last_bar"].bool_param,
-        calendar=_text(head, "calendar"),
-        gap_policy=_policy(_text(head, "gap_policy")),
+        calendar=_string_parameter(head, "calendar"),
+        gap_policy=_gap_policy(_string_parameter(head, "gap_policy")),
         max_age_sessions=parameters["max_age_sessions"].int64_param if "max_age_sessions" in parameters else None,
-        schema_hash=_text(head, "schema_hash"),
+        schema_hash=_string_parameter(head, "schema_hash"),
     )
 
 
-def _check(name: str, value: pb.InferParameter, known: Mapping[str, str]) -> None:
+def _check_parameter(name: str, value: pb.InferParameter, known: Mapping[str, str]) -> None:
     if name not in known:
         raise MalformedRequestError(
             f"unknown parameter {name[:80]!r}; these inputs allow {', '.join(known)}",
@@ -341,13 +337,13 @@ def _check(name: str, value: pb.InferParameter, known: Mapping[str, str]) -> Non
         )
 
 
-def _text(head: pb.ModelInferRequest, name: str) -> str:
+def _string_parameter(head: pb.ModelInferRequest, name: str) -> str:
     text = head.parameters[name].string_param if name in head.parameters else ""
     check_text(f"parameter {name}", text)
     return text
 
 
-def _policy(text: str) -> GapPolicy:
+def _gap_policy(text: str) -> GapPolicy:
     if not text:
         return GapPolicy.REFUSE
     try:

@@ -20,7 +20,16 @@ from predictor.errors import MalformedRequestError
 from predictor.wire import arrays
 from predictor.wire.arrays import Shape
 from predictor.wire.limits import MAX_CELLS, MAX_PARTS, check_count, check_text
-from predictor.wire.request_counts import BYTES, FIXED32, FIXED64, LONG, LONGEST_VARINT, VARINT, FieldReader, no_message
+from predictor.wire.request_counts import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    LONG,
+    LONGEST_VARINT,
+    VARINT,
+    FieldReader,
+    malformed_message,
+)
 
 CONTENTS: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
@@ -30,9 +39,9 @@ CONTENTS: Final[Mapping[str, str]] = {
     "BYTES": "bytes_contents",
 }
 """The field of InferTensorContents for each datatype that an input may have."""
-_FORMS: Final = {"BOOL": VARINT, "INT64": VARINT, "FP32": FIXED32, "FP64": FIXED64, "BYTES": BYTES}
+_WIRE_TYPES: Final = {"BOOL": VARINT, "INT64": VARINT, "FP32": FIXED32, "FP64": FIXED64, "BYTES": BYTES}
 """Wire type of one unpacked value of each datatype; packed values have wire type BYTES."""
-_NAMES: Final = {field.number: field.name for field in pb.InferTensorContents.DESCRIPTOR.fields}
+_FIELD_NAMES: Final = {field.number: field.name for field in pb.InferTensorContents.DESCRIPTOR.fields}
 INT64: Final = np.dtype("<i8")
 """Little-endian."""
 _LENGTH_BYTES: Final = 4
@@ -55,29 +64,29 @@ class InputTensor:
 
     def float32(self, shape: Shape) -> NDArray[np.float32]:
         """Decode FP32 values of this shape; this and the other methods raise MalformedRequestError."""
-        return arrays.decode_float32(self._fixed("FP32", shape), shape, self.name)
+        return arrays.decode_float32(self._fixed_size_data("FP32", shape), shape, self.name)
 
     def float64(self, shape: Shape) -> FloatArray:
         """Decode FP64 values of this shape."""
-        return arrays.decode_float64(self._fixed("FP64", shape), shape, self.name)
+        return arrays.decode_float64(self._fixed_size_data("FP64", shape), shape, self.name)
 
-    def truths(self, shape: Shape) -> BoolArray:
+    def bools(self, shape: Shape) -> BoolArray:
         """Decode BOOL values of this shape."""
-        return arrays.decode_bool(self._fixed("BOOL", shape), shape, self.name)
+        return arrays.decode_bool(self._fixed_size_data("BOOL", shape), shape, self.name)
 
-    def days(self, shape: Shape) -> NDArray[np.int32]:
+    def sessions(self, shape: Shape) -> NDArray[np.int32]:
         """Decode INT64 days since 1970-01-01 of this shape to yyyymmdd."""
         self.check("INT64", shape)
         if self.is_raw:
-            data = self._data()
+            data = self._raw_data()
             arrays.check_length(data, shape, INT64, self.name)
             return _sessions(np.frombuffer(data, INT64), self.name).reshape(shape)
-        return _sessions(self._varints(prod(shape)), self.name).reshape(shape)
+        return _sessions(self._decode_varints(prod(shape)), self.name).reshape(shape)
 
     def texts(self, shape: Shape) -> list[str]:
         """Decode BYTES values of this shape, each UTF-8, in row-major order."""
         self.check("BYTES", shape)
-        values = self._raw_texts(prod(shape)) if self.is_raw else self._pieces()
+        values = self._split_raw_texts(prod(shape)) if self.is_raw else self._field_contents()
         arrays.check_values(values, shape, self.name)
         return [self._text(value) for value in values]
 
@@ -99,42 +108,42 @@ class InputTensor:
                 metadata={"field": self.name, "have": str(have), "need": str(need)},
             )
 
-    def _fixed(self, datatype: str, shape: Shape) -> bytes:
+    def _fixed_size_data(self, datatype: str, shape: Shape) -> bytes:
         """Return the bytes of values of fixed size; varints of truth values take one byte each, too."""
         self.check(datatype, shape)
         check_count(f"{self.name}: values", prod(shape), MAX_CELLS)
-        return self._data() if self.is_raw else b"".join(self._pieces())
+        return self._raw_data() if self.is_raw else b"".join(self._field_contents())
 
-    def _data(self) -> bytes:
+    def _raw_data(self) -> bytes:
         return self.body[self.place]
 
-    def _pieces(self) -> list[bytes]:
+    def _field_contents(self) -> list[bytes]:
         """Return the contents of the repeated field: packed values, or one value each."""
         need, found = CONTENTS[self.datatype], list[bytes]()
         try:
             for _, number, form, at, end in FieldReader(self.body, MAX_PARTS).between(
                 self.place.start, self.place.stop
             ):
-                if _NAMES.get(number) != need or form not in {BYTES, _FORMS[self.datatype]}:
-                    have = _NAMES.get(number, f"field {number}")
+                if _FIELD_NAMES.get(number) != need or form not in {BYTES, _WIRE_TYPES[self.datatype]}:
+                    have = _FIELD_NAMES.get(number, f"field {number}")
                     raise MalformedRequestError(
                         f"{self.name}: has {have}, need {need} for {self.datatype}",
                         metadata={"field": self.name, "have": have, "need": need},
                     )
                 found.append(self.body[at:end])
         except IndexError:
-            raise no_message(pb.InferTensorContents, self.place.stop - self.place.start) from None
+            raise malformed_message(pb.InferTensorContents, self.place.stop - self.place.start) from None
         return found
 
-    def _varints(self, count: int) -> NDArray[np.int64]:
-        data = b"".join(self._pieces())
+    def _decode_varints(self, count: int) -> NDArray[np.int64]:
+        data = b"".join(self._field_contents())
         check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * count)
-        numbers = varints(data, self.name)
+        numbers = decode_varints(data, self.name)
         arrays.check_values(numbers, (count,), self.name)
         return numbers
 
-    def _raw_texts(self, most: int) -> list[bytes]:
-        data, at, found = self._data(), 0, list[bytes]()
+    def _split_raw_texts(self, most: int) -> list[bytes]:
+        data, at, found = self._raw_data(), 0, list[bytes]()
         while at < len(data):
             begin = at + _LENGTH_BYTES
             at = begin + int.from_bytes(data[at:begin], "little")
@@ -158,7 +167,7 @@ class InputTensor:
         return text
 
 
-def varints(data: bytes, field: str) -> NDArray[np.int64]:
+def decode_varints(data: bytes, field: str) -> NDArray[np.int64]:
     """Decode a packed repeated field of int64, [N].
 
     Raises:
@@ -181,18 +190,18 @@ def varints(data: bytes, field: str) -> NDArray[np.int64]:
 _FIRST_DAY: Final = int(np.datetime64("0001-01-01").astype(np.int64))
 _LAST_DAY: Final = int(np.datetime64("9999-12-31").astype(np.int64))
 _ORDINAL_1970: Final = date(1970, 1, 1).toordinal()
-_FEW: Final = 8
+_FEW_DAYS: Final = 8
 """Number of days up to which single look-ups are faster than NumPy."""
-_NO_DAY: Final = -(1 << 63)
+_NOT_A_TIME: Final = -(1 << 63)
 
 
 def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
     """Convert days since 1970-01-01 to yyyymmdd."""
-    if len(days) <= _FEW:
+    if len(days) <= _FEW_DAYS:
         return np.array([_session(int(day), field) for day in days], np.int32)
     wrong = np.flatnonzero((days < _FIRST_DAY) | (days > _LAST_DAY))
     if wrong.size:
-        raise _no_day(days[wrong[0]], field)
+        raise _invalid_day(days[wrong[0]], field)
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -204,12 +213,12 @@ def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
 def _session(day: int, field: str) -> int:
     """Convert one day since 1970-01-01 to yyyymmdd."""
     if not _FIRST_DAY <= day <= _LAST_DAY:
-        raise _no_day(day, field)
+        raise _invalid_day(day, field)
     found = date.fromordinal(day + _ORDINAL_1970)
     return 10_000 * found.year + 100 * found.month + found.day
 
 
-def _no_day(day: object, field: str) -> MalformedRequestError:
+def _invalid_day(day: object, field: str) -> MalformedRequestError:
     return MalformedRequestError(f"{field}: {day} is not a day; send days since 1970-01-01", metadata={"field": field})
 
 
@@ -217,7 +226,7 @@ def _no_day(day: object, field: str) -> MalformedRequestError:
 def epoch_day(session: int) -> int:
     """Convert a session, yyyymmdd, to days since 1970-01-01; 0 becomes NumPy's NaT, the least int64."""
     if not session:
-        return _NO_DAY
+        return _NOT_A_TIME
     return date(session // 10_000, session // 100 % 100, session % 100).toordinal() - _ORDINAL_1970
 
 
