@@ -49,7 +49,7 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> Path:
         torch.nn.utils.clip_grad_norm_(voice.model.parameters(), recipe.clip)
         optimizer.step()
         schedule.step()
-    voice.settle_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
+    voice.fit_speaking_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
     VoiceVersions(place).add(voice, {"steps": steps, "seed": seed})
     return place
 

@@ -80,7 +80,7 @@ class Workplace:
         if not (place / "voice.json").is_file():
             corpus = SpeechCorpus.open(self.corpus)
             voice = first_voice(corpus, seed)
-            voice.settle_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
+            voice.fit_speaking_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
             VoiceVersions(place).add(voice, {"seed": seed})
         return place
 

@@ -152,7 +152,7 @@ def write_cache(
     pictures: ImageFolder,
     model: ImageModel,
     out: Path,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
     *,
     priors: Mapping[str, Tensor] | None = None,
 ) -> LatentCache:
@@ -162,7 +162,7 @@ def write_cache(
         pictures: Checked images.
         model: Model whose VAE and text encoder are used.
         out: Folder to create.
-        tell: Called after each batch with the number of images done and the total.
+        on_progress: Called after each batch with the number of images done and the total.
         priors: Prior tokens of each image, int64 [priors], by file name, if the model reads them.
 
     Raises:
@@ -172,7 +172,7 @@ def write_cache(
     """
     check_free(out, CacheError)
     plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
-    tensors = {**_encoded(pictures, model, tell), "priors": plans}
+    tensors = {**_encoded(pictures, model, on_progress), "priors": plans}
     try:
         with appearing(out, own_draft(out)) as draft:
             _write(draft, tensors, pictures, model)
@@ -213,7 +213,7 @@ def damaged(folder: Path, problem: str) -> CacheError:
     return CacheError(f"cache {folder} is damaged: {problem}; make it again")
 
 
-def _encoded(pictures: ImageFolder, model: ImageModel, tell: Callable[[int, int], None]) -> dict[str, Tensor]:
+def _encoded(pictures: ImageFolder, model: ImageModel, on_progress: Callable[[int, int], None]) -> dict[str, Tensor]:
     """Tensors of `LatentCache`, except the priors."""
     device, network = next(model.latents.module.parameters()).device, model.network
     total, prompts = len(pictures.pictures), (UNCONDITIONAL, *pictures.prompts)
@@ -222,7 +222,7 @@ def _encoded(pictures: ImageFolder, model: ImageModel, tell: Callable[[int, int]
         places = range(first, min(first + AT_ONCE, total))
         rows = slice(places.start, places.stop)
         mean[rows], deviation[rows] = model.latents.encode(pictures.pixels(places).to(device))
-        tell(places.stop, total)
+        on_progress(places.stop, total)
     conditions = [model.prompts.embed(model.prompts.tokens([prompt])) for prompt in prompts]
     order = {prompt: row for row, prompt in enumerate(prompts)}
     return {

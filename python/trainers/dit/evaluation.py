@@ -119,7 +119,7 @@ def evaluate(
     rewards: Sequence[ValidatedReward],
     sampling: SamplingSettings,
     priors: Mapping[str, Tensor] | None = None,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ImageEvaluation:
     """Draw the prompts of held-out images and score the drawings.
 
@@ -129,7 +129,7 @@ def evaluate(
         rewards: Rewards to compute.
         sampling: Sampling settings.
         priors: Prior tokens of the held-out images, int64 [priors], by file name, if the network reads them.
-        tell: Called with the number of images drawn and the total.
+        on_progress: Called with the number of images drawn and the total.
 
     Raises:
         RewardError: There are too few held-out images, or a reward is not finite.
@@ -145,7 +145,7 @@ def evaluate(
         )
     prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)
     gathered = gathered_priors(priors, [picture.file for picture in held.pictures], model.network)
-    images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, tell)
+    images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, on_progress)
     probability = next((one.reward for one in rewards if isinstance(one.reward, PromptProbability)), None)
     predictions = None
     if probability is not None:

@@ -221,7 +221,7 @@ def read_pictures(
     check_prompt: Callable[[str], None],
     *,
     skip_bad: bool = False,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ImageFolder:
     """Check the images and prompts of a folder.
 
@@ -230,7 +230,7 @@ def read_pictures(
         form: Required format of each image.
         check_prompt: Raises an `ImageError` for a prompt that the model cannot read.
         skip_bad: Leave out unusable images; otherwise each is an error.
-        tell: Called after each image with the number of images checked and the total.
+        on_progress: Called after each image with the number of images checked and the total.
 
     Raises:
         DataError: The folder or its metadata.csv cannot be read, or images are unusable and may not be left out, or
@@ -245,7 +245,7 @@ def read_pictures(
             pictures.append(PromptedImage(line.file, line.prompt, digest))
         except ImageError as error:
             bad.append(RejectedFile(line.file, error.message))
-        tell(done, len(lines))
+        on_progress(done, len(lines))
     if bad and not (pictures and skip_bad):
         raise DataError(listed(bad, len(pictures), "images"))
     return ImageFolder(source, form, tuple(pictures), tuple(bad))

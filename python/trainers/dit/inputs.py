@@ -29,8 +29,8 @@ def pictures_of(
     """Read a folder of images, and report rejected images and words that the model does not know."""
     from trainers.dit.images import read_pictures
 
-    tell = counter("checked", "images", silent=silent)
-    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, tell=tell)
+    on_progress = counter("checked", "images", silent=silent)
+    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, on_progress=on_progress)
     for one in pictures.refused:
         say(f"! {one.name} was left out: {one.reason}")
     _warn_of_doubts(pictures.prompts, model, known, images)

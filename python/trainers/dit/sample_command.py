@@ -107,8 +107,8 @@ def evaluate(
         curves = curves_of(notes)
         material = judging_of(loaded, judging, trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        tell = counter("drawn", "images", silent=as_json)
-        found = evaluated(loaded, material, rewards_of(judging.rewards, material), drawing, plans, tell)
+        on_progress = counter("drawn", "images", silent=as_json)
+        found = evaluated(loaded, material, rewards_of(judging.rewards, material), drawing, plans, on_progress)
         lines = _describe_sampling(loaded, drawing), _describe_images(material)
         write_page(place, render_sheet(judged_sheet(f"Evaluation of {name}", lines, found, curves)))
     if as_json:

@@ -76,7 +76,7 @@ def draw_images(
     prompts: Sequence[str],
     sampling: SamplingSettings,
     priors: Tensor | Sequence[Tensor] | None = None,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Tensor:
     """Draw images of prompts, float32 [N, channels, height, width], 0 to 1, on the CPU; the same for the same seed.
 
@@ -85,7 +85,7 @@ def draw_images(
         prompts: Prompt of each image.
         sampling: Sampling settings.
         priors: Prior tokens of the images, each int64 [priors], if the network reads them.
-        tell: Called with the number of images drawn and the total.
+        on_progress: Called with the number of images drawn and the total.
 
     Raises:
         PriorError: Priors are missing or invalid, or the network reads none.
@@ -102,7 +102,7 @@ def draw_images(
         condition = condition.with_priors(plans[rows].to(device))
         latents = draw_latents(model, condition, noise[rows].to(device), sampling)
         drawn.append(model.latents.decode(latents).cpu())
-        tell(min(rows.stop, len(prompts)), len(prompts))
+        on_progress(min(rows.stop, len(prompts)), len(prompts))
     return torch.cat(drawn)
 
 

@@ -91,7 +91,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with failing(SPEECH):
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.training import begin, checkpoints_of, finished
+        from trainers.vits.training import begin, checkpoints_of, finished_version
         from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
@@ -104,29 +104,29 @@ def train(
         prepared, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
         place = versions.following
         seed_everything(chosen.seed)
-        voice = _started(prepared, built, start)
+        voice = _initial_voice(prepared, built, start)
         settings = _settings(prepared, built, chosen, None if start is None else voice)
-        done = finished(versions, settings) if run.resume else None
+        done = finished_version(versions, settings) if run.resume else None
         if done is not None:
-            _report_finished(done, _next(out, prepared), as_json=run.as_json)
+            _report_finished(done, _synth_command(out, prepared), as_json=run.as_json)
             return
         checkpoints = checkpoints_of(place, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
             versions.check_unchanged()
             begin(place)
             consume = consumer(run, run_folder(place), sys.stdout, rank=launched_rank())
-            learnt = _fitted(voice, prepared, built, chosen, checkpoints, consume)
+            curves = _train_voice(voice, prepared, built, chosen, checkpoints, consume)
             if launched_rank() > 0:
                 return
-            rate = voice.settle_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
+            rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
             voice.model.cpu()
-            record = {**settings, "weights": _digest(voice), "curves": asdict(learnt), "speaking_rate": rate}
+            record = {**settings, "weights": _digest(voice), "curves": asdict(curves), "speaking_rate": rate}
             place = versions.add(voice, record)
             checkpoints.clear()
     if run.as_json:
         write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    say(f"Saved {place} with speaking rate {rate:g}. Next: {_next(out, prepared)}")
+    say(f"Saved {place} with speaking rate {rate:g}. Next: {_synth_command(out, prepared)}")
 
 
 @with_flags
@@ -179,7 +179,8 @@ def evaluate(
     with failing(SPEECH):
         from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.page import page_of, render_page, scores_of
+        from trainers.vits.page import page_of, render_page
+        from trainers.vits.scoring import score
         from trainers.vits.speech_recogniser import judge_of
         from trainers.vits.versions import voice_folder
         from trainers.vits.voice import Voice
@@ -190,9 +191,8 @@ def evaluate(
         place = folder.parent / f"{folder.name}.html" if page is None else page
         check_file(place)
         judge = judge_of(prepared)
-        scores = scores_of(
-            speaker, prepared, "held_out", judge, tell=counter("judged", "clips", silent=as_json), seed=seed
-        )
+        progress = counter("scored", "clips", silent=as_json)
+        scores = score(speaker, prepared, prepared.part("held_out"), judge, seed=seed, on_progress=progress)
         found = page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
         write_page(place, render_page(found))
     if as_json:
@@ -202,12 +202,12 @@ def evaluate(
         f"Character error rate of the recogniser: {scores.error_rate:.1%} on the voice, {judge.error_rate:.1%} on "
         "held-out recordings"
     )
-    for one in scores.unspoken:
-        say(f"! {one.clip.name} could not be synthesised: {one.fault}")
+    for failed in scores.unspoken:
+        say(f"! {failed.clip.name} could not be synthesised: {failed.fault}")
     say(f"Saved {place}: open it to listen")
 
 
-def _started(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
+def _initial_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
     """The voice to train: a new one, or one loaded from a folder."""
     from trainers.vits.training import check_fits
     from trainers.vits.versions import voice_folder
@@ -221,7 +221,7 @@ def _started(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "
     return voice
 
 
-def _fitted(
+def _train_voice(
     voice: "Voice",
     corpus: "SpeechCorpus",
     build: VoiceSizes,
@@ -236,14 +236,14 @@ def _fitted(
     from trainers.vits.voice import discriminator_channels
 
     clips = corpus.part("train")
-    lesson = TrainingSetup(
+    setup = TrainingSetup(
         clips=CorpusDataset(corpus, clips, voice.tokens),
         frames=[clip.frames for clip in clips],
         weights=None,
         selection=CorpusDataset(corpus, corpus.part("selection"), voice.tokens),
     )
-    judging = None if recipe.adversarial_from is None else Discriminators(discriminator_channels(build.size))
-    return fit(voice, lesson, recipe, checkpoints, consume, discriminators=judging)
+    discriminators = None if recipe.adversarial_from is None else Discriminators(discriminator_channels(build.size))
+    return fit(voice, setup, recipe, checkpoints, consume, discriminators=discriminators)
 
 
 def _settings(
@@ -266,7 +266,7 @@ def _digest(voice: "Voice") -> str:
     return weights_digest(plain_weights(voice.model))
 
 
-def _next(voice: Path, corpus: "SpeechCorpus") -> str:
+def _synth_command(voice: Path, corpus: "SpeechCorpus") -> str:
     """Command to try next: synthesise a text of the corpus."""
     text = corpus.part("selection")[0].text
     return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
@@ -285,7 +285,7 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
     """Report the size of a corpus and its warnings."""
     from trainers.vits.corpus import notices
 
-    facts = _facts_of(corpus)
+    facts = _corpus_facts(corpus)
     if as_json:
         write({"kind": "prepared", "corpus": str(out), **facts})
         return
@@ -300,7 +300,7 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
     say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
-def _facts_of(corpus: "SpeechCorpus") -> dict[str, Any]:
+def _corpus_facts(corpus: "SpeechCorpus") -> dict[str, Any]:
     return {
         "clips": len(corpus.clips),
         "seconds": corpus.framing.seconds(sum(clip.frames for clip in corpus.clips)),

@@ -284,11 +284,11 @@ class SpeechCorpus:
         return hashlib.sha256("\n".join((repr(self.framing), *lines)).encode()).hexdigest()
 
     @property
-    def untaught(self) -> Mapping[str, int]:
+    def untrained_characters(self) -> Mapping[str, int]:
         """Counts of known characters in the other parts that no training clip has."""
-        taught = characters(clip.text for clip in self.part("train"))
+        trained = characters(clip.text for clip in self.part("train"))
         others = "".join(small_letters(clip.text) for clip in self.clips if clip.part != "train")
-        return Counter(char for char in others if char in self.vocabulary and char not in taught)
+        return Counter(char for char in others if char in self.vocabulary and char not in trained)
 
     def _tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         path = clip_path(self.folder, clip.digest)
@@ -345,7 +345,12 @@ SHOWN: Final = 20
 
 def notices(corpus: SpeechCorpus) -> tuple[str, ...]:
     """Warnings about rejected clips, unknown or untrained characters, and unlisted recordings."""
-    return tuple(_notices(corpus))
+    found = [*_shared_notices(corpus)]
+    if corpus.untrained_characters:
+        found.append(f"characters in no training clip are not learnt: {_counted(corpus.untrained_characters)}")
+    if corpus.unlisted:
+        found.append(f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_listed(corpus.unlisted)}")
+    return tuple(found)
 
 
 def notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[str, ...]:
@@ -355,21 +360,10 @@ def notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[s
         corpus: Corpus of corrections.
         idle: Names of selection or held-out clips that are rated above 1.
     """
-    return tuple(_notices_of_corrections(corpus, idle))
-
-
-def _notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> Iterator[str]:
-    yield from _shared_notices(corpus)
+    found = [*_shared_notices(corpus)]
     if idle:
-        yield f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_listed(idle)}"
-
-
-def _notices(corpus: SpeechCorpus) -> Iterator[str]:
-    yield from _shared_notices(corpus)
-    if corpus.untaught:
-        yield f"characters in no training clip are not learnt: {_counted(corpus.untaught)}"
-    if corpus.unlisted:
-        yield f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_listed(corpus.unlisted)}"
+        found.append(f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_listed(idle)}")
+    return tuple(found)
 
 
 def _shared_notices(corpus: SpeechCorpus) -> Iterator[str]:

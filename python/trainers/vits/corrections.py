@@ -36,7 +36,7 @@ RATINGS: Final = "ratings.json"
 NEEDED: Final = FEWEST + 3
 """Minimum number of different texts in new corrections: 1 for selection, 2 for training, the others held out."""
 
-TO_CHOOSE: Final = 20
+SELECTION_EVERY: Final = 20
 """One text in this many is for selection."""
 
 
@@ -117,7 +117,7 @@ class PreviousCorrections:
         return frozenset(content for rated in self.corrections for content in rated.contents.values())
 
 
-def kept_of(versions: VoiceVersions) -> PreviousCorrections:
+def load_previous_corrections(versions: VoiceVersions) -> PreviousCorrections:
     """Load the corrections stored with the versions of a voice.
 
     Raises:
@@ -141,8 +141,8 @@ def kept_of(versions: VoiceVersions) -> PreviousCorrections:
     return PreviousCorrections(tuple(corrections), base)
 
 
-def news_of(
-    manifest: FeedbackManifest, corpus: SpeechCorpus, consumed: Iterable[str], kept: PreviousCorrections
+def select_new_corrections(
+    manifest: FeedbackManifest, corpus: SpeechCorpus, consumed: Iterable[str], previous: PreviousCorrections
 ) -> NewCorrections:
     """Select the items of a manifest that no version was trained on.
 
@@ -150,7 +150,7 @@ def news_of(
         manifest: Manifest of corrections and ratings.
         corpus: Base corpus, whose clips may be rated.
         consumed: Digests of items used by earlier versions.
-        kept: Corrections stored with those versions.
+        previous: Corrections stored with those versions.
 
     Raises:
         FeedbackError: A rated clip is not in the corpus, or everything is rated 1.
@@ -158,46 +158,46 @@ def news_of(
     clips = _rated_clips(manifest, corpus)
     if all(SHARES[item.rating] == 0 for item in (*manifest.corrections, *manifest.ratings)):
         raise FeedbackError("every line is rated 1, so nothing is left to train on; rate correct recordings 2 to 5")
-    before, earlier = frozenset(consumed), kept.contents
+    before, earlier = frozenset(consumed), previous.contents
     items = {one.digest: one for one in manifest.corrections}
     ratings = {one.digest(clip.digest): (one, clip) for one, clip in clips}
     fresh = {digest: one for digest, one in items.items() if digest not in before}
     rated = {digest: both for digest, both in ratings.items() if digest not in before}
-    learnt = {digest: one for digest, one in fresh.items() if SHARES[one.rating] > 0 and one.content not in earlier}
+    trained = {digest: one for digest, one in fresh.items() if SHARES[one.rating] > 0 and one.content not in earlier}
     return NewCorrections(
-        corrections=learnt,
+        corrections=trained,
         rerated={one.content: one.rating for one in fresh.values() if one.content in earlier},
         base={clip.digest: one.rating for one, clip in rated.values()},
-        others=frozenset((fresh.keys() - learnt.keys()) | rated.keys()),
+        others=frozenset((fresh.keys() - trained.keys()) | rated.keys()),
         known=len(items.keys() & before) + len(ratings.keys() & before),
         idle=tuple(clip.name for one, clip in rated.values() if clip.part != "train" and SHARES[one.rating] > 0),
     )
 
 
 def prepared(
-    news: NewCorrections,
+    new_items: NewCorrections,
     corpus: SpeechCorpus,
     folder: Path,
     *,
     resample: bool = False,
     skip_bad: bool = False,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> WeightedCorpus:
     """Prepare new corrections as a corpus; a third of the texts, at least `FEWEST`, are held out.
 
     Args:
-        news: New corrections.
+        new_items: New corrections.
         corpus: Base corpus, which sets framing and vocabulary.
         folder: Parent folder; an existing corpus of the same content is reused.
         resample: Whether to convert recordings of another rate.
         skip_bad: Whether to leave out unusable recordings.
-        tell: Called after each clip with the number done and the total.
+        on_progress: Called after each clip with the number done and the total.
 
     Raises:
         FeedbackError: There are too few different texts, or some are recordings of the base corpus.
         CorpusError: Some are unusable and `skip_bad` is False; the message lists them.
     """
-    entries = [RecordingEntry(_name(one), one.text, one.audio) for one in news.corrections.values()]
+    entries = [RecordingEntry(_name(one), one.text, one.audio) for one in new_items.corrections.values()]
     _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
     settings = CorpusSettings(
         framing=corpus.framing,
@@ -206,10 +206,15 @@ def prepared(
         vocabulary=corpus.vocabulary,
         numbers=_numbers,
     )
-    place = folder / _digest(*sorted(news.corrections), resample, skip_bad)[:16]
-    made = SpeechCorpus.open(place) if place.exists() else prepare_clips(entries, place, settings, tell)
-    _refuse_base(made.clips, corpus)
-    return _rated(made, news.corrections.values())
+    place = folder / _digest(*sorted(new_items.corrections), resample, skip_bad)[:16]
+    made = SpeechCorpus.open(place) if place.exists() else prepare_clips(entries, place, settings, on_progress)
+    _reject_base_recordings(made.clips, corpus)
+    by_name = {_name(correction): correction for correction in new_items.corrections.values()}
+    return WeightedCorpus(
+        corpus=made,
+        ratings={clip.digest: by_name[clip.name].rating for clip in made.clips},
+        contents={clip.digest: by_name[clip.name].content for clip in made.clips},
+    )
 
 
 def _numbers(texts: int) -> tuple[int, int]:
@@ -223,13 +228,13 @@ def _numbers(texts: int) -> tuple[int, int]:
             f"usable new corrections have {texts} different texts, but training and evaluation need {NEEDED}; record "
             "more and submit them together"
         )
-    return max(1, texts // TO_CHOOSE), max(FEWEST, ceil(texts / 3))
+    return max(1, texts // SELECTION_EVERY), max(FEWEST, ceil(texts / 3))
 
 
-def taken(news: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
+def used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
     """Digests of the new items that a voice uses: all except rejected corrections."""
     left_out = {one.name for one in rated.corpus.refused}
-    return news.others | {digest for digest, one in news.corrections.items() if _name(one) not in left_out}
+    return new_items.others | {digest for digest, one in new_items.corrections.items() if _name(one) not in left_out}
 
 
 def _rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
@@ -243,7 +248,7 @@ def _rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple
     return [(one, by_name[one.clip]) for one in manifest.ratings]
 
 
-def _refuse_base(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
+def _reject_base_recordings(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
     """Reject recordings of the base corpus: the voice may have trained on them."""
     base = {clip.digest: clip.name for clip in corpus.clips}
     duplicates = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
@@ -257,15 +262,6 @@ def _refuse_base(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
 def _listed(problems: Sequence[str]) -> str:
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     return "; ".join(problems[:SHOWN]) + more
-
-
-def _rated(corpus: SpeechCorpus, corrections: Iterable[ClipCorrection]) -> WeightedCorpus:
-    by_name = {_name(one): one for one in corrections}
-    return WeightedCorpus(
-        corpus=corpus,
-        ratings={clip.digest: by_name[clip.name].rating for clip in corpus.clips},
-        contents={clip.digest: by_name[clip.name].content for clip in corpus.clips},
-    )
 
 
 def _name(correction: ClipCorrection) -> str:
@@ -312,18 +308,18 @@ class CorrectionMaterial:
     Attributes:
         base: Corpus that the voice was trained on.
         rated: New corrections.
-        kept: Corrections of earlier versions.
-        news: New items, including ratings.
+        previous: Corrections of earlier versions.
+        new_items: New items, including ratings.
         share: Probability that a drawn clip is a correction.
     """
 
     base: SpeechCorpus
     rated: WeightedCorpus
-    kept: PreviousCorrections
-    news: NewCorrections
+    previous: PreviousCorrections
+    new_items: NewCorrections
     share: float
 
-    def lesson(self, tokens: Callable[[str], Sequence[int]]) -> TrainingSetup:
+    def training_setup(self, tokens: Callable[[str], Sequence[int]]) -> TrainingSetup:
         """Training clips with their sampling probabilities, and selection clips.
 
         Args:
@@ -332,10 +328,10 @@ class CorrectionMaterial:
         Raises:
             FeedbackError: All base clips or all corrections have weight 0.
         """
-        learnt = [clip for corpus in self._corpora for clip in corpus.part("train")]
+        trained = [clip for corpus in self._corpora for clip in corpus.part("train")]
         return TrainingSetup(
             clips=ConcatDataset([CorpusDataset(corpus, corpus.part("train"), tokens) for corpus in self._corpora]),
-            frames=[clip.frames for clip in learnt],
+            frames=[clip.frames for clip in trained],
             weights=self.draws(),
             selection=ConcatDataset(
                 [
@@ -351,7 +347,7 @@ class CorrectionMaterial:
         Raises:
             FeedbackError: Too few are left.
         """
-        self.judged()
+        self.held_out()
         self.draws()
         parts: Mapping[Part, str] = {"selection": "selection", "held_out": "held-out"}
         for part, name in parts.items():
@@ -375,9 +371,8 @@ class CorrectionMaterial:
         """
         ratings = self._ratings
         base = [SHARES[ratings.get(clip.digest, UNRATED)] for clip in self.base.part("train")]
-        corrections = [
-            share for rated in (*self.kept.corrections, self.rated) for share in rated.shares(self.news.rerated)
-        ]
+        rerated = self.new_items.rerated
+        corrections = [share for rated in (*self.previous.corrections, self.rated) for share in rated.shares(rerated)]
         return mixture(base, corrections, self.share)
 
     @property
@@ -387,14 +382,14 @@ class CorrectionMaterial:
         parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(judging)]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
-    def judged(self) -> Judged:
+    def held_out(self) -> Judged:
         """New held-out corrections whose words no earlier correction trained.
 
         Raises:
             FeedbackError: Too few are left.
         """
-        learnt = {words_of(clip.text) for rated in self.kept.corrections for clip in rated.corpus.part("train")}
-        clips = _without(self.rated.corpus.part("held_out"), learnt)
+        trained = {words_of(clip.text) for rated in self.previous.corrections for clip in rated.corpus.part("train")}
+        clips = _without(self.rated.corpus.part("held_out"), trained)
         if len(clips) < FEWEST:
             raise FeedbackError(
                 f"{len(clips)} new corrections can be held out, but {FEWEST} are needed: the other texts were trained "
@@ -402,23 +397,26 @@ class CorrectionMaterial:
             )
         return self.rated.corpus, clips
 
-    def judged_before(self) -> tuple[Judged, ...]:
+    def earlier_held_out(self) -> tuple[Judged, ...]:
         """Held-out corrections of earlier versions whose words are not trained now."""
-        learnt = {words_of(clip.text) for clip in self.rated.corpus.part("train")}
-        found = ((rated.corpus, _without(rated.corpus.part("held_out"), learnt)) for rated in self.kept.corrections)
+        trained = {words_of(clip.text) for clip in self.rated.corpus.part("train")}
+        corpora = (rated.corpus for rated in self.previous.corrections)
+        found = ((corpus, _without(corpus.part("held_out"), trained)) for corpus in corpora)
         return tuple((corpus, clips) for corpus, clips in found if clips)
 
     @property
     def _ratings(self) -> dict[str, int]:
         """Latest ratings of base clips, by digest."""
-        return {**self.kept.base, **self.news.base}
+        return {**self.previous.base, **self.new_items.base}
 
     @property
     def _corpora(self) -> tuple[SpeechCorpus, ...]:
-        return (self.base, *(rated.corpus for rated in self.kept.corrections), self.rated.corpus)
+        return (self.base, *(rated.corpus for rated in self.previous.corrections), self.rated.corpus)
 
 
-def settle(voice: Voice, base: Sequence[RecordedClip], corrections: Sequence[RecordedClip], allowed: float) -> float:
+def set_speaking_rate(
+    voice: Voice, base: Sequence[RecordedClip], corrections: Sequence[RecordedClip], allowed: float
+) -> float:
     """Set the speaking rate from base and corrections, or only from the base if its length error would grow.
 
     Args:
@@ -430,9 +428,9 @@ def settle(voice: Voice, base: Sequence[RecordedClip], corrections: Sequence[Rec
     Returns:
         The rate, also set on the voice.
     """
-    rate = voice.settle_rate(_lengths((*base, *corrections)))
+    rate = voice.fit_speaking_rate(_lengths((*base, *corrections)))
     if voice.length_error(_lengths(base)) > allowed:
-        rate = voice.settle_rate(_lengths(base))
+        rate = voice.fit_speaking_rate(_lengths(base))
     return rate
 
 

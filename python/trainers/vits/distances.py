@@ -142,14 +142,14 @@ class TextDifference:
     errors: int
 
 
-def difference(heard: str, meant: str) -> TextDifference:
+def difference(transcript: str, reference: str) -> TextDifference:
     """Mark the insertions, deletions and replacements of a shortest edit path.
 
     Args:
-        heard: Transcript of the recogniser.
-        meant: Reference text in the recogniser's spelling.
+        transcript: Transcript of the recogniser.
+        reference: Reference text in the recogniser's spelling.
     """
-    letters = list(_letters(heard, meant))
+    letters = list(_letters(transcript, reference))
     grouped = groupby(letters, key=itemgetter(0))
     return TextDifference(
         pieces=tuple(TextSpan(kind, "".join(letter for _, letter in group)) for kind, group in grouped),
@@ -157,27 +157,29 @@ def difference(heard: str, meant: str) -> TextDifference:
     )
 
 
-def _letters(heard: str, meant: str) -> Iterator[tuple[Kind, str]]:
+def _letters(transcript: str, reference: str) -> Iterator[tuple[Kind, str]]:
     """Letters with their kinds along a shortest edit path; a replaced letter is wrong."""
-    left = _remaining(heard, meant)
+    left = _remaining(transcript, reference)
     i = j = 0
-    while i < len(heard) or j < len(meant):
-        if i < len(heard) and j < len(meant) and left[i][j] == left[i + 1][j + 1] + (heard[i] != meant[j]):
-            yield "right" if heard[i] == meant[j] else "wrong", heard[i]
+    while i < len(transcript) or j < len(reference):
+        both = i < len(transcript) and j < len(reference)
+        if both and left[i][j] == left[i + 1][j + 1] + (transcript[i] != reference[j]):
+            yield "right" if transcript[i] == reference[j] else "wrong", transcript[i]
             i, j = i + 1, j + 1
-        elif i < len(heard) and left[i][j] == left[i + 1][j] + 1:
-            yield "wrong", heard[i]
+        elif i < len(transcript) and left[i][j] == left[i + 1][j] + 1:
+            yield "wrong", transcript[i]
             i += 1
         else:
-            yield "missing", meant[j]
+            yield "missing", reference[j]
             j += 1
 
 
-def _remaining(heard: str, meant: str) -> list[list[int]]:
-    """Edit distances of all pairs of suffixes: [heard + 1][meant + 1]."""
-    left = [[len(heard) - i + len(meant) - j for j in range(len(meant) + 1)] for i in range(len(heard) + 1)]
-    for i in reversed(range(len(heard))):
-        for j in reversed(range(len(meant))):
-            replaced = left[i + 1][j + 1] + (heard[i] != meant[j])
+def _remaining(transcript: str, reference: str) -> list[list[int]]:
+    """Edit distances of all pairs of suffixes: [transcript + 1][reference + 1]."""
+    rows, columns = len(transcript), len(reference)
+    left = [[rows - i + columns - j for j in range(columns + 1)] for i in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            replaced = left[i + 1][j + 1] + (transcript[i] != reference[j])
             left[i][j] = min(replaced, left[i + 1][j] + 1, left[i][j + 1] + 1)
     return left

@@ -74,7 +74,7 @@ def feedback(
             judge,
             checkpoints,
             consumer(run, run_folder(versions.following), sys.stdout),
-            counter("judged", "clips", silent=run.as_json),
+            counter("scored", "clips", silent=run.as_json),
         )
     _report_result(result, voice, run)
 
@@ -100,20 +100,25 @@ def _material(
 ) -> "CorrectionMaterial | None":
     """The training data; None if nothing is new."""
     from trainers.vits.corpus import SpeechCorpus
-    from trainers.vits.corrections import CorrectionMaterial, kept_of, news_of, prepared
+    from trainers.vits.corrections import (
+        CorrectionMaterial,
+        load_previous_corrections,
+        prepared,
+        select_new_corrections,
+    )
     from trainers.vits.manifest import read_manifest
     from trainers.vits.training import CORRECTIONS, check_fits
     from trainers.vits.voice import Voice
 
     base, items = SpeechCorpus.open(corpus), read_manifest(manifest, complete=not skip_bad)
     check_fits(Voice.load(versions.current), base, versions.current)
-    kept = kept_of(versions)
-    news = news_of(items, base, versions.index.consumed, kept)
-    if not news.count:
+    previous = load_previous_corrections(versions)
+    new_items = select_new_corrections(items, base, versions.index.consumed, previous)
+    if not new_items.count:
         return None
     folder = run_folder(versions.following) / CORRECTIONS
-    rated = prepared(news, base, folder, resample=resample, skip_bad=skip_bad)
-    material = CorrectionMaterial(base=base, rated=rated, kept=kept, news=news, share=share)
+    rated = prepared(new_items, base, folder, resample=resample, skip_bad=skip_bad)
+    material = CorrectionMaterial(base=base, rated=rated, previous=previous, new_items=new_items, share=share)
     material.check()
     return material
 
@@ -131,13 +136,13 @@ def _report_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptio
 def _report_material(material: "CorrectionMaterial") -> None:
     from trainers.vits.corpus import notices_of_corrections
 
-    for notice in notices_of_corrections(material.rated.corpus, material.news.idle):
+    for notice in notices_of_corrections(material.rated.corpus, material.new_items.idle):
         say(f"! {notice}")
     corpus = material.rated.corpus
     say(
-        f"{material.news.count} new lines, {material.news.known} used before. New corrections: "
+        f"{material.new_items.count} new lines, {material.new_items.known} used before. New corrections: "
         f"{len(corpus.part('train'))} train, {len(corpus.part('selection'))} selection, "
-        f"{len(material.judged()[1])} held-out."
+        f"{len(material.held_out()[1])} held-out."
     )
 
 
@@ -154,12 +159,12 @@ def _report_result(result: "CorrectionResult", voice: Path, run: RunOptions) -> 
     for line in result.decision.lines:
         say(f"{'!' if line.holds is False else ' '} {line}")
     if not accepted:
-        if result.decision.farther:
-            names = ", ".join(result.decision.farther[:SHOWN])
+        if result.decision.worse_clips:
+            names = ", ".join(result.decision.worse_clips[:SHOWN])
             say(
                 f"! Worse than before: {names}. If these recordings contain the mistake that you corrected, rate them 1"
             )
-        if not result.decision.nearer:
+        if not result.decision.has_learnt_corrections:
             say("! The corrections were not learnt: record more of them, or train for more --steps")
         say(f"Rejected: {voice} is unchanged, and the corrections stay new. The figures are in {result.place}")
         raise typer.Exit(1)

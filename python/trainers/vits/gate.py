@@ -34,10 +34,10 @@ DRAWS: Final = 10_000
 WORSE: Final = 0.05
 """Allowed relative increase on the base corpus."""
 
-MISHEARD: Final = 0.02
+ERROR_RATE_MARGIN: Final = 0.02
 """Allowed absolute increase of the error rate: 5 % of a low error rate is less than one letter."""
 
-LONGER: Final = 0.02
+LENGTH_MARGIN: Final = 0.02
 """Allowed increase of the length error, the mean of |log(length / recorded length)|."""
 
 RELIABLE: Final = 0.2
@@ -67,8 +67,8 @@ class SpeechScores:
     def of(cls, scores: SpeechEvaluation) -> "SpeechScores":
         """Figures of an evaluation."""
         return cls(
-            names=tuple(one.clip.name for one in scores.clips),
-            distances=tuple(one.distance for one in scores.clips),
+            names=tuple(score.clip.name for score in scores.clips),
+            distances=tuple(score.distance for score in scores.clips),
             error_rate=scores.error_rate,
             length_error=scores.length_error,
         )
@@ -88,12 +88,12 @@ class VoiceComparison:
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """Distances before and after, of the clips that both voices said; `silenced` counts lost ones."""
+        """Distances before and after, of the clips that both voices said; `lost_texts` counts lost ones."""
         both = zip(self.before.distances, self.after.distances, strict=True)
         return tuple((old, new) for old, new in both if old is not None and new is not None)
 
     @property
-    def farther(self) -> tuple[str, ...]:
+    def worse_clips(self) -> tuple[str, ...]:
         """Names of the clips whose distance grew by more than `WORSE`, largest growth first.
 
         Empty if they are more than half of the clips: then the voice as a whole is worse.
@@ -104,7 +104,7 @@ class VoiceComparison:
         return tuple(sorted(grown, key=lambda name: (-grown[name], name))) if few else ()
 
     @property
-    def silenced(self) -> int:
+    def lost_texts(self) -> int:
         """Number of texts that only the previous voice can say."""
         both = zip(self.before.distances, self.after.distances, strict=True)
         return sum(old is not None and new is None for old, new in both)
@@ -163,11 +163,11 @@ class VoiceDecision:
 
     Attributes:
         lines: Compared figures; the first is the distance of the corrections.
-        farther: Held-out base clips whose distance grew, worst first.
+        worse_clips: Held-out base clips whose distance grew, worst first.
     """
 
     lines: tuple[ComparedFigure, ...]
-    farther: tuple[str, ...] = ()
+    worse_clips: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -175,14 +175,14 @@ class VoiceDecision:
         return all(line.holds is not False for line in self.lines)
 
     @property
-    def nearer(self) -> bool:
+    def has_learnt_corrections(self) -> bool:
         """Whether the corrections were learnt, regardless of the other figures."""
         return self.lines[0].holds is True
 
     def as_json(self) -> dict[str, object]:
         """The decision as JSON."""
         lines = [line.as_json() for line in self.lines]
-        return {"accepted": self.accepted, "level": LEVEL, "lines": lines, "farther": list(self.farther)}
+        return {"accepted": self.accepted, "level": LEVEL, "lines": lines, "farther": list(self.worse_clips)}
 
 
 def decide(
@@ -201,16 +201,16 @@ def decide(
         earlier: Held-out corrections of earlier versions, if any.
     """
     lines = [
-        _nearer("corrections, distance", corrections),
-        _no_farther("base, distance", base),
-        _heard_as_well("base, error rate", base, judge_error_rate),
-        _as_long("base, length error", base),
+        _corrections_figure("corrections, distance", corrections),
+        _distance_figure("base, distance", base),
+        _error_rate_figure("base, error rate", base, judge_error_rate),
+        _length_figure("base, length error", base),
     ]
     if earlier is not None:
-        lines.append(_no_farther("earlier corrections, distance", earlier))
+        lines.append(_distance_figure("earlier corrections, distance", earlier))
     sets = [("corrections", corrections), ("base", base), ("earlier corrections", earlier)]
-    lines += (line for name, clips in sets if clips is not None for line in _silenced(name, clips))
-    return VoiceDecision(tuple(lines), base.farther)
+    lines += (line for name, clips in sets if clips is not None for line in _lost_texts_figures(name, clips))
+    return VoiceDecision(tuple(lines), base.worse_clips)
 
 
 def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -233,7 +233,7 @@ def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, flo
     return float(low), float(high)
 
 
-def _nearer(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _corrections_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
     pairs = clips.pairs
     before, after = _means(pairs)
     if len(pairs) < FEWEST:
@@ -244,19 +244,17 @@ def _nearer(what: str, clips: VoiceComparison) -> ComparedFigure:
     return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
 
 
-def _no_farther(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _distance_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = _means(clips.pairs)
     if before is None or after is None:
-        return ComparedFigure(
-            what=what, before=before, after=after, rule="both voices say none of the same clips", holds=False
-        )
+        return ComparedFigure(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
     return ComparedFigure(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
 
 
-def _heard_as_well(what: str, clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
+def _error_rate_figure(what: str, clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
-    rule = f"{_at_most()}, or {MISHEARD:g} more"
-    holds: bool | None = after <= before + max(before * WORSE, MISHEARD)
+    rule = f"{_at_most()}, or {ERROR_RATE_MARGIN:g} more"
+    holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
     if judge_error_rate > RELIABLE:
         rule, holds = f"recogniser errs on {judge_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}", None
     elif before >= SATURATED:
@@ -264,22 +262,22 @@ def _heard_as_well(what: str, clips: VoiceComparison, judge_error_rate: float) -
     return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=holds)
 
 
-def _as_long(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _length_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = clips.before.length_error, clips.after.length_error
-    holds = before is not None and after is not None and after <= before + LONGER
-    return ComparedFigure(what=what, before=before, after=after, rule=f"at most {LONGER} more", holds=holds)
+    holds = before is not None and after is not None and after <= before + LENGTH_MARGIN
+    return ComparedFigure(what=what, before=before, after=after, rule=f"at most {LENGTH_MARGIN} more", holds=holds)
 
 
-def _silenced(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
+def _lost_texts_figures(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
     """The line on texts that could not be said, if any."""
     before, after = (sum(one is None for one in scores.distances) for scores in (clips.before, clips.after))
-    if clips.silenced or before or after:
+    if clips.lost_texts or before or after:
         yield ComparedFigure(
             what=f"{name}, texts not said",
             before=before,
             after=after,
-            rule=f"{clips.silenced} could be said before, and none may be lost",
-            holds=not clips.silenced,
+            rule=f"{clips.lost_texts} could be said before, and none may be lost",
+            holds=not clips.lost_texts,
         )
 
 

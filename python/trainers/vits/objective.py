@@ -324,7 +324,7 @@ class VoiceObjective:
         discriminators: Discriminators of the adversarial phase, if any.
 
     Attributes:
-        judged: Whether the generator's loss includes the adversarial terms; set between windows.
+        adversarial: Whether the generator's loss includes the adversarial terms; set between windows.
     """
 
     def __init__(
@@ -338,24 +338,24 @@ class VoiceObjective:
         self._framing = framing
         self._weights = weights
         self._discriminators = discriminators
-        self.judged = False
+        self.adversarial = False
 
     def generator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
         """All terms, each a mean over clips, frames or tokens."""
         with full_precision(made.waves.device):
             terms = self._terms(batch, made)
-            return Loss.of(**terms, **self._judgement(batch, made)) if self.judged else Loss.of(**terms)
+            return Loss.of(**terms, **self._adversarial_terms(batch, made)) if self.adversarial else Loss.of(**terms)
 
     def counts(self, batch: UtteranceBatch) -> Mapping[str, int]:
         """Number of targets of each term: clips, frames or tokens."""
         clips = len(batch.tokens)
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
         counts = {"mel": clips, "divergence": frames, "duration": tokens}
-        return counts | {"adversarial": clips, "matching": clips} if self.judged else counts
+        return counts | {"adversarial": clips, "matching": clips} if self.adversarial else counts
 
     def discriminator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
         """Loss of discriminating recorded from synthesised slices."""
-        judge = self._judge()
+        judge = self._require_discriminators()
         with full_precision(made.waves.device):
             return Loss(discrimination_loss(judge(batch.slices), judge(made.waves)), len(batch.tokens))
 
@@ -375,9 +375,9 @@ class VoiceObjective:
             "duration": Term(made.duration / tokens, tokens, weights.duration),
         }
 
-    def _judgement(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
+    def _adversarial_terms(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
         """Adversarial terms."""
-        judge, weights, clips = self._judge(), self._weights, len(batch.tokens)
+        judge, weights, clips = self._require_discriminators(), self._weights, len(batch.tokens)
         with torch.no_grad():
             recorded = judge(batch.slices)
         synthesised = judge(made.waves)
@@ -386,7 +386,7 @@ class VoiceObjective:
             "matching": Term(matching_loss(recorded, synthesised), clips, weights.matching),
         }
 
-    def _judge(self) -> Discriminators:
+    def _require_discriminators(self) -> Discriminators:
         assert self._discriminators is not None  # noqa: S101 - set if there is an adversarial phase
         return self._discriminators
 

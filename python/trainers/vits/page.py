@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,10 +15,21 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.media.page import MINUS, LabelledFigure, as_light, data_uri, figure, percent, plain, png_uri, render
-from trainers.vits.corpus import Part, SpeechCorpus
+from trainers.media.page import (
+    MINUS,
+    AxisTick,
+    LabelledFigure,
+    as_light,
+    data_uri,
+    figure,
+    percent,
+    plain,
+    png_uri,
+    render,
+)
+from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.distances import TextDifference, difference
-from trainers.vits.scoring import ClipScore, SpeechEvaluation, score, wave_seed
+from trainers.vits.scoring import ClipScore, SpeechEvaluation, wave_seed
 from trainers.vits.spectrum import SILENCE, FrameSettings, log_mel_of
 from trainers.vits.speech_recogniser import SpeechRecogniser, spelling
 from trainers.vits.voice import Voice
@@ -112,8 +123,8 @@ class TranscribedClip:
         name: Id in metadata.csv.
         text: Text given to the voice.
         spelling: Text in the recogniser's spelling, the reference of the transcripts.
-        heard_real: Transcript of the recording.
-        heard_spoken: Transcript of the synthesised speech.
+        real_transcript: Transcript of the recording.
+        spoken_transcript: Transcript of the synthesised speech.
         real: Recording, float32 [T], in -1 to 1.
         spoken: Synthesised speech, float32 [T].
         distance: Distance of the log mels along the best warping.
@@ -124,8 +135,8 @@ class TranscribedClip:
     name: str
     text: str
     spelling: str
-    heard_real: str
-    heard_spoken: str
+    real_transcript: str
+    spoken_transcript: str
     real: Tensor
     spoken: Tensor
     distance: float
@@ -191,7 +202,9 @@ class VoiceEvaluation:
 
     def __post_init__(self) -> None:
         if len(self.clips) > self.spoken:
-            raise ValueError(f"{len(self.clips)} clips to hear of {self.spoken} spoken; count all spoken clips")
+            raise ValueError(
+                f"there are {len(self.clips)} clips, but only {self.spoken} are spoken; count all spoken clips"
+            )
 
 
 def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
@@ -200,10 +213,10 @@ def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
     Raises:
         ValueError: A wave is empty, not finite, or not of shape [T].
     """
-    every = (_drawn(clip, evaluation.framing) for clip in evaluation.clips[:most])
-    drawn = as_light(every, _weight, HEAVIEST)
-    figures = tuple(_tiles(evaluation))
-    parts = {"evaluation": evaluation, "figures": figures, "clips": drawn, "scale": _ColourScale()}
+    views = (_clip_view(clip, evaluation.framing) for clip in evaluation.clips[:most])
+    clips = as_light(views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), HEAVIEST)
+    scale = {"quietest": SILENCE, "loudest": LOUDEST, "colours": ", ".join(f"rgb{colour}" for colour in COLOURS)}
+    parts = {"evaluation": evaluation, "figures": tuple(_tiles(evaluation)), "clips": clips, "scale": scale}
     return render("trainers.vits", "evaluation.html", parts)
 
 
@@ -263,27 +276,14 @@ class ClipWave:
         seconds: Duration.
         picture: Spectrogram as a data URI.
         sound: Sound as a data URI.
-        heard: Transcript with marked errors.
+        transcript: Transcript with marked errors.
     """
 
     heading: str
     seconds: float
     picture: str
     sound: str
-    heard: TextDifference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrequencyTick:
-    """A tick of the time axis.
-
-    Attributes:
-        text: Seconds.
-        place: Percent from the left.
-    """
-
-    text: str
-    place: float
+    transcript: TextDifference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +294,7 @@ class ClipView:
         name: Id of the clip.
         text: Text given to the voice.
         letters: Number of letters in the recogniser's spelling.
-        takes: Recording and synthesised speech.
+        waves: Recording and synthesised speech.
         marks: Ticks of the shared time axis.
         figures: Figures of the clip.
     """
@@ -302,29 +302,26 @@ class ClipView:
     name: str
     text: str
     letters: int
-    takes: tuple[ClipWave, ClipWave]
-    marks: tuple[FrequencyTick, ...]
+    waves: tuple[ClipWave, ClipWave]
+    marks: tuple[AxisTick, ...]
     figures: tuple[LabelledFigure, ...]
 
 
-def _weight(clip: ClipView) -> int:
-    return sum(len(take.sound) + len(take.picture) for take in clip.takes)
-
-
-def _drawn(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
+def _clip_view(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
     for wave in (clip.real, clip.spoken):
         _check_wave(clip.name, wave)
     real, spoken = clip.real.detach().float().cpu(), clip.spoken.detach().float().cpu()
     frames = max(frames_of(real, framing), frames_of(spoken, framing))
+    seconds = framing.seconds(frames)
     return ClipView(
         name=clip.name,
         text=clip.text,
         letters=len(clip.spelling),
-        takes=(
-            _take("Recorded", real, difference(clip.heard_real, clip.spelling), framing, frames),
-            _take("Spoken", spoken, difference(clip.heard_spoken, clip.spelling), framing, frames),
+        waves=(
+            _clip_wave("Recorded", real, difference(clip.real_transcript, clip.spelling), framing, frames),
+            _clip_wave("Spoken", spoken, difference(clip.spoken_transcript, clip.spelling), framing, frames),
         ),
-        marks=_marks(framing.seconds(frames)),
+        marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds)),
         figures=(
             figure("Mel distance", clip.distance, plain),
             figure("Reconstruction", clip.reconstruction, plain),
@@ -335,18 +332,14 @@ def _drawn(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
     )
 
 
-def _take(heading: str, wave: Tensor, heard: TextDifference, framing: FrameSettings, frames: int) -> ClipWave:
+def _clip_wave(heading: str, wave: Tensor, transcript: TextDifference, framing: FrameSettings, frames: int) -> ClipWave:
     return ClipWave(
         heading=heading,
         seconds=len(wave) / framing.rate,
         picture=picture(wave, framing, frames),
         sound=sound(wave, framing.rate),
-        heard=heard,
+        transcript=transcript,
     )
-
-
-def _marks(seconds: float) -> tuple[FrequencyTick, ...]:
-    return tuple(FrequencyTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds))
 
 
 def _check_wave(name: str, wave: Tensor) -> None:
@@ -357,36 +350,8 @@ def _check_wave(name: str, wave: Tensor) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _ColourScale:
-    """Colour scale of the pictures.
-
-    Attributes:
-        quietest: Log mel of the darkest colour.
-        loudest: Log mel of the brightest colour.
-        colours: CSS colours in order.
-    """
-
-    quietest: float = SILENCE
-    loudest: float = LOUDEST
-    colours: str = ", ".join(f"rgb{colour}" for colour in COLOURS)
-
-
 SHOWN = 24
 """Maximum number of clips with sound."""
-
-
-def scores_of(
-    voice: Voice,
-    corpus: SpeechCorpus,
-    part: Part,
-    judge: SpeechRecogniser,
-    *,
-    tell: Callable[[int, int], None],
-    seed: int = 0,
-) -> SpeechEvaluation:
-    """Score a voice on one part of a corpus; see `trainers.vits.scoring.score`."""
-    return score(voice, corpus, corpus.part(part), judge, seed=seed, tell=tell)
 
 
 def page_of(
@@ -402,7 +367,7 @@ def page_of(
         judge: Recogniser that made the scores.
         seed: Seed of the scores.
     """
-    spoken = [one for one in scores.clips if not one.fault]
+    spoken = [score for score in scores.clips if not score.fault]
     return VoiceEvaluation(
         title=title,
         voice=f"{title}: {sum(weight.numel() for weight in voice.model.parameters()):,} weights",
@@ -416,26 +381,28 @@ def page_of(
         reconstruction=scores.reconstruction,
         length_error=_known(scores.length_error),
         spoken=len(spoken),
-        clips=tuple(_heard(one, voice, corpus, seed) for one in spoken[:SHOWN]),
+        clips=tuple(_transcribed_clip(score, voice, corpus, seed) for score in spoken[:SHOWN]),
         unspoken=tuple(
-            FailedClip(name=one.clip.name, text=one.clip.text, reason=one.fault) for one in scores.clips if one.fault
+            FailedClip(name=score.clip.name, text=score.clip.text, reason=score.fault)
+            for score in scores.clips
+            if score.fault
         ),
     )
 
 
-def _heard(one: ClipScore, voice: Voice, corpus: SpeechCorpus, seed: int) -> TranscribedClip:
-    clip = one.clip
+def _transcribed_clip(score: ClipScore, voice: Voice, corpus: SpeechCorpus, seed: int) -> TranscribedClip:
+    clip = score.clip
     return TranscribedClip(
         name=clip.name,
         text=clip.text,
         spelling=spelling(clip.text),
-        heard_real=one.heard_real,
-        heard_spoken=one.heard,
+        real_transcript=score.heard_real,
+        spoken_transcript=score.heard,
         real=corpus.wave(clip),
         spoken=voice.speak(clip.text, seed=wave_seed(clip, seed)),
-        distance=_known(one.distance),
-        reconstruction=one.reconstruction,
-        log_length_ratio=_known(one.log_length_ratio),
+        distance=_known(score.distance),
+        reconstruction=score.reconstruction,
+        log_length_ratio=_known(score.log_length_ratio),
     )
 
 

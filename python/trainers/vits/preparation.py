@@ -260,7 +260,10 @@ class CorpusSettings:
 
 
 def prepare(
-    source: Path, out: Path, settings: CorpusSettings, tell: Callable[[int, int], None] = lambda _done, _total: None
+    source: Path,
+    out: Path,
+    settings: CorpusSettings,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> SpeechCorpus:
     """Check recordings and texts, and write a prepared corpus, one clip in memory at a time.
 
@@ -270,7 +273,7 @@ def prepare(
         source: Folder with metadata.csv (`id|text`) and ID.wav or ID.flac, in `wavs` or directly.
         out: Folder to create.
         settings: Requirements on clips, and the split.
-        tell: Called after each clip with the number done and the total.
+        on_progress: Called after each clip with the number done and the total.
 
     Raises:
         CorpusError: The folder or its metadata.csv is unusable; clips are unusable and `skip_bad` is False (the message
@@ -278,18 +281,23 @@ def prepare(
     """
     check_free(out, CorpusError)
     lines, refused = read_metadata(source)
-    recordings = _found(source)
+    try:
+        recordings = find_recordings(source)
+    except OSError as error:
+        raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
     named = {one.name for one in (*lines, *refused)}
     entries, missing = _with_recordings(lines, recordings)
-    work = _PreparationRun(out, settings, tell)
-    return work.write(entries, (*refused, *missing), _unlisted(source, recordings, named))
+    unlisted = [path for name, paths in recordings.items() if name not in named for path in paths]
+    return _PreparationRun(out, settings, on_progress).write(
+        entries, (*refused, *missing), tuple(sorted(path.relative_to(source).as_posix() for path in unlisted))
+    )
 
 
 def prepare_clips(
     entries: Sequence[RecordingEntry],
     out: Path,
     settings: CorpusSettings,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> SpeechCorpus:
     """Prepare individual recordings, like `prepare`.
 
@@ -297,7 +305,7 @@ def prepare_clips(
         entries: Names, texts and files; entries with duplicate names are rejected.
         out: Folder to create.
         settings: Requirements on clips, and the split.
-        tell: Called after each clip with the number done and the total.
+        on_progress: Called after each clip with the number done and the total.
 
     Raises:
         CorpusError: There are no entries; some are unusable and `skip_bad` is False (the message lists them); there are
@@ -306,8 +314,8 @@ def prepare_clips(
     check_free(out, CorpusError)
     if not entries:
         raise CorpusError(f"no recordings were given for {out}; give at least one")
-    usable, refused = _sorted_out(entries)
-    return _PreparationRun(out, settings, tell).write(usable, refused, ())
+    usable, refused = _normalise_entries(entries)
+    return _PreparationRun(out, settings, on_progress).write(usable, refused, ())
 
 
 @final
@@ -317,13 +325,13 @@ class _PreparationRun:
     Args:
         out: Folder to create.
         settings: Requirements on clips, and the split.
-        tell: Called after each clip with the number done and the total.
+        on_progress: Called after each clip with the number done and the total.
     """
 
-    def __init__(self, out: Path, settings: CorpusSettings, tell: Callable[[int, int], None]) -> None:
+    def __init__(self, out: Path, settings: CorpusSettings, on_progress: Callable[[int, int], None]) -> None:
         self._out = out
         self._settings = settings
-        self._tell = tell
+        self._on_progress = on_progress
         self._accepted = RecordingLimits(
             framing=settings.framing,
             resample=settings.resample,
@@ -342,12 +350,12 @@ class _PreparationRun:
         self._refused += refused
         with _draft(self._out) as draft:
             for done, entry in enumerate(entries, start=1):
-                self._take(draft, entry, tokenizer)
-                self._tell(done, len(entries))
+                self._add(draft, entry, tokenizer)
+                self._on_progress(done, len(entries))
             self._finish(draft, unlisted)
         return SpeechCorpus.open(self._out)
 
-    def _take(self, draft: Path, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> None:
+    def _add(self, draft: Path, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> None:
         """Write the clip of an entry, or record why it is rejected."""
         try:
             clip, samples = self._checked(entry, tokenizer)
@@ -420,7 +428,9 @@ def _with_recordings(
     return tuple(entries), tuple(missing)
 
 
-def _sorted_out(entries: Sequence[RecordingEntry]) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
+def _normalise_entries(
+    entries: Sequence[RecordingEntry],
+) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
     """Normalise the texts of entries, and reject unusable ones."""
     counts = Counter(entry.name for entry in entries)
     usable: list[RecordingEntry] = []
@@ -435,13 +445,6 @@ def _sorted_out(entries: Sequence[RecordingEntry]) -> tuple[tuple[RecordingEntry
         else:
             usable.append(replace(entry, text=text))
     return tuple(usable), tuple(refused)
-
-
-def _found(source: Path) -> Recordings:
-    try:
-        return find_recordings(source)
-    except OSError as error:
-        raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
 def _vocabulary(
@@ -462,8 +465,3 @@ def _check_framing(framing: FrameSettings, min_frames: int) -> None:
 
 def _texts(having: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
     return [one.text for one in having]
-
-
-def _unlisted(source: Path, recordings: Recordings, named: set[str]) -> tuple[str, ...]:
-    left = (path for name, paths in recordings.items() if name not in named for path in paths)
-    return tuple(sorted(path.relative_to(source).as_posix() for path in left))

@@ -137,7 +137,7 @@ def score(
     judge: SpeechRecogniser,
     *,
     seed: int = 0,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> SpeechEvaluation:
     """Synthesise the texts of recordings and compare.
 
@@ -150,7 +150,7 @@ def score(
         clips: One or more clips that trained neither voice nor recogniser.
         judge: Recogniser.
         seed: Seed of the voice, 0 or more.
-        tell: Called after each clip with the number done and the total.
+        on_progress: Called after each clip with the number done and the total.
 
     Raises:
         CorpusError: There are no clips, or one is damaged.
@@ -162,7 +162,7 @@ def score(
     scores = list[ClipScore]()
     for clip in clips:
         scores.append(_clip_score(speaker, corpus, clip, judge, seed))
-        tell(len(scores), len(clips))
+        on_progress(len(scores), len(clips))
     return SpeechEvaluation(tuple(scores))
 
 
@@ -187,10 +187,10 @@ def _clip_score(
     text, real = spelling(clip.text), real_mel(corpus, clip)
     heard_real, heard = judge.transcribe(real), ""
     distance = ratio = None
-    wave, fault = _said(speaker, clip, seed)
+    wave, fault = _synthesise(speaker, clip, seed)
     if wave is not None:
-        said = log_mel_of(_long_enough(wave, corpus.framing)[None], corpus.framing)[0]
-        heard, distance = judge.transcribe(said), dtw_distance(said, real)
+        synthesised = log_mel_of(_long_enough(wave, corpus.framing)[None], corpus.framing)[0]
+        heard, distance = judge.transcribe(synthesised), dtw_distance(synthesised, real)
         ratio = math.log(len(wave) / (clip.frames * corpus.framing.hop))
     return ClipScore(
         clip=clip,
@@ -210,7 +210,7 @@ def wave_seed(clip: RecordedClip, seed: int) -> int:
     return (seed + int(clip.digest[:8], 16)) % 2**32
 
 
-def _said(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
+def _synthesise(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
     """Synthesise a clip's text: the wave, or the reason of failure."""
     try:
         wave = speaker.speak(clip.text, seed=wave_seed(clip, seed))

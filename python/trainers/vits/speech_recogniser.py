@@ -177,7 +177,7 @@ def _check_lengths(clips: Iterable[RecordedClip]) -> None:
         )
 
 
-def fit(network: LetterNetwork, lessons: TrainingBatches, steps: int, consume: ReportConsumer) -> None:
+def fit(network: LetterNetwork, batches: TrainingBatches, steps: int, consume: ReportConsumer) -> None:
     """Train a network.
 
     Raises:
@@ -193,34 +193,36 @@ def fit(network: LetterNetwork, lessons: TrainingBatches, steps: int, consume: R
     phase = Phase("judge", loss, network.parameters(), optimizer, scheduler=schedule)
     loop = Loop([phase], modules={"judge": network}, device="cpu", precision="fp32")
     with loop.running() as run:
-        for _ in consume(run.epochs(lessons, max_epochs=ceil(steps / lessons.length))):
+        for _ in consume(run.epochs(batches, max_epochs=ceil(steps / batches.length))):
             if run.windows == steps:
                 break
 
 
-def even_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
+def even_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
     """Mean over clips of the negative log-likelihood per frame, with letters aligned evenly.
 
     Args:
-        heard: Log probabilities, float32 [N, letters + 1, T].
+        log_probabilities: Log probabilities, float32 [N, letters + 1, T].
         batch: The N clips.
     """
-    frames = torch.arange(heard.shape[2])
+    frames = torch.arange(log_probabilities.shape[2])
     within = frames < batch.frames[:, None]
     places = (frames * batch.lengths[:, None]).div(batch.frames[:, None], rounding_mode="floor")
     letters = batch.letters.gather(1, places.clamp(max=batch.letters.shape[1] - 1))
-    losses = -heard.gather(1, letters[:, None])[:, 0] * within
+    losses = -log_probabilities.gather(1, letters[:, None])[:, 0] * within
     return Loss(mean=(losses.sum(1) / batch.frames).mean(), count=len(batch.frames))
 
 
-def recognition_loss(heard: Tensor, batch: TranscriptBatch) -> Loss:
+def recognition_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
     """Mean over clips of the CTC loss per letter.
 
     Args:
-        heard: Log probabilities, float32 [N, letters + 1, T].
+        log_probabilities: Log probabilities, float32 [N, letters + 1, T].
         batch: The N clips.
     """
-    losses = functional.ctc_loss(heard.permute(2, 0, 1), batch.letters, batch.frames, batch.lengths, reduction="none")
+    losses = functional.ctc_loss(
+        log_probabilities.permute(2, 0, 1), batch.letters, batch.frames, batch.lengths, reduction="none"
+    )
     return Loss(mean=(losses / batch.lengths).mean(), count=len(batch.lengths))
 
 
@@ -286,7 +288,8 @@ class SpeechRecogniser:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
             for path in draft.iterdir():
-                _flush(path)
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -359,9 +362,9 @@ def error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[Re
     """Character error rate on recordings."""
     errors = letters = 0
     for clip in clips:
-        said = spelling(clip.text)
-        errors += edit_distance(judge.transcribe(real_mel(corpus, clip)), said)
-        letters += len(said)
+        reference = spelling(clip.text)
+        errors += edit_distance(judge.transcribe(real_mel(corpus, clip)), reference)
+        letters += len(reference)
     return errors / max(1, letters)
 
 
@@ -380,7 +383,8 @@ def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: Repor
     """
     place = folder or corpus.folder / FOLDER
     if not place.exists():
-        _check_written(place)
+        with writing(place, JudgeError):  # check before training that the folder can be written
+            own_draft(place).rmdir()
         judge = train_judge(corpus, consume=consume)
         if not place.exists():  # another process may have saved the same one meanwhile
             judge.save(place)
@@ -428,18 +432,6 @@ def _network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
 
 def _damaged(folder: Path, problem: str) -> JudgeError:
     return JudgeError(f"recogniser {folder} is damaged: {problem}; remove {folder} to train a new one")
-
-
-def _check_written(folder: Path) -> None:
-    """Check before training that the folder can be written."""
-    with writing(folder, JudgeError):
-        own_draft(folder).rmdir()
-
-
-def _flush(path: Path) -> None:
-    """Flush a file to disk before its folder is renamed."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from trainers.vits.errors import VoiceError
 from trainers.vits.objective import Discriminators, LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.versions import TRAINING, VoiceVersions
-from trainers.vits.voice import Voice, weight_normed
+from trainers.vits.voice import Voice, apply_weight_norm
 
 FINAL_RATE: Final = 0.5
 """Final share of the initial learning rate."""
@@ -74,7 +74,7 @@ class VoiceTrainingResult:
 
 def fit(
     voice: Voice,
-    lesson: TrainingSetup,
+    setup: TrainingSetup,
     recipe: SpeechRecipe,
     checkpoints: Checkpoints | None,
     consume: ReportConsumer,
@@ -85,7 +85,7 @@ def fit(
 
     Args:
         voice: New or trained voice.
-        lesson: Training and selection clips.
+        setup: Training and selection clips.
         recipe: Training settings.
         checkpoints: Checkpoints for resuming, if any.
         consume: Receives progress reports.
@@ -96,20 +96,20 @@ def fit(
         LoopError: The training failed.
     """
     if recipe.weight_norm:
-        weight_normed(voice.model.decoder)
+        apply_weight_norm(voice.model.decoder)
     generator = VoiceGenerator(voice.model, frames=recipe.slice_frames)
     objective = VoiceObjective(generator, voice.framing, LossWeights(), discriminators)
     loop = loop_of(objective, recipe, discriminators)
     begins = recipe.adversarial_from if discriminators is not None else None
     with loop.running(checkpoints) as run:
-        objective.judged = begins is not None and run.windows >= begins
+        objective.adversarial = begins is not None and run.windows >= begins
         reports = run.epochs(
-            _training(lesson, recipe, voice),
+            _training(setup, recipe, voice),
             max_epochs=pace_of(recipe.steps).rounds,
-            validation=_validation(lesson, recipe, voice, objective),
+            validation=_validation(setup, recipe, voice, objective),
         )
         for _ in consume(reports):
-            objective.judged = begins is not None and run.windows >= begins
+            objective.adversarial = begins is not None and run.windows >= begins
         run.use_average()
         return result_of(run.history)
 
@@ -131,14 +131,14 @@ def loop_of(
     phases: list[Phase[UtteranceBatch]] = []
     if discriminators is not None and recipe.adversarial_from is not None:
         modules["discriminators"] = discriminators
-        judging = _optimizer(discriminators, min(recipe.learning_rate, DISCRIMINATING))
+        optimizer = _optimizer(discriminators, min(recipe.learning_rate, DISCRIMINATING))
         phases.append(
             Phase(
                 "discriminators",
                 objective.discriminator_loss,
                 discriminators.parameters(),
-                judging,
-                _schedule(judging, max(1, recipe.steps - recipe.adversarial_from)),
+                optimizer,
+                _schedule(optimizer, max(1, recipe.steps - recipe.adversarial_from)),
                 clip=recipe.clip,
                 uses="generator",
                 after=recipe.adversarial_from,
@@ -180,28 +180,28 @@ def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
     return ExponentialLR(optimizer, FINAL_RATE ** (1 / steps))
 
 
-def _training(lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
+def _training(setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
     """Source of training batches for all processes."""
     framing = voice.framing
     buckets = LengthBucketSampler(
-        lesson.frames,
+        setup.frames,
         size=recipe.batch_size,
         cost=int(recipe.batch_seconds * framing.rate / framing.hop),
         batches=pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size(),
         seed=recipe.seed,
-        weights=lesson.weights,
+        weights=setup.weights,
     )
-    return source_of(lesson.clips, buckets, UtteranceCollator(recipe.slice_frames, framing.hop), recipe.workers)
+    return source_of(setup.clips, buckets, UtteranceCollator(recipe.slice_frames, framing.hop), recipe.workers)
 
 
 def _validation(
-    lesson: TrainingSetup, recipe: SpeechRecipe, voice: Voice, objective: VoiceObjective
+    setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice, objective: VoiceObjective
 ) -> Validation[UtteranceBatch]:
     """Validation on the middle slices of the selection clips."""
-    places = range(len(lesson.selection))
+    places = range(len(setup.selection))
     batches = [list(places[first : first + recipe.batch_size]) for first in range(0, len(places), recipe.batch_size)]
     middle = UtteranceCollator(recipe.slice_frames, voice.framing.hop, drawn=False)
-    loader: Any = source_of(lesson.selection, batches, middle)
+    loader: Any = source_of(setup.selection, batches, middle)
     return Validation(objective.score, loader)
 
 
@@ -235,7 +235,7 @@ def begin(version: Path) -> None:
     (run_folder(version) / REFUSED).unlink(missing_ok=True)
 
 
-def finished(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
+def finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
     """The newest version, if a resumed training run is already complete.
 
     That is so if no run for a further version has begun. Checkpoints left behind by a killed process are removed.

@@ -97,7 +97,7 @@ class VoiceVersions:
         voice: Voice,
         training: Mapping[str, Any],
         consumed: frozenset[str] = frozenset(),
-        beside: Callable[[Path], None] = lambda _folder: None,
+        write_extra: Callable[[Path], None] = lambda _folder: None,
     ) -> Path:
         """Save a voice as the next version and make it current.
 
@@ -108,7 +108,7 @@ class VoiceVersions:
             voice: Voice to save.
             training: Record of its training, as JSON.
             consumed: Digests of the corrections and ratings that it used.
-            beside: Writes additional files into the version's folder.
+            write_extra: Writes additional files into the version's folder.
 
         Returns:
             Folder of the version.
@@ -118,8 +118,8 @@ class VoiceVersions:
         """
         place = self.following
         if not place.exists():
-            self._appear(place, voice, training, beside)
-        elif _training_record(place) != _json(training):
+            self._write_version(place, voice, training, write_extra)
+        elif not (place / TRAINING).is_file() or (place / TRAINING).read_text("utf-8") != _json(training):
             raise VoiceError(f"{place} exists but is not in {self.folder / INDEX}; move it away")
         number = self.index.versions + 1
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
@@ -148,14 +148,16 @@ class VoiceVersions:
             raise VoiceError(f"{self.folder} has versions 1 to {self.index.versions}, not {version}")
         self._write(replace(self.index, current=version))
 
-    def _appear(self, place: Path, voice: Voice, training: Mapping[str, Any], beside: Callable[[Path], None]) -> None:
+    def _write_version(
+        self, place: Path, voice: Voice, training: Mapping[str, Any], write_extra: Callable[[Path], None]
+    ) -> None:
         """Write a draft of a version, check that it can be loaded, and rename it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with appearing(place, next_draft(place)) as draft:
                 voice.save(draft)
                 (draft / TRAINING).write_text(_json(training), "utf-8")
-                beside(draft)
+                write_extra(draft)
                 Voice.load(draft)
         except (OSError, SafetensorError) as error:
             raise VoiceError(
@@ -171,12 +173,6 @@ class VoiceVersions:
             os.fsync(file.fileno())
         draft.replace(self.folder / INDEX)
         self.index = index
-
-
-def _training_record(version: Path) -> str | None:
-    """Training record of a version, if present."""
-    path = version / TRAINING
-    return path.read_text("utf-8") if path.is_file() else None
 
 
 def voice_folder(path: Path) -> Path:

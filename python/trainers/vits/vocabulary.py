@@ -132,7 +132,7 @@ def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
     rewritten = _rewritten(tokenizer, text)
     known = "".join(char for char in rewritten if char in tokenizer.encoder).strip()
     if not known:
-        raise VoiceError(_nothing_left(text, rewritten))
+        raise VoiceError(_no_known_characters(text, rewritten))
     numbers: list[int] = [tokenizer.encoder[char] for char in known]
     if not tokenizer.add_blank:
         return numbers
@@ -157,7 +157,7 @@ def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
         )
 
 
-def _nothing_left(text: str, rewritten: str) -> str:
+def _no_known_characters(text: str, rewritten: str) -> str:
     """Message for a text without known characters."""
     if not normal_text(text):
         return "the text is empty; write what is said"

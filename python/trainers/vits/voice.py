@@ -117,7 +117,7 @@ def framing_of(config: VitsConfig) -> FrameSettings:
     )
 
 
-def draw_first(model: VitsModel) -> None:
+def initialise_weights(model: VitsModel) -> None:
     """Initialise the weights of a new model, from torch's global generator.
 
     Follows the code of Kim, Kong & Son (2021): convolutions uniform by fan-in, embeddings scaled to the layers that
@@ -135,7 +135,7 @@ def draw_first(model: VitsModel) -> None:
     nn.init.normal_(embedding.weight, std=model.config.hidden_size**-0.5)
 
 
-def weight_normed(decoder: VitsHifiGan) -> None:
+def apply_weight_norm(decoder: VitsHifiGan) -> None:
     """Apply weight norm to the decoder's convolutions, as in the paper."""
     apply: Any = decoder.apply_weight_norm
     apply()
@@ -199,7 +199,7 @@ class Voice:
     def fresh(cls, config: VitsConfig, vocabulary: Mapping[str, int]) -> Self:
         """Create a voice with random weights, from torch's global generator."""
         model = VitsModel(config)
-        draw_first(model)
+        initialise_weights(model)
         return cls(model, tokenizer_of(vocabulary))
 
     @classmethod
@@ -289,7 +289,7 @@ class Voice:
             logs = model.duration_predictor(hidden, mask.mT)
         return logs.exp()[0, 0].cpu() / model.speaking_rate
 
-    def settle_rate(self, sentences: Sequence[tuple[str, int]]) -> float:
+    def fit_speaking_rate(self, sentences: Sequence[tuple[str, int]]) -> float:
         """Set the speaking rate that best matches recorded lengths.
 
         The model rounds the frames of every token up, so a voice is too slow at rate 1.

@@ -2,17 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, final
 
 from trainers.loop import Checkpoints
 from trainers.media.run_directory import as_settings, run_folder
 from trainers.progress import ReportConsumer
-from trainers.vits.corpus import RecordedClip, SpeechCorpus
-from trainers.vits.corrections import CorrectionMaterial, Judged, length_error, settle, taken
+from trainers.vits.corrections import CorrectionMaterial, Judged, length_error, set_speaking_rate, used_digests
 from trainers.vits.gate import SpeechScores, VoiceComparison, VoiceDecision, decide
 from trainers.vits.objective import Discriminators
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
@@ -73,7 +72,7 @@ class VoiceCorrection:
         judge: SpeechRecogniser,
         checkpoints: Checkpoints,
         consume: ReportConsumer,
-        tell: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None],
     ) -> CorrectionResult:
         """Train from the current version, evaluate, and accept or reject; the voice changes only at the end.
 
@@ -81,7 +80,7 @@ class VoiceCorrection:
             judge: Recogniser of the base corpus.
             checkpoints: Checkpoints for resuming.
             consume: Receives training reports.
-            tell: Called after each evaluated clip with the number done and the total.
+            on_progress: Called after each evaluated clip with the number done and the total.
 
         Raises:
             StoppedError: A signal ended the training, after a checkpoint.
@@ -92,13 +91,13 @@ class VoiceCorrection:
             self._versions.check_unchanged()
             begin(self._versions.following)
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
-            learnt = self._learn(voice, checkpoints, consume)
-            rate = self._settle(before, voice)
-            decision = judged(before, voice, self._material, judge, tell)
+            curves = self._train(voice, checkpoints, consume)
+            rate = self._set_speaking_rate(before, voice)
+            decision = compare_voices(before, voice, self._material, judge, on_progress)
             facts = {
                 **self.settings,
                 "weights": _digest(voice),
-                "curves": asdict(learnt),
+                "curves": asdict(curves),
                 "speaking_rate": rate,
                 "corrects": self._versions.index.current,
                 "decision": decision.as_json(),
@@ -109,27 +108,29 @@ class VoiceCorrection:
             shutil.rmtree(folder / CORRECTIONS)
         return CorrectionResult(decision=decision, speaking_rate=rate, place=place)
 
-    def _learn(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
+    def _train(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
         """Train a voice in place, then move it to the CPU."""
         channels = discriminator_channels(self._build.size)
-        judging = None if self._recipe.adversarial_from is None else Discriminators(channels)
-        lesson = self._material.lesson(voice.tokens)
-        learnt = fit(voice, lesson, self._recipe, checkpoints, consume, discriminators=judging)
+        discriminators = None if self._recipe.adversarial_from is None else Discriminators(channels)
+        setup = self._material.training_setup(voice.tokens)
+        result = fit(voice, setup, self._recipe, checkpoints, consume, discriminators=discriminators)
         voice.model.cpu()
-        return learnt
+        return result
 
-    def _settle(self, before: Voice, voice: Voice) -> float:
+    def _set_speaking_rate(self, before: Voice, voice: Voice) -> float:
         base, new = self._material.base_part("selection"), self._material.rated.corpus.part("selection")
-        return settle(voice, base, new, length_error(before, base))
+        return set_speaking_rate(voice, base, new, length_error(before, base))
 
     def _accept(self, voice: Voice, facts: Mapping[str, Any]) -> Path:
         """Add a version that includes its corrections."""
-        news, rated = self._material.news, self._material.rated
+        new_items, rated = self._material.new_items, self._material.rated
 
-        def beside(folder: Path) -> None:
-            rated.write(folder, news.base)
-
-        return self._versions.add(voice, facts, consumed=taken(news, rated), beside=beside)
+        return self._versions.add(
+            voice,
+            facts,
+            consumed=used_digests(new_items, rated),
+            write_extra=lambda folder: rated.write(folder, new_items.base),
+        )
 
     def _refuse(self, folder: Path, facts: Mapping[str, Any]) -> Path:
         """Write only the figures; the voice is unchanged."""
@@ -142,8 +143,12 @@ def _digest(voice: Voice) -> str:
     return weights_digest(plain_weights(voice.model))
 
 
-def judged(
-    before: Voice, after: Voice, material: CorrectionMaterial, judge: SpeechRecogniser, tell: Callable[[int, int], None]
+def compare_voices(
+    before: Voice,
+    after: Voice,
+    material: CorrectionMaterial,
+    judge: SpeechRecogniser,
+    on_progress: Callable[[int, int], None],
 ) -> VoiceDecision:
     """Score both voices on held-out clips, and decide.
 
@@ -152,14 +157,21 @@ def judged(
         after: Corrected voice.
         material: Evaluation data.
         judge: Recogniser of the base corpus.
-        tell: Called after each clip with the number done and the total.
+        on_progress: Called after each clip with the number done and the total.
     """
-    new, earlier = material.judged(), material.judged_before()
+    new, earlier = material.held_out(), material.earlier_held_out()
     base = (material.base, material.base_part("held_out"))
-    count = _ClipCounter(2 * sum(len(clips) for _, clips in (new, base, *earlier)), tell)
+    total, done = 2 * sum(len(clips) for _, clips in (new, base, *earlier)), count(1)
+
+    def report(_done: int, _total: int) -> None:
+        on_progress(next(done), total)
+
+    def score_voice(voice: Voice, sets: Sequence[Judged]) -> SpeechScores:
+        each = (score(voice, corpus, clips, judge, on_progress=report).clips for corpus, clips in sets)
+        return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(each))))
 
     def comparison(sets: Sequence[Judged]) -> VoiceComparison:
-        return VoiceComparison(_spoken(before, sets, judge, count), _spoken(after, sets, judge, count))
+        return VoiceComparison(score_voice(before, sets), score_voice(after, sets))
 
     return decide(
         comparison([new]),
@@ -167,28 +179,3 @@ def judged(
         judge_error_rate=judge.error_rate,
         earlier=comparison(earlier) if earlier else None,
     )
-
-
-def _spoken(voice: Voice, sets: Iterable[Judged], judge: SpeechRecogniser, count: "_ClipCounter") -> SpeechScores:
-    """Scores of a voice on clips of several corpora."""
-    each = (_scores(voice, corpus, clips, judge, count).clips for corpus, clips in sets)
-    return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(each))))
-
-
-def _scores(
-    voice: Voice, corpus: SpeechCorpus, clips: Iterable[RecordedClip], judge: SpeechRecogniser, count: "_ClipCounter"
-) -> SpeechEvaluation:
-    return score(voice, corpus, clips, judge, tell=lambda _done, _total: count.one())
-
-
-@final
-class _ClipCounter:
-    """Counts clips over several scoring runs."""
-
-    def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
-        self._done, self._total, self._tell = 0, total, tell
-
-    def one(self) -> None:
-        """Count one clip."""
-        self._done += 1
-        self._tell(self._done, self._total)

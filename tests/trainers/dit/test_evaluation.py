@@ -91,7 +91,7 @@ def test_how_many_are_drawn_together_changes_no_image(
         material,
         rewards_of(("ssim",), material),
         replace(SAMPLING, at_once=3),
-        tell=lambda done, total: told.append((done, total)),
+        on_progress=lambda done, total: told.append((done, total)),
     )
     torch.testing.assert_close(again.images, found.images, atol=1e-5, rtol=0)
     assert told == [(3, 16), (6, 16), (9, 16), (12, 16), (15, 16), (16, 16)]

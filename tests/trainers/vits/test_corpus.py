@@ -149,10 +149,10 @@ def test_a_changed_text_is_refused_when_its_clip_is_heard(tmp_path: Path) -> Non
 
 def test_characters_that_only_others_than_the_learnt_texts_have_are_told(tmp_path: Path) -> None:
     corpus = prepared(tmp_path)
-    assert corpus.untaught == {}
+    assert corpus.untrained_characters == {}
     assert notices(corpus) == ()
     clips = tuple(replace(clip, part="held_out" if clip.name == "t01" else "train") for clip in corpus.clips)
     alone = replace(corpus, clips=clips)
-    assert alone.untaught == {"x": 1, "w": 1, "î": 1}
+    assert alone.untrained_characters == {"x": 1, "w": 1, "î": 1}
     (notice,) = notices(alone)
     assert notice == "characters in no training clip are not learnt: 'w' (1 times), 'x' (1 times), 'î' (1 times)"

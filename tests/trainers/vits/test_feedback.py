@@ -16,12 +16,12 @@ from trainers.vits.corrections import (
     NewCorrections,
     PreviousCorrections,
     WeightedCorpus,
-    kept_of,
+    load_previous_corrections,
     mixture,
-    news_of,
     prepared,
-    settle,
-    taken,
+    select_new_corrections,
+    set_speaking_rate,
+    used_digests,
 )
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
@@ -44,7 +44,7 @@ def news(
     consumed: frozenset[str] = frozenset(),
     kept: PreviousCorrections = NOTHING,
 ) -> NewCorrections:
-    return news_of(read_manifest(manifest(folder, lines)), corpus, consumed, kept)
+    return select_new_corrections(read_manifest(manifest(folder, lines)), corpus, consumed, kept)
 
 
 def material(
@@ -52,7 +52,7 @@ def material(
 ) -> CorrectionMaterial:
     new = news(folder, corpus, lines, kept=kept)
     return CorrectionMaterial(
-        base=corpus, rated=prepared(new, corpus, folder / "work"), kept=kept, news=new, share=share
+        base=corpus, rated=prepared(new, corpus, folder / "work"), previous=kept, new_items=new, share=share
     )
 
 
@@ -76,13 +76,13 @@ def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Speech
     lines = [*rated(LATER[:12]), *rated(LATER[12:24], rating=2), {"clip": BASE[0], "rating": 1}]
     one = material(tmp_path, corpus, lines, share=0.3)
     voice = Voice.load(VoiceVersions(new_voice(tmp_path / "v", corpus.folder)).current)
-    lesson = one.lesson(voice.tokens)
-    assert lesson.weights is not None
-    buckets = LengthBucketSampler(lesson.frames, size=10, cost=10**9, batches=800, seed=0, weights=lesson.weights)
+    setup = one.training_setup(voice.tokens)
+    assert setup.weights is not None
+    buckets = LengthBucketSampler(setup.frames, size=10, cost=10**9, batches=800, seed=0, weights=setup.weights)
     drawn = Counter(islice(chain.from_iterable(buckets), 8000))
     base, new = corpus.part("train"), one.rated.corpus.part("train")
-    assert len(lesson.clips) == len(base) + len(new)
-    assert sum(drawn[place] for place in range(len(base), len(lesson.clips))) / 8000 == pytest.approx(0.3, abs=0.015)
+    assert len(setup.clips) == len(base) + len(new)
+    assert sum(drawn[place] for place in range(len(base), len(setup.clips))) / 8000 == pytest.approx(0.3, abs=0.015)
     counts = {5: 0, 2: 0}
     for place, clip in enumerate(new, start=len(base)):
         counts[one.rated.ratings[clip.digest]] += drawn[place]
@@ -90,7 +90,7 @@ def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Speech
     assert (counts[2] / sizes[2]) / (counts[5] / sizes[5]) == pytest.approx(0.25, abs=0.04)
     dropped = [place for place, clip in enumerate(base) if clip.name == BASE[0]]
     assert [drawn[place] for place in dropped] == [0] * len(dropped)
-    speech = lesson.clips[len(base)]
+    speech = setup.clips[len(base)]
     assert speech.wave.shape == one.rated.corpus.wave(new[0]).shape
 
 
@@ -113,7 +113,7 @@ def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: SpeechCorpus, t
     assert (len(new.corrections), new.count) == (9, 10)
     made = prepared(new, corpus, tmp_path / "work")
     assert TEXTS[LATER[9]] not in {clip.text for clip in made.corpus.clips}
-    assert len(taken(new, made)) == 10
+    assert len(used_digests(new, made)) == 10
 
 
 def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def kept(
     folder.mkdir()
     one = material(folder, corpus, rated(names))
     one.rated.write(folder / "v" / "2", base or {})
-    index = {"current": 2, "versions": 2, "consumed": dict.fromkeys(taken(one.news, one.rated), 2)}
+    index = {"current": 2, "versions": 2, "consumed": dict.fromkeys(used_digests(one.new_items, one.rated), 2)}
     (folder / "v" / "voice.json").write_text(json.dumps(index))
-    return kept_of(VoiceVersions(folder / "v"))
+    return load_previous_corrections(VoiceVersions(folder / "v"))
 
 
 def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpus, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpu
     assert len(weights) == len(base) + len(earlier) + len(new)
     assert weights[0] == 0 < weights[1]
     assert weights[len(base) :] == pytest.approx([0.4 / (len(earlier) + len(new))] * (len(earlier) + len(new)))
-    assert [len(clips) for _, clips in one.judged_before()] == [FEWEST]
+    assert [len(clips) for _, clips in one.earlier_held_out()] == [FEWEST]
 
 
 def test_the_latest_rating_of_a_clip_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: SpeechCorpus,
     voice = tmp_path / "before" / "v"
     material(tmp_path, corpus, rated(LATER[10:20])).rated.write(voice / "3", {digest: 4})
     (voice / "voice.json").write_text(json.dumps({"current": 3, "versions": 3, "consumed": {"a": 3, "b": 2}}))
-    assert kept_of(VoiceVersions(voice)).base == {digest: 4}
+    assert load_previous_corrections(VoiceVersions(voice)).base == {digest: 4}
 
 
 def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: SpeechCorpus, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: SpeechCorpus, tm
     learnt = before.corrections[0].corpus.part("train")[0].text
     name = next(name for name, text in TEXTS.items() if text == learnt)
     one = material(tmp_path, corpus, [*rated(LATER[10:20]), correction(name, rating=1)], kept=before)
-    assert len(one.news.corrections) == 10
+    assert len(one.new_items.corrections) == 10
     assert one.draws()[len(corpus.part("train"))] == 0
 
 
@@ -202,14 +202,14 @@ def test_what_is_learnt_now_judges_no_earlier_version(corpus: SpeechCorpus, tmp_
     lines = [{**correction(LATER[10 + number]), "text": text} for number, text in enumerate(new)]
     one = material(tmp_path, corpus, lines, kept=before)
     learnt = {clip.text for clip in one.rated.corpus.part("train")}
-    assert [{clip.text for clip in clips} for _, clips in one.judged_before()] == [set(held_out) - learnt]
+    assert [{clip.text for clip in clips} for _, clips in one.earlier_held_out()] == [set(held_out) - learnt]
 
 
 def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: SpeechCorpus, tmp_path: Path) -> None:
     kept(tmp_path / "before", corpus, LATER[:10])
     (tmp_path / "before" / "v" / "2" / "feedback" / "ratings.json").unlink()
     with pytest.raises(VoiceError, match="restore it"):
-        kept_of(VoiceVersions(tmp_path / "before" / "v"))
+        load_previous_corrections(VoiceVersions(tmp_path / "before" / "v"))
 
 
 def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: SpeechCorpus, tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: SpeechCorpus,
     )
     assert one.base_part("selection") == corpus.part("selection")[1:]
     assert one.base_part("held_out") == corpus.part("held_out")[1:]
-    assert one.news.idle == ()
-    assert len(one.lesson(lambda text: [1] * len(text)).selection) == len(corpus.part("selection")) - 1 + 1
+    assert one.new_items.idle == ()
+    assert len(one.training_setup(lambda text: [1] * len(text)).selection) == len(corpus.part("selection")) - 1 + 1
     assert one.digest != before.digest
 
 
@@ -246,10 +246,10 @@ def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: Spe
     voice = Voice.load(VoiceVersions(new_voice(tmp_path / "v", corpus.folder)).current)
     base = tuple(RecordedClip("b", clip.text, "selection", clip.frames * 3, "") for clip in corpus.part("selection"))
     hurried = corpus.part("selection") * 4
-    own = voice.settle_rate([(clip.text, clip.frames) for clip in base])
+    own = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in base])
     allowed = voice.length_error([(clip.text, clip.frames) for clip in base])
-    assert settle(voice, base, hurried, allowed) == own
-    assert settle(voice, base, hurried, 10.0) > own
+    assert set_speaking_rate(voice, base, hurried, allowed) == own
+    assert set_speaking_rate(voice, base, hurried, 10.0) > own
 
 
 def test_a_rated_corpus_weighs_by_its_ratings(corpus: SpeechCorpus) -> None:

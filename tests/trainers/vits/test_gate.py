@@ -58,8 +58,10 @@ def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() 
 
 def test_before_and_after_are_not_exchangeable() -> None:
     assert failing(VoiceComparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
-    assert not decide(VoiceComparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).nearer
-    assert decide(LEARNT, VoiceComparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP).nearer
+    assert not decide(VoiceComparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).has_learnt_corrections
+    assert decide(
+        LEARNT, VoiceComparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP
+    ).has_learnt_corrections
 
 
 def test_a_mean_that_one_clip_lowers_is_luck() -> None:
@@ -74,9 +76,9 @@ def test_too_few_corrections_tell_nothing() -> None:
 
 @pytest.mark.parametrize(("factor", "failed"), [(1.049, []), (1.051, ["base, distance"]), (0.5, [])])
 def test_the_base_may_be_a_twentieth_farther(factor: float, failed: list[str]) -> None:
-    farther = tuple(factor * one for one in SAME.before.distances if one is not None)
-    assert failing(base=after(SAME, distances=farther)) == failed
-    assert failing(earlier=after(SAME, distances=farther)) == [f"earlier corrections{one[4:]}" for one in failed]
+    worse_clips = tuple(factor * one for one in SAME.before.distances if one is not None)
+    assert failing(base=after(SAME, distances=worse_clips)) == failed
+    assert failing(earlier=after(SAME, distances=worse_clips)) == [f"earlier corrections{one[4:]}" for one in failed]
 
 
 @pytest.mark.parametrize(("rate", "failed"), [(0.419, []), (0.421, ["base, error rate"]), (0.1, [])])
@@ -92,8 +94,10 @@ def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(r
 
 def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
     told = VoiceComparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
-    assert decide(LEARNT, told, judge_error_rate=SHARP).farther == ("clip 3", "clip 0")
-    assert after(told, distances=(1.06, 1.06, None, 1.5, 1.0)).farther == ()  # most of them: the voice itself is worse
+    assert decide(LEARNT, told, judge_error_rate=SHARP).worse_clips == ("clip 3", "clip 0")
+    assert (
+        after(told, distances=(1.06, 1.06, None, 1.5, 1.0)).worse_clips == ()
+    )  # most of them: the voice itself is worse
 
 
 def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does_not_babble() -> None:

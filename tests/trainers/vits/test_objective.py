@@ -34,7 +34,7 @@ def objective_of(model: VitsModel, discriminators: Discriminators | None = None)
     """Without noise in the posterior, so that the same clips give the same loss in any batch."""
     generator = VoiceGenerator(model, frames=SLICE, noise=torch.zeros_like)
     objective = VoiceObjective(generator, FRAMING, LossWeights(), discriminators)
-    objective.judged = discriminators is not None
+    objective.adversarial = discriminators is not None
     return objective
 
 

@@ -41,7 +41,7 @@ class Training:
         self.model = tiny_model()
         generator = VoiceGenerator(self.model, frames=SLICE, noise=torch.zeros_like)
         self.objective = VoiceObjective(generator, FRAMING, LossWeights(), self.discriminators)
-        self.objective.judged = True
+        self.objective.adversarial = True
         self.loop = loop_of(self.objective, recipe, self.discriminators)
 
     @property

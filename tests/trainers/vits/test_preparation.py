@@ -233,13 +233,13 @@ def test_clips_are_in_memory_one_at_a_time(tmp_path: Path) -> None:
     write_recordings(source, texts)
     peaks: list[int] = []
 
-    def tell(_done: int, _total: int) -> None:
+    def on_progress(_done: int, _total: int) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.reset_peak()
 
     tracemalloc.start()
     try:
-        prepare(source, tmp_path / "out", few(), tell)
+        prepare(source, tmp_path / "out", few(), on_progress)
     finally:
         tracemalloc.stop()
     one_clip = 8 * 2048 * len(texts["c00"])

@@ -160,7 +160,7 @@ def test_errors_are_the_edits_of_what_was_heard_and_progress_is_told(
     corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
 ) -> None:
     told = list[tuple[int, int]]()
-    scores = score(parrot, corpus, corpus.part("held_out"), judge, tell=lambda done, of: told.append((done, of)))
+    scores = score(parrot, corpus, corpus.part("held_out"), judge, on_progress=lambda done, of: told.append((done, of)))
     assert all(one.errors == edit_distance(one.heard, spelling(one.clip.text)) for one in scores.clips)
     assert told == [(n + 1, len(scores.clips)) for n in range(len(scores.clips))]
 

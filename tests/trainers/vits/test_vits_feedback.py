@@ -14,7 +14,7 @@ from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
-from trainers.vits.corrections import length_error, settle
+from trainers.vits.corrections import length_error, set_speaking_rate
 from trainers.vits.speech_recogniser import SpeechRecogniser, judge_of
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
@@ -83,9 +83,9 @@ def test_lengths_may_err_as_much_as_those_of_the_voice_before(
 
     def recorded(voice: Voice, base: Sequence[RecordedClip], new: Sequence[RecordedClip], most: float) -> float:
         allowed.append(most)
-        return settle(voice, base, new, most)
+        return set_speaking_rate(voice, base, new, most)
 
-    monkeypatch.setattr("trainers.vits.voice_correction.settle", recorded)
+    monkeypatch.setattr("trainers.vits.voice_correction.set_speaking_rate", recorded)
     feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
     clips = SpeechCorpus.open(corpus).part("selection")
     assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
@@ -153,7 +153,7 @@ def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fre
 
 def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, corrected: Path, tmp_path: Path) -> None:
     from trainers.vits.corpus import SpeechCorpus
-    from trainers.vits.corrections import kept_of
+    from trainers.vits.corrections import load_previous_corrections
     from trainers.vits.versions import VoiceVersions
 
     voice = copied(corrected, tmp_path / "v")
@@ -162,7 +162,7 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     assert "10 new lines, 10 used before" in done.stderr
     what = [line["what"] for line in told(done)["lines"]]
     assert "earlier corrections, distance" in what
-    kept = kept_of(VoiceVersions(corrected))
+    kept = load_previous_corrections(VoiceVersions(corrected))
     assert len(kept.corrections) == 1
     assert sorted(kept.corrections[0].ratings.values()) == [5] * 10
     names = {clip.digest: clip.name for clip in SpeechCorpus.open(corpus).clips}

@@ -9,7 +9,7 @@ from torch.nn.utils import parametrize
 
 from trainers.vits.errors import VoiceError
 from trainers.vits.versions import VoiceVersions, voice_folder
-from trainers.vits.voice import Voice, weight_normed
+from trainers.vits.voice import Voice, apply_weight_norm
 
 VOCABULARY = {"<pad>": 0, **{letter: number for number, letter in enumerate("abcdefghij", 1)}, "<unk>": 11}
 TEXT = "abc hij"
@@ -57,7 +57,7 @@ def test_speaking_leaves_torchs_generator_as_it_was() -> None:
 
 def test_a_weight_normed_decoder_is_saved_plain_and_goes_on_weight_normed(tmp_path: Path) -> None:
     voice = tiny_voice()
-    weight_normed(voice.model.decoder)
+    apply_weight_norm(voice.model.decoder)
     voice.save(tmp_path / "v")
     loaded = Voice.load(tmp_path / "v")  # refuses missing and unexpected weights
     torch.testing.assert_close(loaded.speak(TEXT, seed=4), voice.speak(TEXT, seed=4), rtol=0, atol=1e-5)
@@ -68,7 +68,7 @@ def test_a_weight_normed_decoder_is_saved_plain_and_goes_on_weight_normed(tmp_pa
 def test_the_settled_rate_is_saved_and_brings_lengths_closest(tmp_path: Path) -> None:
     voice = tiny_voice()
     frames = len(voice.speak(TEXT, seed=0)) // voice.framing.hop
-    rate = voice.settle_rate([(TEXT, 2 * frames)])
+    rate = voice.fit_speaking_rate([(TEXT, 2 * frames)])
     assert rate < 1
     assert abs(len(voice.speak(TEXT, seed=0)) // voice.framing.hop - 2 * frames) <= len(TEXT)
     voice.save(tmp_path / "v")
@@ -78,8 +78,8 @@ def test_the_settled_rate_is_saved_and_brings_lengths_closest(tmp_path: Path) ->
 def test_every_take_of_a_text_has_a_say_in_the_rate() -> None:
     voice = tiny_voice()
     frames = len(voice.speak(TEXT, seed=0)) // voice.framing.hop
-    alone = voice.settle_rate([(TEXT, frames)])
-    assert voice.settle_rate([*[(TEXT, 2 * frames)] * 4, (TEXT, frames)]) < alone
+    alone = voice.fit_speaking_rate([(TEXT, frames)])
+    assert voice.fit_speaking_rate([*[(TEXT, 2 * frames)] * 4, (TEXT, frames)]) < alone
 
 
 def test_a_reconstruction_is_as_long_as_the_recording() -> None:

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import VitsModel
 
-from trainers.vits.voice import draw_first
+from trainers.vits.voice import initialise_weights
 
 
 def drawn(*, stochastic: bool = False, seed: int = 1) -> VitsModel:
     torch.manual_seed(seed)
     model = VitsModel(tiny_config(stochastic=stochastic)).eval()
-    draw_first(model)
+    initialise_weights(model)
     return model
 
 
