@@ -338,12 +338,12 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("format", value="other"), "format is 'other', expected 'quantra-artifact'"),
     (_set("format_version", value=3), "format version is 3, this program reads 2; update quantra"),
     (_set("format_version", value="1"), "format_version"),
-    (_set("network", "kind", value="prophet"), "no network kind 'prophet'"),
+    (_set("network", "kind", value="prophet"), "unknown network kind 'prophet'"),
     (_set("network", "kind_version", value=9), "network 'lstm' is version 9"),
     (_set("network", "config", "depth", value=1), "has no setting 'depth'"),
     (_set("network", "config", "hidden", value="8"), "hidden is '8'"),
     (_set("network", "config", "hidden", value=10**12), "hidden is 1000000000000"),
-    (_set("network", "config", "hidden", value=[8]), "something else than plain values"),
+    (_set("network", "config", "hidden", value=[8]), "network config must hold only numbers, texts and booleans"),
     (_set("network", "config", value=[]), "config must be an object"),
     (_set("network", "arithmetic", "norm_epsilon", value=1e-6), "network.arithmetic is not that of 'lstm' version 1"),
     (_set("network", "arithmetic", "gates", value="forget first"), "network.arithmetic is not that of"),
@@ -392,7 +392,7 @@ FORGED_SCALES: Sequence[tuple[Callable[[Entry], object], str]] = [
     (_set("normaliser", "window", value=138), "golden instance"),
     (_set("normaliser", "floor", value=1), "floor is 1"),
     (_set("normaliser", "har", "sessions", value=[1, 5, 22, 10**9]), "must be 1000000000 to 2500"),
-    (_set("normaliser", "har", "sessions", value=[5, 1, 22, 60]), "which must ascend"),
+    (_set("normaliser", "har", "sessions", value=[5, 1, 22, 60]), "but must ascend from at least 1"),
     (_set("normaliser", "har", "intercepts", value=[0.1]), "HAR has 1 intercepts"),
     (_set("normaliser", "har", "intercepts", value=[0.1, 0.1, 0.1, 0.2]), "golden instance"),
     (_set("normaliser", "har", "weights", value=[[0.1] * 4]), "HAR has 4 intercepts for 1 horizons"),
@@ -469,4 +469,4 @@ def test_a_missing_golden_array_is_named(folder: Path) -> None:
 def test_golden_bars_that_no_market_made_are_refused(folder: Path) -> None:
     arrays = dict(artifact.load(folder).golden.arrays)
     rewrite(folder, ARRAYS, save_arrays({**arrays, "bars.high": -arrays["bars.high"].astype(np.float64)}))
-    assert refused(folder).startswith(f"{ARRAYS}: golden instance: is refused: ODD")
+    assert refused(folder).startswith(f"{ARRAYS}: golden instance: is rejected: ODD")

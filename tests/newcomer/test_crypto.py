@@ -204,7 +204,7 @@ def test_server_and_command_line_give_the_same_numbers(
 @pytest.mark.slow
 def test_bars_of_a_working_week_are_told_that_they_need_another_model(made: Made, asked: Asked) -> None:
     asked.clock.now = MIDNIGHT
-    with pytest.raises(SessionGapError, match="bars of Monday to Friday need a model that was trained by their"):
+    with pytest.raises(SessionGapError, match="bars of Monday to Friday need a model that was trained with their"):
         asked.client.predict(at(made.bars, ~is_weekend(made.bars.sessions)))
 
 

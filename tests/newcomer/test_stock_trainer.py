@@ -419,7 +419,7 @@ def test_settings_go_by_their_names() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"model": "tftt"}, r"there is no network kind 'tftt'; the kinds are \['garch'"),
+        ({"model": "tftt"}, r"unknown network kind 'tftt'; choose one of \['garch'"),
         ({"horizons": 5}, r"horizons is 5, but must be whole numbers in a list, such as \[5\]"),
         ({"horizons": [1.5]}, "horizons is 1.5, but must be a whole number"),
         ({"horizons": [5, 1]}, "horizons are .5, 1., but must be ascending"),

@@ -407,7 +407,7 @@ def test_doctor_is_content_here_and_runs_the_artifact(artifact: Path, capsys: Ca
 def test_doctor_fails_on_a_damaged_artifact(tmp_path: Path, capsys: Capture) -> None:
     assert exit_code("doctor", "--artifact", tmp_path) == 1
 
-    assert "holds no manifest.json, and so is not an artifact; copy the artifact again" in " ".join(
+    assert "has no manifest.json, so it is not an artifact; copy the artifact again" in " ".join(
         capsys.readouterr().out.split()
     )
 

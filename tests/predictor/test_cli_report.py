@@ -47,7 +47,7 @@ def test_a_page_without_an_audit_names_the_command_that_makes_one(artifact: Path
     text = page.read_text("utf-8")
     assert_loads_nothing(text)
     assert "AAPL: forecast as of" in page_of(text).words
-    assert "Not audited: nobody has checked" in page_of(text).words
+    assert "Not audited: it has not been checked" in page_of(text).words
     assert "quantra report models/small/1 --bars bars.csv --symbol AAPL" in page_of(text).words
 
 

@@ -25,7 +25,7 @@ from predictor.model.prepared_instance import LONGEST_WARNING, MOST_WARNINGS, bo
 from predictor.service import PredictionService
 
 VOLUME = "every volume that the model reads is 0"
-UNADJUSTED = "the model was trained on bars that tell of splits and dividends, and these do not"
+UNADJUSTED = "the model was trained on bars with splits and dividends, and these bars record none"
 UNSEEN = "not among the symbols that"
 RETURNS = (0, 1)
 """Features that read prices alone."""

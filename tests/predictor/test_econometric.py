@@ -215,13 +215,13 @@ def test_sessions_whose_bars_have_no_range_have_levels() -> None:
 @pytest.mark.parametrize(
     ("build", "named"),
     [
-        (lambda: replace(TWO, sessions=(2, 1)), r"\[2, 1\] sessions, which must ascend"),
+        (lambda: replace(TWO, sessions=(2, 1)), r"sessions are \[2, 1\], but must ascend"),
         (lambda: replace(TWO, sessions=()), "must ascend"),
         (lambda: replace(TWO, weights=((0.1,), (0.2, 0.3))), "one weight for each"),
         (lambda: replace(TWO, intercepts=(0.0,)), "1 intercepts for 2 horizons"),
         (lambda: replace(SLOW, alpha=0.3), "their sum below 1"),
-        (lambda: replace(SLOW, alpha=0.0), "the first must be above 0"),
-        (lambda: replace(SLOW, reversion=(1.2,)), r"\[1.2\], but must lie between 0 and 1"),
+        (lambda: replace(SLOW, alpha=0.0), "alpha must be above 0"),
+        (lambda: replace(SLOW, reversion=(1.2,)), r"\[1.2\], but must be between 0 and 1"),
         (FittedScale, "neither HAR nor GARCH"),
         (lambda: FittedScale(har=TWO, har_share=0.5), "share of HAR is 0.5"),
         (lambda: FittedScale(garch=SLOW), "share of HAR is 1"),

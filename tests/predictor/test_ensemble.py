@@ -329,7 +329,7 @@ def test_a_symbol_without_a_forecast_has_no_reasons(joint: Ensemble) -> None:
 
 def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> None:
     asked = Instance(input=recent_bars("AAPL"))
-    with pytest.raises(ExplainUnsupportedError, match="no method 'attention'"):
+    with pytest.raises(ExplainUnsupportedError, match="unknown method 'attention'"):
         joint.explain(Query(instance=asked, method="attention"), LONG_AFTER, Deadline())
     with pytest.raises(UnknownHorizonError, match="horizon 3"):
         joint.explain(Query(instance=asked, targets=(TargetPoint(3, 0.5),)), LONG_AFTER, Deadline())

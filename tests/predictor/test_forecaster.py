@@ -90,7 +90,7 @@ def test_a_model_that_is_loaded_under_inference_mode_can_be_explained(models: Pa
 
 
 def test_a_folder_that_is_no_artifact_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"holds no manifest.json, and so is not an artifact; copy"):
+    with pytest.raises(ArtifactError, match=r"has no manifest.json, so it is not an artifact; copy"):
         Forecaster.load(tmp_path)
     with pytest.raises(ArtifactError, match="is not a folder"):
         Forecaster.load(tmp_path / "1")

@@ -120,13 +120,13 @@ def test_refusals_are_recorded_by_reason(recorded: Golden) -> None:
 
 def test_a_model_that_refuses_otherwise_than_recorded_fails(made: Artifact, recorded: Golden) -> None:
     text = {**recorded.text, "refusals": {"one bar too few": "BARS_INVALID", "high below low": "BARS_INVALID"}}
-    with pytest.raises(ArtifactError, match="one bar too few is answered 'TOO_FEW_BARS', recorded was 'BARS_INVALID'"):
+    with pytest.raises(ArtifactError, match="one bar too few gives 'TOO_FEW_BARS', recorded was 'BARS_INVALID'"):
         golden.check(small_model(made), replace(recorded, text=text))
 
 
 def test_a_calendar_that_does_not_reach_the_golden_sessions_fails(made: Artifact, recorded: Golden) -> None:
     calendar = type(made.pipeline.calendar).from_exchange("XNYS", 20000103, 20171001)
-    with pytest.raises(ArtifactError, match=r"golden instance: is refused: .*calendar"):
+    with pytest.raises(ArtifactError, match=r"golden instance: is rejected: .*calendar"):
         golden.check(small_model(replace(made, pipeline=replace(made.pipeline, calendar=calendar))), recorded)
 
 

@@ -129,7 +129,7 @@ def test_a_neighbour_without_its_last_bar_is_named(client: QuantraClient) -> Non
 def test_a_stranger_is_named(client: QuantraClient) -> None:
     found = client.predict(replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW")))
     assert found.warnings[0].startswith("IBM: forecast without the neighbours MSFT, ")
-    assert found.warnings[1] == "NEW: forecast without neighbours, because training had no such stock"
+    assert found.warnings[1] == "NEW: forecast without neighbours, because training had no data of such stocks"
 
 
 def test_an_unknown_symbol_is_forecast_as_a_stock_without_neighbours(client: QuantraClient, whole: Forecast) -> None:
@@ -185,7 +185,7 @@ def test_some_stocks_are_explained_as_among_all(client: QuantraClient, reasons: 
     ("symbols", "error", "message"),
     [
         (("AAPL", "NEW"), InvalidInputError, "no symbol 'NEW' to explain; the instance has AAPL, GOOG"),
-        (("AAPL", "AAPL"), InvalidInputError, "symbol 'AAPL' is to be explained twice"),
+        (("AAPL", "AAPL"), InvalidInputError, "symbol 'AAPL' appears twice among those to explain"),
         (("GOOG",), NoUsableSymbolError, "GOOG: has no bar on the panel's last session, 2013-03-01"),
     ],
 )

@@ -188,7 +188,7 @@ def test_a_symbol_without_a_return_in_its_last_sessions_is_named(model: Model) -
     bars = _without(recent_bars("AAPL", "IBM"), 1, slice(0, -1, 2))
     refusal = _forecast(model, bars).refusals["IBM"]
     assert isinstance(refusal, TooFewBarsError)
-    assert "have 0 values in the last 60 sessions to measure its volatility by, need 20" in refusal.message
+    assert "have 0 values in the last 60 sessions for its volatility, need 20" in refusal.message
 
 
 def test_a_symbol_of_a_volatility_that_no_market_has_is_named(model: Model) -> None:
@@ -199,7 +199,7 @@ def test_a_symbol_of_a_volatility_that_no_market_has_is_named(model: Model) -> N
     forecast = _forecast(model, replace(bars, **prices))
     assert np.isfinite(forecast.values[0]).all()
     assert np.isnan(forecast.values[1]).all()
-    assert "has a volatility of 230 a day, which no market has" in forecast.refusals["IBM"].message
+    assert "has a volatility of 230 per day, which is impossible" in forecast.refusals["IBM"].message
 
 
 @pytest.mark.parametrize("price", [1e101, 1e-101])
@@ -210,7 +210,7 @@ def test_a_symbol_whose_last_close_no_fan_can_start_from_is_named(model: Model, 
         column[1] *= price / bars.close[1, -1]
     answer = _forecast(model, replace(bars, **columns))
     assert answer.refusals["IBM"].message == (
-        f"IBM: has a last close of {price:.3g}, which no market has; check its prices"
+        f"IBM: has a last close of {price:.3g}, which is impossible; check its prices"
     )
     assert answer.prices is not None
     assert np.isfinite(answer.prices[0]).all()
@@ -483,7 +483,7 @@ def test_a_scale_and_an_anchor_must_be_positive(model: Model, group: str, value:
 
 def test_a_value_in_an_unknown_cell_is_refused(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
-    with pytest.raises(InvalidInputError, match="mask says that the cell is unknown"):
+    with pytest.raises(InvalidInputError, match="a cell that mask marks as unknown"):
         model.prepare(Instance(input=replace(window, mask=np.zeros_like(window.mask))), LONG_AFTER)
 
 
@@ -491,7 +491,7 @@ def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Mode
     window = _window(model, recent_bars("AAPL", "IBM"))
     mask, observed = window.mask.copy(), window.observed.copy()
     mask[1], observed[1] = False, 0
-    with pytest.raises(InvalidInputError, match="nothing is known about IBM"):
+    with pytest.raises(InvalidInputError, match="mask marks every cell of IBM as unknown"):
         model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), LONG_AFTER)
 
 
@@ -617,7 +617,9 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
 
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")))
-    with pytest.raises(ExplainUnsupportedError, match=r"no method 'shap'; the model has \['integrated-gradients'\]"):
+    with pytest.raises(
+        ExplainUnsupportedError, match=r"unknown method 'shap'; the model supports \['integrated-gradients'\]"
+    ):
         model.explain(replace(query, method="shap"), LONG_AFTER, Deadline())
     with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
         model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), LONG_AFTER, Deadline())

@@ -359,7 +359,7 @@ def test_a_whole_number_may_stand_for_a_fraction() -> None:
 
 def test_an_unknown_kind_lists_the_kinds_there_are() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"no network kind 'prophet'; the kinds are \['garch', 'graph', 'gru', 'har'"
+        ConfigurationError, match=r"unknown network kind 'prophet'; choose one of \['garch', 'graph', 'gru', 'har'"
     ):
         kind_named("prophet")
 

@@ -237,7 +237,7 @@ def test_the_audit_next_to_the_model_is_shown() -> None:
 
 def test_a_page_without_an_audit_tells_how_to_have_one_on_it() -> None:
     page = page_of(render_report(content()))
-    assert "Not audited: nobody has checked whether the skill is only a leak" in page.words
+    assert "Not audited: it has not been checked whether the skill is only a leak" in page.words
     assert "quantra audit models/canned/1 --bars bars.csv quantra report models/canned/1 --bars bars.csv" in page.words
 
 
@@ -325,7 +325,7 @@ def test_the_names_in_a_chart_are_explained_beside_it_from_their_own_definitions
 
     assert "ret_1Made up for this test (furlongs)" in page.text
     assert "vol_20Std($close, 20)" in page.text
-    assert "scaleThe window's own volatility" in page.text
+    assert "scaleThe window's volatility" in page.text
 
 
 def test_every_kind_of_row_that_is_no_feature_has_a_meaning() -> None:

@@ -401,7 +401,7 @@ def test_a_recipe_reads_back_from_its_settings(recipe: StockRecipe) -> None:
     [
         ({"seed": None}, "recipe: seed is null, expected an integer"),
         ({"oom": "hope"}, r"oom is 'hope', but must be one of \['split', 'fail'\]"),
-        ({"kind": "oracle"}, "no network kind 'oracle'"),
+        ({"kind": "oracle"}, "unknown network kind 'oracle'"),
         ({"target": "price"}, "target is 'price'"),
         ({"network_hidden": 0}, "hidden is 0"),
         ({"network_wings": 2}, "has no setting 'wings'"),

@@ -218,7 +218,7 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 BAD = [
     (
         "--model prophet",
-        "there is no network kind 'prophet'; the kinds are ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']",
+        "unknown network kind 'prophet'; choose one of ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']",
     ),
     ("--model gru --heads 4", "network 'gru' has no setting 'heads'; its settings are"),
     ("--model lstm --edges edges.csv", "a network of kind 'lstm' has no graph; use graph"),
@@ -244,7 +244,7 @@ BAD = [
     ("--features nowhere.json", "feature file nowhere.json cannot be read"),
     ("--bars nowhere.csv", "nowhere.csv"),
     ("--device cpu --precision fp16", "no float16 kernel"),
-    ("--model=", "there is no network kind ''"),
+    ("--model=", "unknown network kind ''"),
     ("--features=", "feature file . cannot be read"),
     ("--target=", "target is '', but must be one of"),
     ("--horizons=", "horizons is '', but must be comma-separated integers"),

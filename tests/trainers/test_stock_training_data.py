@@ -271,7 +271,7 @@ def test_bars_of_another_adjustment_than_the_parents_are_doubted(parent: Path, t
     heard: list[str] = []
     material = TrainingMaterial(replace(new_bars(), adj_close=None), FEATURES, parent=ParentArtifact.load(parent))
     train(material, CHILD, tmp_path / "1", consume=ConsumerChain(), warn=heard.append)
-    assert any("the model was trained on bars that tell of splits" in line for line in heard)
+    assert any("the model was trained on bars with splits and dividends" in line for line in heard)
 
 
 def test_a_symbol_that_the_parent_learnt_is_not_said_to_be_unlearnt(parent: Path, tmp_path: Path) -> None:
@@ -562,7 +562,7 @@ def test_a_damaged_artifact_is_refused_with_its_folder_and_file(parent: Path, tm
             place = copy / path.relative_to(parent)
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(path.read_bytes()[: -1 if path.name == "weights.safetensors" else None])
-    with pytest.raises(ArtifactError, match=r"copy/weights\.safetensors.*the file was cut or changed"):
+    with pytest.raises(ArtifactError, match=r"copy/weights\.safetensors.*the file was truncated or changed"):
         ParentArtifact.load(copy)
 
 

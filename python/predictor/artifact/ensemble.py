@@ -117,8 +117,8 @@ def _check_sessions(a: str, one: SessionCalendar, b: str, other: SessionCalendar
     first, last = max(one.first, other.first), min(one.last, other.last)
     if first > last or not np.array_equal(one.sessions(first, last), other.sessions(first, last)):
         raise ConfigurationError(
-            f"the calendars {one.name} of {a} and {b} hold other sessions; train one of them again with the calendar "
-            "package of the other"
+            f"the calendars {one.name} of {a} and {b} have different sessions; train one of them again with the "
+            "calendar package of the other"
         )
 
 
@@ -132,7 +132,7 @@ def _check_names(members: Mapping[str, Artifact]) -> None:
             if expression != str(feature.expression):
                 raise ConfigurationError(
                     f"feature {feature.name!r} is {expression} in {other}, but {feature.expression} in {name}; "
-                    "explanations could not tell them apart: rename one and train that member again"
+                    "explanations cannot distinguish them: rename one and train its member again"
                 )
 
 
@@ -163,7 +163,7 @@ class EnsembleManifest:
         wrong = [name for name in self.members if not _NAME.fullmatch(name)]
         if wrong:
             raise ConfigurationError(
-                f"member {wrong[0][:80]!r} has no usable name; it must be 1 to 64 letters, digits, dots, dashes and "
+                f"member name {wrong[0][:80]!r} is invalid; it must have 1 to 64 letters, digits, dots, dashes and "
                 "underscores"
             )
         if not 2 <= len(self.members) <= MOST_MEMBERS:  # noqa: PLR2004 - one is a model, not an ensemble
@@ -263,7 +263,7 @@ def _member_files(folder: Path, digest: str) -> dict[str, bytes]:
     """All files of a member, unchanged."""
     text, _, files = verified(folder)
     if sha256(text) != digest:
-        raise ArtifactError(f"{folder}: its manifest was changed after it was read; make the ensemble again")
+        raise ArtifactError(f"{folder}: its manifest was changed after it was read; build the ensemble again")
     return {**files, MANIFEST: text, DIGEST: (folder / DIGEST).read_bytes()}
 
 
@@ -294,7 +294,7 @@ def _read_members(record: Record) -> Mapping[str, str]:
     for entry in record.records("members"):
         name = entry.text("name")
         if name in members:
-            raise entry.refusal("name", f"is {name!r}, as an earlier member's")
+            raise entry.refusal("name", f"is {name!r}, the name of an earlier member")
         members[name] = entry.text("manifest_sha256")
         entry.end()
     return members

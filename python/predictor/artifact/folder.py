@@ -197,7 +197,7 @@ def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
     data = read(folder, name, MAX_TEXT_BYTES if name.endswith(".json") else MAX_TENSOR_BYTES)
     if len(data) != size:
         raise ArtifactError.of(
-            name, f"has {len(data)} bytes, the manifest says {size}; the file was cut or changed: {AGAIN}"
+            name, f"has {len(data)} bytes, the manifest says {size}; the file was truncated or changed: {AGAIN}"
         )
     if sha256(data) != digest:
         raise ArtifactError.of(name, f"its SHA-256 is not the manifest's; the file was changed or damaged: {AGAIN}")
@@ -379,7 +379,7 @@ def _check_facts(record: Record, pipeline: Pipeline) -> None:
     for key, fact in _facts(pipeline).items():
         said = record.json(key)
         if said != fact:
-            raise record.refusal(key, f"is {said}, but the file that it repeats says {fact}")
+            raise record.refusal(key, f"is {said}, but its file says {fact}")
 
 
 def _object(data: bytes, source: str) -> Mapping[str, Json]:
@@ -411,11 +411,11 @@ def named(folder: Path) -> Generator[None]:
 
 def _check(folder: Path) -> None:
     if not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, and so not an artifact{_question(folder.parent)}")
+        raise ArtifactError(f"{folder} is not a folder, so it is not an artifact{_question(folder.parent)}")
     if is_artifact(folder):
         return
     advice = _question(folder) or f"; {AGAIN}"
-    raise ArtifactError(f"{folder} holds no {MANIFEST}, and so is not an artifact{advice}", metadata={"file": MANIFEST})
+    raise ArtifactError(f"{folder} has no {MANIFEST}, so it is not an artifact{advice}", metadata={"file": MANIFEST})
 
 
 def _question(folder: Path) -> str:

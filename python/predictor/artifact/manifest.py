@@ -205,7 +205,7 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
         raise ArtifactError.of(MANIFEST, "network config must be an object")
     scalars = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(scalars) != len(settings):
-        raise ArtifactError.of(MANIFEST, "network config holds something else than plain values")
+        raise ArtifactError.of(MANIFEST, "network config must hold only numbers, texts and booleans")
     return kind, read_config(kind, scalars)
 
 

@@ -124,4 +124,6 @@ def require_shape(name: str, values: NDArray[Any], shape: "Sequence[int]") -> No
         ConfigurationError: the shape differs; the message has the name and both shapes.
     """
     if values.shape != tuple(shape):
-        raise ConfigurationError(f"{name} has shape {list(values.shape)}, but {list(shape)} is needed to fit the rest")
+        raise ConfigurationError(
+            f"{name} has shape {list(values.shape)}, but {list(shape)} is needed to match the other arrays"
+        )

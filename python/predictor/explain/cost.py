@@ -38,6 +38,6 @@ class ExplanationCost:
         if self.rows > MOST_ROWS:
             raise RequestTooLargeError(
                 f"explaining {self.targets} targets of {self.symbols} symbols may take {self.rows} rows of the "
-                f"network, at most {MOST_ROWS} in one request; ask for fewer targets or symbols",
+                f"network, more than the limit of {MOST_ROWS} per request; ask for fewer targets or symbols",
                 metadata={"have": str(self.rows), "most": str(MOST_ROWS)},
             )

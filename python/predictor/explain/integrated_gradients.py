@@ -296,8 +296,8 @@ class Explainer:
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
         if (nodes is None) != self._reads_rows:
             raise ConfigurationError(
-                f"the network reads {self._members} stocks per forecast, and their places in its graph are "
-                f"{'missing' if nodes is None else 'given all the same'}"
+                f"the network reads {self._members} stocks per forecast, and their nodes in its graph are "
+                f"{'missing' if nodes is None else 'not needed'}"
             )
         if not points or not len(inputs.location):
             raise InvalidInputError(
@@ -307,15 +307,15 @@ class Explainer:
         have = len(points) * _numbers(inputs) // self._members
         if have > MOST_NUMBERS:
             raise RequestTooLargeError(
-                f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, at most "
-                f"{MOST_NUMBERS} at once; ask for fewer targets or symbols",
+                f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, more than the "
+                f"limit of {MOST_NUMBERS}; ask for fewer targets or symbols",
                 metadata={"have": str(have), "most": str(MOST_NUMBERS)},
             )
         horizons, quantiles = self._output.offsets.shape
         for h, q in points:
             if not (0 <= h < horizons and 0 <= q < quantiles):
                 raise InvalidInputError(
-                    f"point {(h, q)} lies outside the forecast of {horizons} horizons and {quantiles} quantiles"
+                    f"point {(h, q)} is outside the forecast of {horizons} horizons and {quantiles} quantiles"
                 )
 
 

@@ -246,7 +246,7 @@ def _check_width(group: str, windows: Tensor, baseline: ArrayLike) -> None:
     have, want = windows.shape[-1], torch.as_tensor(baseline).shape
     if (have,) != tuple(want):
         raise WindowShapeError(
-            f"the windows hold {have} {group} features, but the baseline's values for them have shape {list(want)}"
+            f"the windows have {have} {group} features, but the baseline's values have shape {list(want)}"
         )
 
 

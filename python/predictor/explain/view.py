@@ -34,8 +34,8 @@ def attribution_view(network: nn.Module) -> nn.Module:
     tensors = list(chain(network.parameters(), network.buffers()))
     if any(tensor.is_inference() for tensor in tensors):
         raise ConfigurationError(
-            f"{type(network).__name__} has weights made under torch.inference_mode, which no gradient can pass; "
-            "load it outside"
+            f"{type(network).__name__} has weights created in torch.inference_mode, which block gradients; "
+            "load it outside of it"
         )
     view = _copy_around(network, {id(tensor): tensor for tensor in tensors})
     view.eval()

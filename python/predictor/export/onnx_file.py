@@ -93,7 +93,7 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
     _check_place(file)
     if artifact.is_ensemble(folder):
         raise ConfigurationError(
-            f"{folder} is an ensemble, whose members may read different inputs; export each member by itself: "
+            f"{folder} is an ensemble, whose members may read different inputs; export each member separately: "
             f"{folder}/{artifact.MEMBERS}/NAME"
         )
     with artifact.named(folder):
@@ -170,7 +170,7 @@ def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
             verbose=False,
         )
         if made is None:
-            raise InternalError("torch.onnx.export gave no program; this version of torch cannot export networks")
+            raise InternalError("torch.onnx.export returned no program; this version of torch cannot export networks")
         fold_constants(made.model)
         remove_unused_nodes(made.model)
     return made.model_proto
@@ -272,7 +272,7 @@ def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: In
     for name, difference in largest.items():
         if not difference <= TOLERANCES[name]:  # also true for NaN
             raise ArtifactError(
-                f"the graph's {name} are off by {difference:.3g} from the model's, allowed is {TOLERANCES[name]:g}; "
+                f"the graph's {name} differ from the model's by {difference:.3g}, allowed is {TOLERANCES[name]:g}; "
                 "nothing was written: these versions of torch and onnxruntime compute differently"
             )
     return largest["values"]

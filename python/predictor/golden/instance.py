@@ -76,7 +76,7 @@ def check(model: Model, golden: Golden) -> None:
     except ArtifactError:
         raise
     except QuantraError as error:
-        raise off(f"is refused: {error.message}") from error
+        raise off(f"is rejected: {error.message}") from error
     comparison = StageComparison(
         slack=slack(model, golden),
         scale=model.pipeline.features.scaling.scale,
@@ -86,7 +86,7 @@ def check(model: Model, golden: Golden) -> None:
     for name, spoil in REFUSALS.items():
         reason, recorded = _refusal(model, asked, spoil), facts.refusals.get(name)
         if reason != recorded:
-            problem = f"golden instance: {name} is answered {reason!r}, recorded was {recorded!r}"
+            problem = f"golden instance: {name} gives {reason!r}, recorded was {recorded!r}"
             raise ArtifactError.of(GOLDEN_TEXT, problem)
 
 
@@ -204,7 +204,7 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
     except ArtifactError:
         raise
     except QuantraError as error:
-        raise off(f"is refused: {error.message}") from error
+        raise off(f"is rejected: {error.message}") from error
     comparison = StageComparison(slack=forgiven, scale=np.ones(0))
     for name, values in stages.items():
         comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))

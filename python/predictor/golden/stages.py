@@ -121,14 +121,14 @@ class StageComparison:
         a, b = actual.astype(np.float64), expected.astype(np.float64)
         known = np.isfinite(b)
         if not np.array_equal(np.isfinite(a), known) or not np.array_equal(a[~known], b[~known], equal_nan=True):
-            raise off(f"stage {name} is finite in other places than recorded")
+            raise off(f"stage {name} is finite in other cells than recorded")
         difference = np.abs(np.subtract(a, b, where=known, out=np.zeros_like(b)))
         allowed = self._allowed(name, b)
         worst = int(np.argmax(difference - allowed)) if b.size else 0
         if b.size and difference.flat[worst] > allowed.flat[worst]:
             raise off(
                 f"stage {name} is off by {difference.flat[worst]:.3g}, allowed is {allowed.flat[worst]:.3g}; the "
-                "artifact's parts do not belong together, or this machine's libraries compute differently: train the "
+                "artifact's parts do not match, or this machine's libraries compute differently: train the "
                 "model again here"
             )
 

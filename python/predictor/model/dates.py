@@ -21,14 +21,14 @@ MOST_READ: Final = 256
 """Most entries in the cache of dates; one takes a few KiB."""
 
 NO_EXCHANGE = (
-    "target sessions count Monday to Friday, holidays included, because the model carries no exchange's calendar; "
+    "target sessions are Monday to Friday, holidays included, because the model has no exchange's calendar; "
     "train it with --calendar"
 )
 """Warning on every forecast of such a model."""
 GUESSED_SESSIONS = (
-    "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; those before it are "
-    "counted Monday to Friday too, so that a network that reads their calendar answers a little differently than "
-    "beside a symbol whose bars tell them: send such bars too, or train with --calendar"
+    "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; earlier sessions are "
+    "taken to be Monday to Friday, so a network that reads their calendar forecasts slightly differently than with "
+    "a symbol that has bars on them: send such bars too, or train with --calendar"
 )
 """Warning when such a model fills the encoder with sessions that the request lacks."""
 
@@ -175,7 +175,7 @@ def _of_weekdays(given: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
     """Return a hint if bars without weekends reach a model whose calendar has them."""
     if is_weekend(given).any() or not is_weekend(missing).any():
         return ""
-    return "; bars of Monday to Friday need a model that was trained by their exchange's calendar"
+    return "; bars of Monday to Friday need a model that was trained with their exchange's calendar"
 
 
 def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
@@ -203,7 +203,7 @@ def _check_held(calendar: SessionCalendar, sessions: NDArray[np.int32]) -> None:
 def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None:
     if not calendar.is_complete(last, now):
         raise BarIncompleteError(
-            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or say "
+            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or set "
             "allow_incomplete_last_bar",
             metadata={"date": _days([last])},
         )

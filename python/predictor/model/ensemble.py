@@ -83,7 +83,7 @@ class JointlyPrepared:
 
 DIFFERENT_WINDOWS = (
     "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths or "
-    "normalisers differ; send bars, from which each member makes its own"
+    "normalisers differ; send bars, from which each member computes its own"
 )
 """Error for feature windows sent to an ensemble whose members read different inputs."""
 

@@ -30,7 +30,7 @@ def check_tolerance(tolerance: float) -> None:
     """
     if not LEAST_TOLERANCE <= tolerance < 1:
         raise InvalidInputError(
-            f"tolerance is {tolerance:g}, but must be from {LEAST_TOLERANCE:g} to below 1: float32 tells no finer gap"
+            f"tolerance is {tolerance:g}, but must be from {LEAST_TOLERANCE:g} to below 1: float32 has no finer gaps"
         )
 
 

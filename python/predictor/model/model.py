@@ -172,7 +172,7 @@ class Model:
         """
         if query.method != INTEGRATED_GRADIENTS:
             raise ExplainUnsupportedError(
-                f"there is no method {query.method!r}; the model has [{INTEGRATED_GRADIENTS!r}]"
+                f"unknown method {query.method!r}; the model supports [{INTEGRATED_GRADIENTS!r}]"
             )
         check_tolerance(query.tolerance)
         targets = query.targets or self.default_targets()
@@ -334,7 +334,7 @@ def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInf
 def _is_known_infos(features: FittedFeatures) -> tuple[FeatureInfo, ...]:
     """Describe the columns that mark whether a known covariate is present."""
     names = features.known_columns[len(features.features.known) :]
-    meaning = "whether the known covariate is known: 1 = yes, else 0, and then it is 0 itself"
+    meaning = "1 if the known covariate has a value; otherwise 0, and the covariate is 0 too"
     return tuple(FeatureInfo(name=name, expression="", meaning=meaning, unit="1") for name in names)
 
 
@@ -353,7 +353,7 @@ def _static_infos(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
         FeatureInfo(
             name=one.name,
             expression="",
-            meaning=f"one column each, 1 where it holds, else 0: {', '.join(one.categories)}, then unknown",
+            meaning=f"one column per category, 1 if it applies, else 0: {', '.join(one.categories)}, then unknown",
             unit="1",
         )
         for one in statics.categories

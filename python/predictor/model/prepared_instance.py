@@ -144,7 +144,7 @@ def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
         if symbol not in known:
             raise InvalidInputError(f"there is no symbol {symbol!r} to explain; the instance has {listed(there)}")
         if count > 1:
-            raise InvalidInputError(f"symbol {symbol!r} is to be explained twice; name it once")
+            raise InvalidInputError(f"symbol {symbol!r} appears twice among those to explain; name it once")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -214,11 +214,11 @@ def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
     if np.isnan(bars.close[s, -1]):
         return _no_last_bar(symbol, bars)
     if impossible := _impossible(panel, s):
-        return NoUsableSymbolError(f"{symbol}: has {impossible}, which no market has; check its prices")
+        return NoUsableSymbolError(f"{symbol}: has {impossible}, which is impossible; check its prices")
     if counts.bars[s] < pipeline.least_bars:
         return _too_few_bars(pipeline, symbol, int(counts.bars[s]))
     if counts.values[s] < pipeline.least_values:
-        what = f"values in the last {pipeline.normaliser.window} sessions to measure its volatility by"
+        what = f"values in the last {pipeline.normaliser.window} sessions for its volatility"
         have, best = int(counts.values[s]), pipeline.bars_needed
         return TooFewBarsError.of(symbol, have=have, need=pipeline.least_values, what=what, best=best)
     return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
@@ -257,7 +257,7 @@ def _impossible(panel: PanelState, s: int) -> str:
     """Describe the impossible value of a symbol."""
     close = panel.bars.close[s, -1]
     if panel.symbols.scale[s] > LARGEST_SCALE:
-        return f"a volatility of {panel.symbols.scale[s]:.3g} a day"
+        return f"a volatility of {panel.symbols.scale[s]:.3g} per day"
     return "" if can_anchor(close) else f"a last close of {close:.3g}"
 
 
@@ -266,7 +266,7 @@ def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, Qu
     for error in list(refusals.values())[:MOST_TOLD]:
         yield f"no forecast of {error.message}"
     if len(refusals) > MOST_TOLD:
-        yield f"no forecast of {len(refusals) - MOST_TOLD} more symbols either; the answer holds the reason of each"
+        yield f"no forecast of {len(refusals) - MOST_TOLD} more symbols either; the response has the reason for each"
     yield from panel.bars.suspicious_jumps().lines()
     symbols = panel.bars.symbols
     present = panel.bars.present.sum(axis=1)
@@ -275,15 +275,15 @@ def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, Qu
         fewest = min(thin, key=lambda s: present[s])
         yield (
             f"{listed([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars that the "
-            f"model reads, {symbols[fewest]} from {present[fewest]}; what its features lack counts as unknown"
+            f"model reads, {symbols[fewest]} from {present[fewest]}; missing feature values count as unknown"
         )
     flat = [
         symbol for symbol, still in zip(symbols, panel.symbols.is_flat, strict=True) if still and symbol not in refusals
     ]
     if flat:
         yield (
-            f"{listed(flat)}: its price hardly moves, so the forecast is as wide as the smallest volatility that the "
-            f"model knows, {pipeline.normaliser.floor:g} a day"
+            f"{listed(flat)}: its price is nearly constant, so the width of the forecast comes from the model's "
+            f"minimum volatility, {pipeline.normaliser.floor:g} per day"
         )
 
 
@@ -338,8 +338,8 @@ def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Se
     if new:
         whom = "the model was" if len(networks) == 1 else "all members were"
         yield (
-            f"{listed(new)}: not among the symbols that {whom} trained on, so its scores tell nothing of them; judge "
-            "it on their bars (quantra evaluate), or train with them"
+            f"{listed(new)}: not among the symbols that {whom} trained on, so its scores do not apply to them; "
+            "evaluate it on their bars (quantra evaluate), or train with them"
         )
 
 
@@ -357,12 +357,12 @@ def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, i
     without = [symbol for symbol in silent if symbol in counted]
     if without:
         yield (
-            f"{listed(without)}: every volume that the model reads is 0, so its features of volumes say nothing; give "
-            "the shares traded, or use features that read none"
+            f"{listed(without)}: every volume that the model reads is 0, so its volume features carry no information; "
+            "give the shares traded, or use features without volumes"
         )
     if is_adjusted and bars.is_unadjusted:
         yield (
-            "the model was trained on bars that tell of splits and dividends, and these do not, so one among them "
+            "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
             "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none"
         )
 

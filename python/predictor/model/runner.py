@@ -153,11 +153,11 @@ class PanelRunner:
         strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
         if without:
             yield (
-                f"{listed(without)}: forecast without the neighbours {listed(absent)}, which the panel lacks or which "
-                "have no forecast themselves; send their bars too"
+                f"{listed(without)}: forecast without the neighbours {listed(absent)}, which are missing in the panel "
+                "or have no forecast themselves; send their bars too"
             )
         if strangers:
-            yield f"{listed(strangers)}: forecast without neighbours, because training had no such stock"
+            yield f"{listed(strangers)}: forecast without neighbours, because training had no data of such stocks"
 
     def units(self, prepared: PreparedInstance) -> Tensor:
         """See `Runner.units`; [N, H, Q]."""

@@ -72,7 +72,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         names = [f.name for f in pipeline.features.features.observed]
         raise FeatureMismatchError(
             f"the windows were made with schema {window.schema_hash[:80]!r}, the model's is {ours!r} with "
-            f"features {names}; ask GetModel for the expressions",
+            f"features {names}; GetModel returns the expressions",
             metadata={"expected": ours},
         )
     check_symbols(window.symbols)
@@ -132,11 +132,11 @@ def _fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | 
         if not (np.abs(getattr(groups, name)) <= largest).all():
             return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
     if groups.observed[~groups.mask].any():
-        return InvalidInputError("observed holds a value where mask says that the cell is unknown; it must be 0")
+        return InvalidInputError("observed holds a value in a cell that mask marks as unknown; it must be 0")
     unknown = np.flatnonzero(~groups.mask.any(axis=(1, 2)))
     if unknown.size:
         return InvalidInputError(
-            f"mask says that nothing is known about {symbols[int(unknown[0])]}, which leaves nothing to "
+            f"mask marks every cell of {symbols[int(unknown[0])]} as unknown, which leaves nothing to "
             "forecast from; leave the symbol out"
         )
     if not (groups.scale > 0).all():
@@ -228,4 +228,4 @@ def _check_anchor(prices: FloatArray, symbols: int) -> None:
     if prices.shape != (symbols,):
         raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
     if not can_anchor(prices).all():
-        raise InvalidInputError(f"anchor_price holds a value that is not a price above 0 and up to {LARGEST_PRICE:g}")
+        raise InvalidInputError(f"anchor_price holds a value that is not above 0 and at most {LARGEST_PRICE:g}")

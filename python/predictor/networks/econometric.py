@@ -51,8 +51,8 @@ class Har:
         rising = self.sessions and self.sessions[0] >= 1 and all(a < b for a, b in pairwise(self.sessions))
         if not rising or {len(row) for row in self.weights} != {len(self.sessions)}:
             raise ConfigurationError(
-                f"HAR averages over {list(self.sessions)} sessions, which must ascend from at least 1, with one weight "
-                "for each of them in every row"
+                f"HAR's numbers of sessions are {list(self.sessions)}, but must ascend from at least 1, with one "
+                "weight for each of them in every row"
             )
         if len(self.intercepts) != len(self.weights):
             raise ConfigurationError(f"HAR has {len(self.intercepts)} intercepts for {len(self.weights)} horizons")
@@ -89,11 +89,11 @@ class Garch:
     def __post_init__(self) -> None:
         if not (self.alpha > 0 and self.beta >= 0 and self.alpha + self.beta < 1):
             raise ConfigurationError(
-                f"GARCH has alpha {self.alpha:g} and beta {self.beta:g}, but the first must be above 0, the second at "
+                f"GARCH has alpha {self.alpha:g} and beta {self.beta:g}, but alpha must be above 0, beta at "
                 "least 0 and their sum below 1"
             )
         if not all(0 <= share <= 1 for share in self.reversion):
-            raise ConfigurationError(f"GARCH reversions are {list(self.reversion)}, but must lie between 0 and 1")
+            raise ConfigurationError(f"GARCH reversions are {list(self.reversion)}, but must be between 0 and 1")
 
     def next_variance(self, squares: FloatArray, long_run: FloatArray) -> FloatArray:
         """[N] variance of the next day, from squared returns [N, W], NaN if unknown, and their mean [N]."""
@@ -128,11 +128,11 @@ class FittedScale:
     def __post_init__(self) -> None:
         check_window(self.window, self.floor, self.har)
         if self.har is None and self.garch is None:
-            raise ConfigurationError("a fitted scale has neither HAR nor GARCH; it needs one of them")
+            raise ConfigurationError("a fitted scale has neither HAR nor GARCH, but needs at least one of them")
         inside = 0 < self.har_share < 1 if self.har and self.garch else self.har_share == float(self.har is not None)
         if not inside:
             raise ConfigurationError(
-                f"the share of HAR is {self.har_share:g}, but must be 1 without GARCH, 0 without HAR, else between both"
+                f"the share of HAR is {self.har_share:g}, but must be 1 without GARCH, 0 without HAR, else in between"
             )
 
     @property
@@ -203,7 +203,7 @@ class FittedLevel:
         check_window(self.window, self.floor, self.har)
         if len(self.residuals) != len(self.har.intercepts) or not all(size >= self.floor for size in self.residuals):
             raise ConfigurationError(
-                f"sizes of HAR's residuals are {list(self.residuals)}, but must be one per horizon, none below the "
+                f"HAR's residuals are {list(self.residuals)}, but must be one per horizon, none below the "
                 f"floor {self.floor:g}"
             )
 

@@ -101,8 +101,8 @@ class FrequencyAdaptiveNorm(nn.Module):
         self.bins: Final = length // 2 + 1
         if not 1 <= frequencies < self.bins:
             raise ConfigurationError(
-                f"{frequencies} frequencies are to be taken out of windows of {length} sessions, which have "
-                f"{self.bins}; it must be 1 to {self.bins - 1}"
+                f"cannot remove {frequencies} frequencies from windows of {length} sessions, which have "
+                f"{self.bins}; choose 1 to {self.bins - 1}"
             )
         self.frequencies: Final = frequencies
         angle = 2 * torch.pi / length * torch.outer(torch.arange(length), torch.arange(self.bins)).double()

@@ -95,7 +95,9 @@ class Edges:
             stock = int(self.neighbours[wrong][0])
             raise ConfigurationError(f"an edge leads to stock {stock}, but there are {nodes} (-1 = none)")
         if (self.neighbours == torch.arange(nodes)[:, None]).any():
-            raise ConfigurationError("an edge leads from a stock to itself; leave it out: a stock always sees itself")
+            raise ConfigurationError(
+                "an edge leads from a stock to itself; remove it, because a stock always reads itself"
+            )
         if not torch.isfinite(self.weights).all():
             raise ConfigurationError("a weight of the edges is infinite or not a number")
 

@@ -39,7 +39,7 @@ def kind_named(name: str) -> NetworkKind:
         ConfigurationError: the name is unknown; the message lists the kinds.
     """
     if name not in KINDS:
-        raise ConfigurationError(f"there is no network kind {name!r}; the kinds are {sorted(KINDS)}")
+        raise ConfigurationError(f"unknown network kind {name!r}; choose one of {sorted(KINDS)}")
     return KINDS[name]
 
 
@@ -50,7 +50,7 @@ def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:
         ConfigurationError: its kind is not registered.
     """
     if normaliser.kind not in NORMALISERS:
-        raise ConfigurationError(f"a {type(normaliser).__name__} cannot be kept in an artifact")
+        raise ConfigurationError(f"a {type(normaliser).__name__} cannot be written to an artifact")
     return {"kind": normaliser.kind, **normaliser.settings()}
 
 

@@ -20,10 +20,10 @@ _SHOWN: Final = 15
 """Number of inputs with a separate bar and a description; also the number of rows of the heat map."""
 
 ROW_MEANINGS: Final = {
-    RowKind.LOCATION: "the window's own level, which every forecast starts from",
-    RowKind.SCALE: "the window's own volatility, by which every forecast is as wide",
+    RowKind.LOCATION: "the window's level, from which every forecast starts",
+    RowKind.SCALE: "the window's volatility, which sets the width of every forecast",
     RowKind.CONFORMAL: "the calibration, added to each quantile after the network",
-    RowKind.NEIGHBOURS: "all inputs of the symbols that the model reads beside this one",
+    RowKind.NEIGHBOURS: "all inputs of the other symbols that the model reads",
 }
 """Meanings of the rows that are not features."""
 
