@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.dit.evaluation import ClassifierAccuracy, RewardScore
 from trainers.dit.evaluation import ImageEvaluation as Drawing
-from trainers.dit.page import drawn_sheet, judged_sheet, render_sheet
+from trainers.dit.page import evaluation_sheet, render_sheet, sample_sheet
 from trainers.media.page import TrainingCurve, write_page
 from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
 from trainers.vits.spectrum import FrameSettings
@@ -31,7 +31,7 @@ def _clip(place: int) -> TranscribedClip:
     return TranscribedClip(
         name=f"clip-{place:04d}-with-a-rather-long-name-of-a-file",
         text="Ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin, bêyî ku rûpel mezintir bibe.",
-        spelling="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
+        audible_text="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
         real_transcript="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
         spoken_transcript="ev hevokek dirêj e ku dive li ser ekrana telefone jî were xwendinn",
         real=_wave(place, 3.5),
@@ -88,11 +88,13 @@ def _sheet(path: Path) -> None:
         scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
         predictions=ClassifierAccuracy(told, prompts),
     )
-    write_page(path, render_sheet(judged_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
+    write_page(path, render_sheet(evaluation_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
 
 
 def _drawn(path: Path) -> None:
-    sheet = drawn_sheet("Drawn by model", ("with 4 steps, guidance 2, seed 0",), "a seven", _images(100, 96), _curves())
+    sheet = sample_sheet(
+        "Drawn by model", ("with 4 steps, guidance 2, seed 0",), "a seven", _images(100, 96), _curves()
+    )
     write_page(path, render_sheet(sheet))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.drawing.digits import Workplace
 from trainers.dit.models import ImageModel
-from trainers.dit.rewards import FrechetDistance, PromptClassifier, PromptProbability, judge_of, pixels_of
+from trainers.dit.rewards import FrechetDistance, PromptClassifier, PromptProbability, pixels_of, train_classifier
 from trainers.dit.sampling import SamplingSettings, draw_images
 
 NOISE: Final = 1000
@@ -70,7 +70,7 @@ class Judging:
         self._targets = pixels_of(held)
         self.count = len(self._prompts)
         with torch.no_grad():
-            self._judge, self._unused = judge_of(own), judge_of(held)
+            self._judge, self._unused = train_classifier(own), train_classifier(held)
             self._frechet = FrechetDistance(self._judge, self._targets, pixels_of(own)[: self.count], self.count)
         self.floor = self._frechet.floor
         self.real = self._judge.accuracy(self._targets, self._prompts)

@@ -122,7 +122,7 @@ def tune(
         StoppedError: A signal ended the tuning, after a checkpoint.
         LoopError: The tuning failed.
     """
-    rollouts = Rollouts(model, pictures, reward, play_of(recipe))
+    rollouts = Rollouts(model, pictures, reward, rollout_settings(recipe))
     loop = loop_of(model, rollouts, gate, recipe)
     with loop.running(checkpoints) as run:
         source = LiveSource(rollouts, length=recipe.trained_steps * launched_size())
@@ -132,7 +132,7 @@ def tune(
     return TuningResult(tuple(rollouts.rounds), tuple(gate.looks), gate.kept, gate.refused, gate.verdict)
 
 
-def play_of(recipe: GrpoRecipe) -> RolloutSettings:
+def rollout_settings(recipe: GrpoRecipe) -> RolloutSettings:
     """Settings of the training rollouts."""
     return RolloutSettings(
         groups=recipe.groups,
@@ -155,7 +155,7 @@ def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: Grp
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    sampler = PolicySampler(model.unconditional().on("cpu"), play_of(recipe))
+    sampler = PolicySampler(model.unconditional().on("cpu"), rollout_settings(recipe))
     policy_loss = PolicyLoss(model.network, start, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](

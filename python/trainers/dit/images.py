@@ -18,12 +18,12 @@ from trainers.media.metadata import (
     MetadataRow,
     RejectedFile,
     has_control,
-    leaves,
+    leads_outside,
     lines_of,
-    listed,
     normal_text,
+    partition_rows,
+    rejection_message,
     rows_of,
-    sorted_out,
 )
 
 COLUMNS: Final = 2
@@ -58,7 +58,7 @@ def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[Rejected
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path} lists no images; write a line per image: file|prompt")
-    return sorted_out(rows, _file, _problem, lambda row: CaptionLine(_file(row), normal_text(row.cells[1])))
+    return partition_rows(rows, _file, _problem, lambda row: CaptionLine(_file(row), normal_text(row.cells[1])))
 
 
 def _check_heading(path: Path, names: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
         return f"{where} is not file|prompt, with one | between them; fix it"
     if len(numbers) > 1:
         return f"the file is on lines {lines_of(numbers)} of {FILE}; keep one"
-    if leaves(row.cells[0]):
+    if leads_outside(row.cells[0]):
         return f"{where} leads out of the folder; use an image inside it"
     if not row.cells[1]:
         return f"{where} has no prompt; write what the image shows, or remove the line"
@@ -247,7 +247,7 @@ def read_pictures(
             bad.append(RejectedFile(line.file, error.message))
         on_progress(done, len(lines))
     if bad and not (pictures and skip_bad):
-        raise DataError(listed(bad, len(pictures), "images"))
+        raise DataError(rejection_message(bad, len(pictures), "images"))
     return ImageFolder(source, form, tuple(pictures), tuple(bad))
 
 

@@ -12,7 +12,7 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
 from trainers.dit.recipe import SamplingSettings
 from trainers.dit.rewards import KINDS, RewardInputs, ValidatedReward, pixels_of
-from trainers.dit.sampling import draw_latents, noise_of
+from trainers.dit.sampling import draw_latents, initial_noise
 from trainers.loop import EpochReport, IterableSource, Loss, Report, TrainingNotice, TrainingRun, WindowReport
 
 TOGETHER: Final = 128
@@ -134,7 +134,7 @@ class SampleWatch:
         """Batches of all images, on the CPU."""
         count = len(self.prompts)
         condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
-        noise = noise_of(self._model, count, self._sampling.seed)
+        noise = initial_noise(self._model, count, self._sampling.seed)
         parts = torch.arange(count).split(TOGETHER)
         return [SampleRequest(places, condition.rows(places), noise[places]) for places in parts]
 

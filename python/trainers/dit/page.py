@@ -15,8 +15,18 @@ from trainers.dit.models import TRAINING, TUNING, Notes
 from trainers.dit.rewards import KINDS
 from trainers.dit.sampling import as_image
 from trainers.dit.statistics import wilson_interval
-from trainers.media.page import LabelledFigure, TrainingCurve, as_light, figure, percent, plain, plots, png_uri, render
-from trainers.media.run_directory import pace_of
+from trainers.media.page import (
+    LabelledFigure,
+    TrainingCurve,
+    figure,
+    percent,
+    plain,
+    plots,
+    png_uri,
+    render,
+    take_within_limit,
+)
+from trainers.media.run_directory import rounds_for
 
 MOST_PROMPTS: Final = 24
 """Maximum number of prompts shown."""
@@ -137,12 +147,12 @@ def render_sheet(sheet: PageData) -> str:
     return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves)})
 
 
-def drawn_sheet(
+def sample_sheet(
     title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[TrainingCurve]
 ) -> PageData:
     """Contents of a page of one prompt, with images, float32 [N, channels, height, width], 0 to 1."""
     strip = strip_of("Drawn", images[:MOST_DRAWN], prompt)
-    strip = replace(strip, pictures=as_light(strip.pictures, len, HEAVIEST))
+    strip = replace(strip, pictures=take_within_limit(strip.pictures, len, HEAVIEST))
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
     if len(images) > len(strip.pictures):
         note += f", the first {len(strip.pictures)} shown"
@@ -154,10 +164,12 @@ def drawn_sheet(
     )
 
 
-def judged_sheet(title: str, lines: Sequence[str], found: ImageEvaluation, curves: Iterable[TrainingCurve]) -> PageData:
+def evaluation_sheet(
+    title: str, lines: Sequence[str], found: ImageEvaluation, curves: Iterable[TrainingCurve]
+) -> PageData:
     """Contents of a page of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(found.prompts))
-    shown = as_light(
+    shown = take_within_limit(
         (_prompt_samples(found, prompt) for prompt in prompts[:MOST_PROMPTS]),
         lambda samples: sum(map(_strip_weight, samples.strips)),
         HEAVIEST,
@@ -179,7 +191,7 @@ def judged_sheet(title: str, lines: Sequence[str], found: ImageEvaluation, curve
         limits="" if found.predictions is None else LIMITS,
         prompts=shown,
         more=len(prompts) - len(shown),
-        mistaken=as_light(mistaken, lambda image: _strip_weight(image.strip), HEAVIEST_MISTAKEN),
+        mistaken=take_within_limit(mistaken, lambda image: _strip_weight(image.strip), HEAVIEST_MISTAKEN),
         mistaken_count=len(wrong),
         curves=tuple(curves),
     )
@@ -252,7 +264,7 @@ def curves_of(notes: Notes) -> list[TrainingCurve]:
 
 
 def _training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
-    each = pace_of(notes["recipe"]["steps"]).round_steps
+    each = rounds_for(notes["recipe"]["steps"]).round_steps
     losses: Sequence[float] = notes["curves"]["loss"]
     yield TrainingCurve(
         name="Loss",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, cast, get_args
 
 from predictor.flags import Flag
-from trainers.media.run_directory import pace_of
+from trainers.media.run_directory import rounds_for
 from trainers.options import Computation
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
@@ -75,7 +75,7 @@ class ImageRecipe(Computation):
     @property
     def warm_up(self) -> int:
         """Number of warm-up steps of the learning rate."""
-        pace = pace_of(self.steps)
+        pace = rounds_for(self.steps)
         return min(WARM_UP, pace.rounds * pace.round_steps // 10)
 
 

@@ -81,7 +81,7 @@ class PromptClassifier(nn.Module):
         return float((self(images).argmax(1).cpu() == self.classes(prompts)).float().mean())
 
 
-def judge_of(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
+def train_classifier(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifier:
     """Train a classifier on images: reproducible, and without effect on the global random state.
 
     Raises:
@@ -318,10 +318,10 @@ def frechet_of(material: RewardInputs) -> FrechetDistance:
     """
     with torch.no_grad():
         real, others = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
-        return FrechetDistance(judge_of(material.pictures), real, others, material.count)
+        return FrechetDistance(train_classifier(material.pictures), real, others, material.count)
 
 
-def resemblance_of(material: RewardInputs) -> ClipSimilarity:
+def clip_similarity(material: RewardInputs) -> ClipSimilarity:
     """Create the CLIP similarity from a folder of weights.
 
     Raises:
@@ -335,12 +335,12 @@ def resemblance_of(material: RewardInputs) -> ClipSimilarity:
 KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
     {
         "classifier": RewardKind(
-            lambda material: PromptProbability(judge_of(material.pictures)), title="Probability of the prompt"
+            lambda material: PromptProbability(train_classifier(material.pictures)), title="Probability of the prompt"
         ),
         "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
         "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
         "frechet": RewardKind(frechet_of, of_all=True, title="Fréchet distance", is_distance=True),
-        "clip": RewardKind(resemblance_of, ("transformers",), weighs=True, title="CLIP similarity"),
+        "clip": RewardKind(clip_similarity, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
 """Rewards by name. Add others with `{**KINDS, "mine": RewardKind(…)}`."""

@@ -48,7 +48,7 @@ def sample(
 ) -> None:
     """Draw images of a prompt, and save them."""
     with failing(IMAGES):
-        from trainers.dit.page import curves_of, drawn_sheet, render_sheet
+        from trainers.dit.page import curves_of, render_sheet, sample_sheet
         from trainers.dit.prompts import read_priors
         from trainers.dit.sampling import draw_images
         from trainers.media.page import check_file, write_page
@@ -71,7 +71,7 @@ def sample(
         if page is not None:
             lines = (_describe_sampling(loaded, drawing),)
             write_page(
-                page, render_sheet(drawn_sheet(f"Drawn by {model.resolve().name}", lines, prompt, drawn, curves))
+                page, render_sheet(sample_sheet(f"Drawn by {model.resolve().name}", lines, prompt, drawn, curves))
             )
     say(f"Saved {out}, {count} of {prompt!r}" + ("" if page is None else f", and {page}: open it to look"))
 
@@ -94,7 +94,7 @@ def evaluate(
     """Evaluate a model on held-out prompts, compare it with real images, and write a page."""
     with failing(IMAGES):
         from trainers.dit.evaluation import evaluate as evaluated
-        from trainers.dit.page import curves_of, judged_sheet, render_sheet
+        from trainers.dit.page import curves_of, evaluation_sheet, render_sheet
         from trainers.dit.prompts import read_priors
         from trainers.dit.rewards import rewards_of
         from trainers.media.page import check_file, write_page
@@ -110,7 +110,7 @@ def evaluate(
         on_progress = counter("drawn", "images", silent=as_json)
         found = evaluated(loaded, material, rewards_of(judging.rewards, material), drawing, plans, on_progress)
         lines = _describe_sampling(loaded, drawing), _describe_images(material)
-        write_page(place, render_sheet(judged_sheet(f"Evaluation of {name}", lines, found, curves)))
+        write_page(place, render_sheet(evaluation_sheet(f"Evaluation of {name}", lines, found, curves)))
     if as_json:
         write({"kind": "evaluated", "page": str(place), **found.as_json()})
         return

@@ -48,7 +48,7 @@ class GuidedNetwork:
         return without + self._guidance * (prompted - without)
 
 
-def noise_of(model: ImageModel, count: int, seed: int) -> Tensor:
+def initial_noise(model: ImageModel, count: int, seed: int) -> Tensor:
     """Initial noise of images: float32 [count, channels, side, side], the same on every device."""
     network = model.network
     return torch.randn(
@@ -93,7 +93,7 @@ def draw_images(
         SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
     device = next(model.network.module.parameters()).device
-    tokens, noise = model.prompts.tokens(prompts), noise_of(model, len(prompts), sampling.seed)
+    tokens, noise = model.prompts.tokens(prompts), initial_noise(model, len(prompts), sampling.seed)
     plans = priors_of(priors, len(prompts), model.network)
     drawn: list[Tensor] = []
     for first in range(0, len(prompts), sampling.at_once):

@@ -29,7 +29,7 @@ from trainers.loop import (
     full_precision,
     launched_size,
 )
-from trainers.media.run_directory import pace_of
+from trainers.media.run_directory import rounds_for
 from trainers.progress import ReportConsumer
 
 
@@ -166,7 +166,7 @@ def fit(
     """
     loop = loop_of(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
-        reports = run.epochs(rounds_of(images, recipe), max_epochs=pace_of(recipe.steps).rounds)
+        reports = run.epochs(rounds_of(images, recipe), max_epochs=rounds_for(recipe.steps).rounds)
         for _ in consume(reports if monitor is None else monitor.watched(run, reports)):
             pass
         if monitor is None:
@@ -223,7 +223,7 @@ def warmed_up(step: int, *, steps: int) -> float:
 
 def rounds_of(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
     """Rounds with enough batches for all processes."""
-    each = pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size()
+    each = rounds_for(recipe.steps).round_steps * recipe.accumulate * launched_size()
     return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 

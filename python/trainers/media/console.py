@@ -24,7 +24,7 @@ def failing(extra: OptionalExtra) -> Generator[None]:
     """Turn media and training errors, missing packages included, into one-line command errors."""
     try:
         require_packages(extra)
-        _quieten(extra.packages)
+        _silence(extra.packages)
         yield
     except StoppedError as error:
         say(f"{error.message}; to continue, run the same command with --resume")
@@ -33,7 +33,7 @@ def failing(extra: OptionalExtra) -> Generator[None]:
         raise ConfigurationError(str(error)) from error
 
 
-def _quieten(packages: Collection[str]) -> None:
+def _silence(packages: Collection[str]) -> None:
     """Silence the progress bars and advice of the libraries."""
     from transformers.utils import logging
 

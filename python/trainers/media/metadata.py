@@ -69,7 +69,7 @@ def rows_of(path: Path, content: bytes, refusal: type[MediaError]) -> list[Metad
     ]
 
 
-def sorted_out(
+def partition_rows(
     rows: Sequence[MetadataRow],
     name_of: Callable[[MetadataRow], str],
     problem_of: Callable[[MetadataRow, Sequence[int]], str],
@@ -114,12 +114,12 @@ def has_control(text: str) -> bool:
     return any(unicodedata.category(char) == "Cc" for char in text)
 
 
-def leaves(name: str) -> bool:
+def leads_outside(name: str) -> bool:
     """Whether a path could lead out of its folder on any operating system."""
     return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
-def listed(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
+def rejection_message(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
     """Message that lists the rejected files and their share of all.
 
     Args:
@@ -127,7 +127,7 @@ def listed(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
         good: Number of usable files.
         noun: Plural noun for the files.
     """
-    lines = [f"  {one.name}: {one.reason}" for one in refused[:SHOWN]]
+    lines = [f"  {rejected.name}: {rejected.reason}" for rejected in refused[:SHOWN]]
     more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
     total = len(refused) + good
     remedy = "fix them, or leave them out with --skip-bad" if good else "nothing is left to train on"

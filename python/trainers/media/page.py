@@ -65,19 +65,19 @@ def data_uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def as_light(items: Iterable[Item], weight: Callable[[Item], int], most: int) -> tuple[Item, ...]:
+def take_within_limit(items: Iterable[Item], weight: Callable[[Item], int], limit: int) -> tuple[Item, ...]:
     """The first items that fit within a page size limit, at least one.
 
     Args:
         items: Consumed lazily, up to the first that does not fit.
         weight: Characters that an item adds to the page.
-        most: Limit on the total.
+        limit: Limit on the total.
     """
     kept: list[Item] = []
     total = 0
     for item in items:
         total += weight(item)
-        if kept and total > most:
+        if kept and total > limit:
             break
         kept.append(item)
     return tuple(kept)
@@ -279,9 +279,9 @@ def plot(curve: TrainingCurve) -> CurvePlot:
     )
 
 
-def round_values(low: float, high: float, most: int = MOST_MARKS, least: float = 0.0) -> list[float]:
-    """Evenly spaced round numbers between low and high (low < high): about `most`, at least `least` apart."""
-    rough = (high - low) / most
+def round_values(low: float, high: float, count: int = MOST_MARKS, least: float = 0.0) -> list[float]:
+    """Evenly spaced round numbers between low and high (low < high): about `count`, at least `least` apart."""
+    rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = max(least, next(power * factor for factor in STEPS if power * factor >= rough * (1 - 1e-9)))
     first = math.ceil(low / step - 1e-9)

@@ -32,7 +32,7 @@ class TrainingRounds:
     round_steps: int
 
 
-def pace_of(steps: int) -> TrainingRounds:
+def rounds_for(steps: int) -> TrainingRounds:
     """Divide steps into whole rounds, rounding up."""
     rounds = max(1, round(steps / ROUND))
     return TrainingRounds(rounds, ceil(steps / rounds))
@@ -84,7 +84,7 @@ def check_free(folder: Path, refusal: type[MediaError]) -> None:
         raise refusal(f"{folder} already exists; choose another folder, or remove it")
 
 
-def own_draft(folder: Path) -> Path:
+def create_draft(folder: Path) -> Path:
     """Create an empty folder next to another, for this process only.
 
     Raises:

@@ -18,11 +18,11 @@ from trainers.media.metadata import (
     MetadataRow,
     RejectedFile,
     has_control,
-    leaves,
+    leads_outside,
     lines_of,
     normal_text,
+    partition_rows,
     rows_of,
-    sorted_out,
 )
 from trainers.vits.corpus import Part
 from trainers.vits.errors import CorpusError
@@ -89,7 +89,7 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
         raise CorpusError(f"{path} has only a heading; write a line per clip: id|text")
     columns = _columns(path, heading, rows)
     _refuse_speakers(path, columns, rows)
-    return sorted_out(
+    return partition_rows(
         rows,
         _name,
         partial(_problem, columns),
@@ -97,7 +97,7 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
     )
 
 
-def problem_of_text(text: str) -> str:
+def text_problem(text: str) -> str:
     """Problem of a normalised text, worded to follow its location; empty if none."""
     if not text:
         return "has no text; write what is said, or remove the line"
@@ -176,7 +176,7 @@ def _refuse_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataR
         if len(named) > 1:
             raise CorpusError(f"{path} names {len(named)} speakers ({_listed(named)}); keep the lines of one")
     folders = sorted({row.cells[0].rpartition("/")[0] for row in whole if "/" in row.cells[0]})
-    usable = [folder for folder in folders if not leaves(folder)]
+    usable = [folder for folder in folders if not leads_outside(folder)]
     if len(usable) > 1:
         raise CorpusError(
             f"{path} names recordings in {len(usable)} folders, which suggests several speakers ({_listed(usable)}); "
@@ -194,14 +194,14 @@ def _problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) ->
         return f"the id is on lines {lines_of(numbers)} of {FILE}; keep one"
     if len(row.cells) != columns.count:
         return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; fix it"
-    problem = _problem_of_id(_name(row)) or problem_of_text(_text_of(columns, row))
+    problem = _problem_of_id(_name(row)) or text_problem(_text_of(columns, row))
     return problem and f"line {row.number} of {FILE} {problem}"
 
 
 def _problem_of_id(name: str) -> str:
     if not name:
         return "has no id; write id|text"
-    if leaves(name):
+    if leads_outside(name):
         return f"has the id {name!r}, which leads out of the folder; use a recording in wavs"
     if has_control(name):
         return f"has a control character in the id {name!r}; remove it"

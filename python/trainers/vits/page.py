@@ -19,19 +19,19 @@ from trainers.media.page import (
     MINUS,
     AxisTick,
     LabelledFigure,
-    as_light,
     data_uri,
     figure,
     percent,
     plain,
     png_uri,
     render,
+    take_within_limit,
 )
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.distances import TextDifference, difference
 from trainers.vits.scoring import ClipScore, SpeechEvaluation, wave_seed
 from trainers.vits.spectrum import SILENCE, FrameSettings, log_mel_of
-from trainers.vits.speech_recogniser import SpeechRecogniser, spelling
+from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text
 from trainers.vits.voice import Voice
 
 LOUDEST: Final = 1.5
@@ -122,7 +122,7 @@ class TranscribedClip:
     Attributes:
         name: Id in metadata.csv.
         text: Text given to the voice.
-        spelling: Text in the recogniser's spelling, the reference of the transcripts.
+        audible_text: Text in the recogniser's spelling, the reference of the transcripts.
         real_transcript: Transcript of the recording.
         spoken_transcript: Transcript of the synthesised speech.
         real: Recording, float32 [T], in -1 to 1.
@@ -134,7 +134,7 @@ class TranscribedClip:
 
     name: str
     text: str
-    spelling: str
+    audible_text: str
     real_transcript: str
     spoken_transcript: str
     real: Tensor
@@ -214,7 +214,9 @@ def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
         ValueError: A wave is empty, not finite, or not of shape [T].
     """
     views = (_clip_view(clip, evaluation.framing) for clip in evaluation.clips[:most])
-    clips = as_light(views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), HEAVIEST)
+    clips = take_within_limit(
+        views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), HEAVIEST
+    )
     scale = {"quietest": SILENCE, "loudest": LOUDEST, "colours": ", ".join(f"rgb{colour}" for colour in COLOURS)}
     parts = {"evaluation": evaluation, "figures": tuple(_tiles(evaluation)), "clips": clips, "scale": scale}
     return render("trainers.vits", "evaluation.html", parts)
@@ -316,10 +318,10 @@ def _clip_view(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
     return ClipView(
         name=clip.name,
         text=clip.text,
-        letters=len(clip.spelling),
+        letters=len(clip.audible_text),
         waves=(
-            _clip_wave("Recorded", real, difference(clip.real_transcript, clip.spelling), framing, frames),
-            _clip_wave("Spoken", spoken, difference(clip.spoken_transcript, clip.spelling), framing, frames),
+            _clip_wave("Recorded", real, difference(clip.real_transcript, clip.audible_text), framing, frames),
+            _clip_wave("Spoken", spoken, difference(clip.spoken_transcript, clip.audible_text), framing, frames),
         ),
         marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds)),
         figures=(
@@ -395,7 +397,7 @@ def _transcribed_clip(score: ClipScore, voice: Voice, corpus: SpeechCorpus, seed
     return TranscribedClip(
         name=clip.name,
         text=clip.text,
-        spelling=spelling(clip.text),
+        audible_text=audible_text(clip.text),
         real_transcript=score.heard_real,
         spoken_transcript=score.heard,
         real=corpus.wave(clip),

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.signal import resample_poly
 from torch import Tensor
 
-from trainers.media.metadata import RejectedFile, listed, normal_text
-from trainers.media.run_directory import check_free, own_draft, writing
+from trainers.media.metadata import RejectedFile, normal_text, rejection_message
+from trainers.media.run_directory import check_free, create_draft, writing
 from trainers.vits.corpus import (
     CLIPS,
     FULL_SCALE,
@@ -32,7 +32,7 @@ from trainers.vits.corpus import (
     write_contents,
 )
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.metadata import TranscriptLine, parts_of, problem_of_text, read_metadata, words_of
+from trainers.vits.metadata import TranscriptLine, parts_of, read_metadata, text_problem, words_of
 from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
 
@@ -62,136 +62,6 @@ _ENDLESS: Final = 2**31 - 2**20
 
 Recordings = Mapping[str, tuple[Path, ...]]
 """Files by id, which is the path without extension, relative to `wavs` or to the folder of metadata.csv."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingLimits:
-    """Requirements on a recording.
-
-    Attributes:
-        framing: Sample rate and framing.
-        resample: Whether to convert another rate.
-        min_frames: Minimum number of frames.
-        max_seconds: Maximum duration.
-    """
-
-    framing: FrameSettings
-    resample: bool
-    min_frames: int
-    max_seconds: float
-
-
-def find_recordings(source: Path) -> Recordings:
-    """Find all recordings in `source/wavs`, recursively, and in `source`.
-
-    Raises:
-        OSError: A folder cannot be read.
-    """
-    found: defaultdict[str, list[Path]] = defaultdict(list)
-    for folder, paths in ((source / FOLDER, (source / FOLDER).rglob("*")), (source, source.iterdir())):
-        for path in _sounds(paths):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            found[unicodedata.normalize("NFC", name)].append(path)
-    return {name: tuple(paths) for name, paths in found.items()}
-
-
-def the_recording(recordings: Recordings, name: str) -> Path:
-    """The one file of an id.
-
-    Raises:
-        CorpusError: The id has no file, or several.
-    """
-    match recordings.get(name, ()):
-        case (path,):
-            return path
-        case ():
-            raise CorpusError(_missing(recordings, name))
-        case paths:
-            raise CorpusError(f"several recordings have this id: {' and '.join(map(str, paths))}; keep one of them")
-
-
-def decode(path: Path, accepted: RecordingLimits) -> Tensor:
-    """Decode a recording, cut to whole frames.
-
-    Returns:
-        int16 [frames · hop].
-
-    Raises:
-        CorpusError: The recording is missing, undecodable, multi-channel, of another rate (without `resample`), too
-            short, too long, silent, or louder than full scale.
-    """
-    wave = _at_rate(*_read(path, accepted), accepted.framing.rate)
-    frames = len(wave) // accepted.framing.hop
-    if frames < accepted.min_frames:
-        raise CorpusError(
-            f"{path} has {frames} frames, {len(wave) / accepted.framing.rate:.2f} s; at least {accepted.min_frames} "
-            f"({accepted.framing.seconds(accepted.min_frames):.2f} s) are needed: join it with another, or remove it"
-        )
-    wave = wave[: frames * accepted.framing.hop]
-    if np.abs(wave - wave.mean()).max() < QUIETEST:
-        raise CorpusError(f"{path} is silent; record it again, or remove it")
-    return torch.from_numpy(np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16))
-
-
-def _sounds(paths: Iterable[Path]) -> list[Path]:
-    """Filter recordings, in sorted order."""
-    return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
-
-
-def _missing(recordings: Recordings, name: str) -> str:
-    """Message for an id without a file."""
-    bare = str(PurePosixPath(name.removeprefix(f"{FOLDER}/")).with_suffix(""))
-    if bare in recordings:
-        return f"the id {name} includes a folder or extension; write {bare}"
-    return f"neither {FOLDER}/{name}.wav nor {FOLDER}/{name}.flac exists; add the recording, or remove the line"
-
-
-def _read(path: Path, accepted: RecordingLimits) -> tuple[NDArray[np.float64], int]:
-    """Samples of the single channel, float64 [T], and their rate."""
-    if not path.is_file():
-        raise CorpusError(f"file {path} does not exist; add the recording, or leave it out")
-    try:
-        with soundfile.SoundFile(path) as file:
-            _check_head(path, file, accepted)
-            wave = np.asarray(file.read(dtype="float64"), dtype=np.float64)
-            rate = file.samplerate
-    except soundfile.LibsndfileError as error:
-        raise CorpusError(
-            f"{path} cannot be decoded ({error.error_string}); copy it again, or convert it to 16-bit WAV or FLAC"
-        ) from error
-    if not np.isfinite(wave).all():
-        raise CorpusError(f"{path} has non-finite samples; convert it to a 16-bit WAV or FLAC file")
-    if len(wave) and np.abs(wave).max() > 1:
-        raise CorpusError(f"{path} is louder than full scale (a sample of {np.abs(wave).max():.2f}); turn it down")
-    return wave, rate
-
-
-def _check_head(path: Path, file: "SoundFile", accepted: RecordingLimits) -> None:
-    """Check the header before reading a long file."""
-    cut = _CUT.search(file.extra_info)
-    if cut and int(cut["has"]) < int(cut["says"]) < _ENDLESS:
-        raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
-    if file.channels != 1:
-        raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
-    if not SLOWEST <= file.samplerate <= FASTEST:
-        raise CorpusError(f"{path} has {file.samplerate} samples per second in a damaged header; copy it again")
-    if file.samplerate != accepted.framing.rate and not accepted.resample:
-        raise CorpusError(
-            f"{path} has {file.samplerate} samples per second instead of {accepted.framing.rate}; "
-            "convert it, or use --resample"
-        )
-    if file.frames > accepted.max_seconds * file.samplerate:
-        raise CorpusError(
-            f"{path} lasts {file.frames / file.samplerate:.1f} s, more than {accepted.max_seconds:g} s; "
-            "cut it into sentences"
-        )
-
-
-def _at_rate(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
-    if rate == wanted or not len(wave):
-        return wave
-    shared = gcd(wanted, rate)
-    return np.asarray(resample_poly(wave, wanted // shared, rate // shared), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +127,119 @@ class CorpusSettings:
             raise CorpusError(
                 f"max_seconds is {self.max_seconds:g}; give at least the length of {self.min_frames} frames"
             )
+
+
+def find_recordings(source: Path) -> Recordings:
+    """Find all recordings in `source/wavs`, recursively, and in `source`.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    for folder, paths in ((source / FOLDER, (source / FOLDER).rglob("*")), (source, source.iterdir())):
+        for path in _sounds(paths):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            found[unicodedata.normalize("NFC", name)].append(path)
+    return {name: tuple(paths) for name, paths in found.items()}
+
+
+def recording_of(recordings: Recordings, name: str) -> Path:
+    """The one file of an id.
+
+    Raises:
+        CorpusError: The id has no file, or several.
+    """
+    match recordings.get(name, ()):
+        case (path,):
+            return path
+        case ():
+            raise CorpusError(_missing(recordings, name))
+        case paths:
+            raise CorpusError(f"several recordings have this id: {' and '.join(map(str, paths))}; keep one of them")
+
+
+def decode(path: Path, settings: CorpusSettings) -> Tensor:
+    """Decode a recording, cut to whole frames.
+
+    Returns:
+        int16 [frames · hop].
+
+    Raises:
+        CorpusError: The recording is missing, undecodable, multi-channel, of another rate (without `resample`), too
+            short, too long, silent, or louder than full scale.
+    """
+    wave = _at_rate(*_read(path, settings), settings.framing.rate)
+    frames = len(wave) // settings.framing.hop
+    if frames < settings.min_frames:
+        raise CorpusError(
+            f"{path} has {frames} frames, {len(wave) / settings.framing.rate:.2f} s; at least {settings.min_frames} "
+            f"({settings.framing.seconds(settings.min_frames):.2f} s) are needed: join it with another, or remove it"
+        )
+    wave = wave[: frames * settings.framing.hop]
+    if np.abs(wave - wave.mean()).max() < QUIETEST:
+        raise CorpusError(f"{path} is silent; record it again, or remove it")
+    return torch.from_numpy(np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16))
+
+
+def _sounds(paths: Iterable[Path]) -> list[Path]:
+    """Filter recordings, in sorted order."""
+    return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
+
+
+def _missing(recordings: Recordings, name: str) -> str:
+    """Message for an id without a file."""
+    bare = str(PurePosixPath(name.removeprefix(f"{FOLDER}/")).with_suffix(""))
+    if bare in recordings:
+        return f"the id {name} includes a folder or extension; write {bare}"
+    return f"neither {FOLDER}/{name}.wav nor {FOLDER}/{name}.flac exists; add the recording, or remove the line"
+
+
+def _read(path: Path, settings: CorpusSettings) -> tuple[NDArray[np.float64], int]:
+    """Samples of the single channel, float64 [T], and their rate."""
+    if not path.is_file():
+        raise CorpusError(f"file {path} does not exist; add the recording, or leave it out")
+    try:
+        with soundfile.SoundFile(path) as file:
+            _check_head(path, file, settings)
+            wave = np.asarray(file.read(dtype="float64"), dtype=np.float64)
+            rate = file.samplerate
+    except soundfile.LibsndfileError as error:
+        raise CorpusError(
+            f"{path} cannot be decoded ({error.error_string}); copy it again, or convert it to 16-bit WAV or FLAC"
+        ) from error
+    if not np.isfinite(wave).all():
+        raise CorpusError(f"{path} has non-finite samples; convert it to a 16-bit WAV or FLAC file")
+    if len(wave) and np.abs(wave).max() > 1:
+        raise CorpusError(f"{path} is louder than full scale (a sample of {np.abs(wave).max():.2f}); turn it down")
+    return wave, rate
+
+
+def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None:
+    """Check the header before reading a long file."""
+    cut = _CUT.search(file.extra_info)
+    if cut and int(cut["has"]) < int(cut["says"]) < _ENDLESS:
+        raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
+    if file.channels != 1:
+        raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
+    if not SLOWEST <= file.samplerate <= FASTEST:
+        raise CorpusError(f"{path} has {file.samplerate} samples per second in a damaged header; copy it again")
+    if file.samplerate != settings.framing.rate and not settings.resample:
+        raise CorpusError(
+            f"{path} has {file.samplerate} samples per second instead of {settings.framing.rate}; "
+            "convert it, or use --resample"
+        )
+    if file.frames > settings.max_seconds * file.samplerate:
+        raise CorpusError(
+            f"{path} lasts {file.frames / file.samplerate:.1f} s, more than {settings.max_seconds:g} s; "
+            "cut it into sentences"
+        )
+
+
+def _at_rate(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
+    if rate == wanted or not len(wave):
+        return wave
+    shared = gcd(wanted, rate)
+    return np.asarray(resample_poly(wave, wanted // shared, rate // shared), dtype=np.float64)
 
 
 def prepare(
@@ -332,12 +315,6 @@ class _PreparationRun:
         self._out = out
         self._settings = settings
         self._on_progress = on_progress
-        self._accepted = RecordingLimits(
-            framing=settings.framing,
-            resample=settings.resample,
-            min_frames=settings.min_frames,
-            max_seconds=settings.max_seconds,
-        )
         self._clips: dict[str, RecordedClip] = {}
         self._refused: list[RejectedFile] = []
         self._unknown: Counter[str] = Counter()
@@ -371,7 +348,7 @@ class _PreparationRun:
         """Split the clips, write the remaining files, and rename the draft."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
-            raise CorpusError(listed(self._refused, len(clips), "clips"))
+            raise CorpusError(rejection_message(self._refused, len(clips), "clips"))
         parts = self._settings.parts(_texts(clips))
         contents = CorpusContents(
             framing=self._settings.framing,
@@ -388,7 +365,7 @@ class _PreparationRun:
     def _checked(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
         """Clip of an entry, with a provisional part, and its samples, int16 [frames · hop]."""
         needed = len(tokens(tokenizer, entry.text))
-        samples = decode(entry.path, self._accepted)
+        samples = decode(entry.path, self._settings)
         frames = len(samples) // self._settings.framing.hop
         if frames < needed:
             raise CorpusError(
@@ -405,7 +382,7 @@ class _PreparationRun:
 def _draft(out: Path) -> Generator[Path]:
     """Create a draft folder next to `out`, and remove it at the end if it still exists."""
     with writing(out, CorpusError):
-        draft = own_draft(out)
+        draft = create_draft(out)
     try:
         with writing(out, CorpusError):
             (draft / CLIPS).mkdir()
@@ -422,7 +399,7 @@ def _with_recordings(
     missing: list[RejectedFile] = []
     for line in lines:
         try:
-            entries.append(RecordingEntry(line.name, line.text, the_recording(recordings, line.name)))
+            entries.append(RecordingEntry(line.name, line.text, recording_of(recordings, line.name)))
         except CorpusError as error:
             missing.append(RejectedFile(line.name, error.message))
     return tuple(entries), tuple(missing)
@@ -440,7 +417,7 @@ def _normalise_entries(
         if counts[entry.name] > 1:
             reason = f"{entry.path} is one of {counts[entry.name]} recordings of this name; name each differently"
             refused.append(RejectedFile(entry.name, reason))
-        elif problem := problem_of_text(text):
+        elif problem := text_problem(text):
             refused.append(RejectedFile(entry.name, f"{entry.path} {problem}"))
         else:
             usable.append(replace(entry, text=text))

@@ -13,7 +13,7 @@ from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import dtw_distance, edit_distance
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
 from trainers.vits.spectrum import FrameSettings, log_mel_of
-from trainers.vits.speech_recogniser import SpeechRecogniser, real_mel, spelling
+from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, real_mel
 
 
 class ScoredVoice(Protocol):
@@ -66,7 +66,7 @@ class ClipScore:
     @property
     def letters(self) -> int:
         """Number of letters in the recogniser's spelling."""
-        return len(spelling(self.clip.text))
+        return len(audible_text(self.clip.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _clip_score(
     speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
 ) -> ClipScore:
     """Score one clip."""
-    text, real = spelling(clip.text), real_mel(corpus, clip)
+    text, real = audible_text(clip.text), real_mel(corpus, clip)
     heard_real, heard = judge.transcribe(real), ""
     distance = ratio = None
     wave, fault = _synthesise(speaker, clip, seed)

@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from trainers.loop import Loop, Loss, Phase, adamw, cosine, permutation
-from trainers.media.run_directory import appearing, check_free, own_draft, writing
+from trainers.media.run_directory import appearing, check_free, create_draft, writing
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import edit_distance
@@ -53,7 +53,7 @@ SHOWN = 5
 """Number of clips that a message lists."""
 
 
-def spelling(text: str) -> str:
+def audible_text(text: str) -> str:
     """The audible part of a text: lower-case letters, digits and apostrophes, with single spaces."""
     plain = unicodedata.normalize("NFC", text).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     kept = "".join(c if unicodedata.category(c)[0] in "LMN" or c == "'" else " " for c in plain)
@@ -131,8 +131,8 @@ class TrainingBatches:
     def __init__(self, corpus: SpeechCorpus, characters: str, seed: int) -> None:
         numbers = {letter: number for number, letter in enumerate(characters, 1)}
         self._corpus, self._seed = corpus, seed
-        self._clips = [clip for clip in corpus.part("train") if spelling(clip.text)]
-        self._letters = [torch.tensor([numbers[letter] for letter in spelling(clip.text)]) for clip in self._clips]
+        self._clips = [clip for clip in corpus.part("train") if audible_text(clip.text)]
+        self._letters = [torch.tensor([numbers[letter] for letter in audible_text(clip.text)]) for clip in self._clips]
         _check_lengths(self._clips)
 
     @property
@@ -167,7 +167,7 @@ def _check_lengths(clips: Iterable[RecordedClip]) -> None:
     short = [
         f"{clip.name} ({clip.frames} frames for {shortened(clip.text)!r})"
         for clip in clips
-        if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + spelling(clip.text)))
+        if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + audible_text(clip.text)))
     ]
     if short:
         more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
@@ -284,7 +284,7 @@ class SpeechRecogniser:
             "weights": sha256(weights).hexdigest(),
         }
         check_free(folder, JudgeError)
-        with writing(folder, JudgeError), appearing(folder, own_draft(folder)) as draft:
+        with writing(folder, JudgeError), appearing(folder, create_draft(folder)) as draft:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
             for path in draft.iterdir():
@@ -341,7 +341,7 @@ def train_judge(
         JudgeError: No text has a letter, or a clip has too few frames for its letters.
         LoopError: The training failed.
     """
-    characters = "".join(sorted({letter for clip in corpus.part("train") for letter in spelling(clip.text)}))
+    characters = "".join(sorted({letter for clip in corpus.part("train") for letter in audible_text(clip.text)}))
     if not characters:
         raise JudgeError(f"no training text of {corpus.folder} has a letter; prepare clips with texts")
     with _threads(threads), torch.random.fork_rng(devices=[]):
@@ -362,7 +362,7 @@ def error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[Re
     """Character error rate on recordings."""
     errors = letters = 0
     for clip in clips:
-        reference = spelling(clip.text)
+        reference = audible_text(clip.text)
         errors += edit_distance(judge.transcribe(real_mel(corpus, clip)), reference)
         letters += len(reference)
     return errors / max(1, letters)
@@ -384,7 +384,7 @@ def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: Repor
     place = folder or corpus.folder / FOLDER
     if not place.exists():
         with writing(place, JudgeError):  # check before training that the folder can be written
-            own_draft(place).rmdir()
+            create_draft(place).rmdir()
         judge = train_judge(corpus, consume=consume)
         if not place.exists():  # another process may have saved the same one meanwhile
             judge.save(place)

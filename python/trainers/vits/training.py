@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_rank, launched_size
 from trainers.loop.checkpoint.compatibility import differences, plain
-from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, pace_of, run_folder
+from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, rounds_for, run_folder
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer
 from trainers.vits.batches import (
@@ -105,7 +105,7 @@ def fit(
         objective.adversarial = begins is not None and run.windows >= begins
         reports = run.epochs(
             _training(setup, recipe, voice),
-            max_epochs=pace_of(recipe.steps).rounds,
+            max_epochs=rounds_for(recipe.steps).rounds,
             validation=_validation(setup, recipe, voice, objective),
         )
         for _ in consume(reports):
@@ -187,7 +187,7 @@ def _training(setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
         setup.frames,
         size=recipe.batch_size,
         cost=int(recipe.batch_seconds * framing.rate / framing.hop),
-        batches=pace_of(recipe.steps).round_steps * recipe.accumulate * launched_size(),
+        batches=rounds_for(recipe.steps).round_steps * recipe.accumulate * launched_size(),
         seed=recipe.seed,
         weights=setup.weights,
     )

@@ -17,7 +17,7 @@ from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.monitoring import EvaluationSnapshot
 from trainers.dit.recipe import SamplingSettings
-from trainers.dit.rewards import judge_of, pixels_of
+from trainers.dit.rewards import pixels_of, train_classifier
 from trainers.dit.rollouts import RolloutRound
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult
@@ -91,7 +91,7 @@ def test_the_accuracy_is_that_of_the_images_that_are_drawn_with_the_settings_tha
     own, held = (read_pictures(place / name, model.form, model.prompts.check) for name in ("own", "held"))
     prompts = [picture.prompt for picture in held.pictures]
     images = draw_images(model, prompts, SamplingSettings(steps=4, guidance=1.5, seed=3))
-    assert told["accuracy"]["share"] == pytest.approx(judge_of(own).accuracy(images, prompts))
+    assert told["accuracy"]["share"] == pytest.approx(train_classifier(own).accuracy(images, prompts))
 
 
 def test_a_tuned_model_keeps_how_it_was_trained(place: Path, tmp_path: Path) -> None:

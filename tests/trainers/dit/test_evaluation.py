@@ -15,9 +15,9 @@ from trainers.dit.errors import ModelError, PriorError, RewardError
 from trainers.dit.evaluation import ClassifierAccuracy, ImageEvaluation, RewardScore, evaluate
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel, read_notes
-from trainers.dit.page import MOST_IMAGES, curves_of, drawn_sheet, judged_sheet, render_sheet, strip_of
+from trainers.dit.page import MOST_IMAGES, curves_of, evaluation_sheet, render_sheet, sample_sheet, strip_of
 from trainers.dit.recipe import SamplingSettings, reward_names
-from trainers.dit.rewards import RewardInputs, judge_of, pixels_of, rewards_of
+from trainers.dit.rewards import RewardInputs, pixels_of, rewards_of, train_classifier
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import frechet_distance, wilson_interval
 
@@ -59,7 +59,7 @@ def test_figures_are_those_of_some_held_out_prompts(
     model: ImageModel, material: RewardInputs, found: ImageEvaluation
 ) -> None:
     prompts = [picture.prompt for picture in material.held_out.some(16).pictures]
-    images, judge = draw_images(model, prompts, SAMPLING), judge_of(material.pictures)
+    images, judge = draw_images(model, prompts, SAMPLING), train_classifier(material.pictures)
     torch.testing.assert_close(found.images, images)
     assert found.correct == round(16 * judge.accuracy(images, prompts))
     assert found.real_correct == round(16 * judge.accuracy(pixels_of(material.held_out.some(16)), prompts))
@@ -74,7 +74,7 @@ def test_figures_are_those_of_some_held_out_prompts(
 
 
 def test_real_images_are_judged_by_the_same_rewards(material: RewardInputs, found: ImageEvaluation) -> None:
-    judge, targets = judge_of(material.pictures), pixels_of(material.held_out.some(16))
+    judge, targets = train_classifier(material.pictures), pixels_of(material.held_out.some(16))
     chances = judge(targets).softmax(1).gather(1, judge.classes(found.prompts)[:, None])
     classifier, _, ssim = found.scores
     assert classifier.real == pytest.approx(chances.mean().item())
@@ -149,7 +149,7 @@ def test_names_of_rewards_are_read_and_wrong_ones_named() -> None:
 
 
 def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_else() -> None:
-    page = page_of(text := render_sheet(judged_sheet("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
+    page = page_of(text := render_sheet(evaluation_sheet("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
     assert page.numbers == pytest.approx([2 / 3, 4.25, 3])
     assert "2 of 3 are classified as their prompt; 95 % interval 20.8 % to 93.9 %; 100.0 % of the real" in page.words
     assert "3 images against 7 real ones; real images have 1.500; lower is better" in page.words
@@ -162,7 +162,7 @@ def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_els
 
 def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mistaken() -> None:
     found = drawn_by_hand()
-    sheet = judged_sheet("ImageEvaluation", (), found, ())
+    sheet = evaluation_sheet("ImageEvaluation", (), found, ())
     for one, rows in zip(sheet.prompts, ([0], [1, 2]), strict=True):
         real, drawn = (
             strip_of("Real", found.targets[rows], one.prompt),
@@ -174,12 +174,12 @@ def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mi
 
 
 def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> None:
-    sheet = judged_sheet("ImageEvaluation", (), found, ())
+    sheet = evaluation_sheet("ImageEvaluation", (), found, ())
     assert [one.prompt for one in sheet.prompts] == [*dict.fromkeys(found.prompts)]
     real, drawn = sheet.prompts[0].strips
     assert (real.heading, drawn.heading) == ("Real", "Drawn")
     assert len(drawn.pictures) == min(MOST_IMAGES, found.prompts.count(found.prompts[0]))
-    assert render_sheet(sheet) == render_sheet(judged_sheet("ImageEvaluation", (), found, ()))
+    assert render_sheet(sheet) == render_sheet(evaluation_sheet("ImageEvaluation", (), found, ()))
 
 
 def test_what_others_wrote_is_shown_and_not_run() -> None:
@@ -187,7 +187,7 @@ def test_what_others_wrote_is_shown_and_not_run() -> None:
     hostile = replace(
         found, prompts=(HOSTILE, *found.prompts[1:]), predictions=ClassifierAccuracy((PROMPTS[0],) * 3, found.prompts)
     )
-    text = render_sheet(judged_sheet(HOSTILE, (HOSTILE,), hostile, ()))
+    text = render_sheet(evaluation_sheet(HOSTILE, (HOSTILE,), hostile, ()))
     assert HOSTILE not in text
     assert page_of(text).text.count(HOSTILE) >= 4
     assert_holds_all(text)
@@ -197,7 +197,7 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
     count, draw = 400, torch.Generator().manual_seed(0)
     images = torch.rand(count, 3, 256, 256, generator=draw)
     found = ImageEvaluation(tuple(f"image {number}" for number in range(count)), images, images, (), None)
-    text = render_sheet(judged_sheet("ImageEvaluation", (), found, ()))
+    text = render_sheet(evaluation_sheet("ImageEvaluation", (), found, ()))
     page = page_of(text)
     shown = len(page.references) // 2
     assert 1 <= shown < 24
@@ -208,7 +208,7 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
 def test_small_images_are_shown_of_as_many_prompts_as_a_page_may_have() -> None:
     images = torch.rand(400, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     found = ImageEvaluation(tuple(f"image {number}" for number in range(400)), images, images, (), None)
-    page = page_of(render_sheet(judged_sheet("ImageEvaluation", (), found, ())))
+    page = page_of(render_sheet(evaluation_sheet("ImageEvaluation", (), found, ())))
     assert "The first 24 prompts; the scores include 376 more." in page.words
     assert len(page.references) == 48
 
@@ -230,21 +230,21 @@ def test_images_are_shown_in_their_own_shape(height: int, width: int, wanted: tu
 
 def test_a_sample_has_a_page_with_all_its_images() -> None:
     images = torch.rand(11, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    page = page_of(render_sheet(drawn_sheet("Drawn by mine", (), PROMPTS[0], images, ())))
+    page = page_of(render_sheet(sample_sheet("Drawn by mine", (), PROMPTS[0], images, ())))
     assert len(page.references) == 11
     assert f"{PROMPTS[0]} 11 images" in page.words
     assert "Scores" not in page.words
 
 
 def test_of_very_many_images_of_one_prompt_the_first_are_shown() -> None:
-    page = page_of(render_sheet(drawn_sheet("Drawn", (), PROMPTS[0], torch.zeros(101, 1, 8, 8), ())))
+    page = page_of(render_sheet(sample_sheet("Drawn", (), PROMPTS[0], torch.zeros(101, 1, 8, 8), ())))
     assert len(page.references) == 100
     assert "101 images, the first 100 shown" in page.words
 
 
 def test_of_heavy_images_of_one_prompt_as_many_are_shown_as_keep_the_page_light() -> None:
     images = torch.rand(60, 3, 160, 160, generator=torch.Generator().manual_seed(0))
-    text = render_sheet(drawn_sheet("Drawn", (), PROMPTS[0], images, ()))
+    text = render_sheet(sample_sheet("Drawn", (), PROMPTS[0], images, ()))
     page = page_of(text)
     assert f"60 images, the first {len(page.references)} shown" in page.words
     assert len(text) < 2_000_000
@@ -283,7 +283,7 @@ def test_curves_are_what_training_and_tuning_noted_with_distances_without_their_
 
 def test_a_page_shows_the_curves_and_their_values() -> None:
     curves = curves_of({"training.json": TRAINED})
-    page = page_of(text := render_sheet(drawn_sheet("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
+    page = page_of(text := render_sheet(sample_sheet("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
     assert page.numbers == [1.5, 1.25, 0.5, 0.75, 9, 6]
     assert text.count("<polyline") == 3
     assert "distance of 256 real images" in page.words
@@ -316,5 +316,5 @@ def test_damaged_notes_are_named(text: str, tmp_path: Path) -> None:
 def test_notes_with_infinite_losses_are_read(tmp_path: Path) -> None:
     told = {**TRAINED, "curves": {**TRAINED["curves"], "loss": [float("nan"), 1.0]}}
     (tmp_path / "training.json").write_text(json.dumps(told))
-    page = page_of(render_sheet(drawn_sheet("", (), "", torch.zeros(1, 1, 8, 8), curves_of(read_notes(tmp_path))[:1])))
+    page = page_of(render_sheet(sample_sheet("", (), "", torch.zeros(1, 1, 8, 8), curves_of(read_notes(tmp_path))[:1])))
     assert page.numbers == [1]

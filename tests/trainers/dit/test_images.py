@@ -13,7 +13,7 @@ from tiny_images import PROMPTS, bar, tiny_model, write_images
 
 from trainers.dit.errors import DataError
 from trainers.dit.images import ImageFolder, ImageFormat, as_floats, decode, read_pictures
-from trainers.media.metadata import RejectedFile, listed
+from trainers.media.metadata import RejectedFile, rejection_message
 
 FORM = ImageFormat(1, 8, 8)
 
@@ -165,8 +165,8 @@ def test_a_file_of_a_kind_that_is_no_picture_of_pixels_is_not_opened(content: by
 
 def test_twenty_bad_images_are_listed_and_of_more_the_number() -> None:
     bad = [RejectedFile(f"{number}.png", "broken") for number in range(22)]
-    assert listed(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
-    assert listed(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
+    assert rejection_message(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
+    assert rejection_message(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
 
 
 def test_one_bad_image_of_a_thousand_is_found_and_named(tmp_path: Path) -> None:

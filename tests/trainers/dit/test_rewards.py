@@ -22,10 +22,10 @@ from trainers.dit.rewards import (
     Reward,
     RewardInputs,
     RewardKind,
-    judge_of,
     pixels_of,
     reward_of,
     rewards_of,
+    train_classifier,
 )
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
@@ -85,7 +85,7 @@ def test_real_images_are_counted_from_black_to_white_as_drawn_ones_are(material:
 
 def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(material: RewardInputs) -> None:
     before = torch.get_rng_state()
-    judge = judge_of(material.pictures)
+    judge = train_classifier(material.pictures)
     assert torch.equal(torch.get_rng_state(), before)
     images, prompts = held(material, 24)
     assert judge.accuracy(images, prompts) == 1.0
@@ -101,7 +101,7 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     inner = reward.reward
     assert isinstance(inner, FrechetDistance)
     assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
-    judge = judge_of(material.pictures)
+    judge = train_classifier(material.pictures)
     real = judge.features(pixels_of(material.held_out))
     assert inner.floor == pytest.approx(frechet_distance(judge.features(pixels_of(material.pictures.some(16))), real))
     said = reward(images, prompts, images)
@@ -172,13 +172,13 @@ def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path:
         reward_of("mine", material, kinds)
     with pytest.raises(RewardError, match="reward ssim reads no weights"):
         rewards_of(("ssim",), RewardInputs(material.pictures, material.held_out, tmp_path))
-    judge_of(pictures_of(tmp_path / "enough", 32))
+    train_classifier(pictures_of(tmp_path / "enough", 32))
     few = pictures_of(tmp_path / "few", 31)
     with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
         reward_of("classifier", RewardInputs(few, material.held_out))
     others = ImageFolder(few.folder, few.form, tuple(few.pictures[:3]), ())
     with pytest.raises(RewardError, match=f"has no training image of '{PROMPTS[3]}'"):
-        judge_of(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
+        train_classifier(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
 
 
 class Broken:

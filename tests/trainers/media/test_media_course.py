@@ -7,7 +7,7 @@ import pytest
 
 from trainers.loop import Checkpoints
 from trainers.media.errors import MediaError
-from trainers.media.run_directory import checkpoints_in, pace_of
+from trainers.media.run_directory import checkpoints_in, rounds_for
 from trainers.options import RunOptions
 
 
@@ -15,7 +15,7 @@ from trainers.options import RunOptions
     ("steps", "rounds", "round_steps"), [(1, 1, 1), (149, 1, 149), (151, 2, 76), (250, 2, 125), (3000, 30, 100)]
 )
 def test_steps_become_whole_rounds_of_about_a_hundred(steps: int, rounds: int, round_steps: int) -> None:
-    pace = pace_of(steps)
+    pace = rounds_for(steps)
     assert (pace.rounds, pace.round_steps) == (rounds, round_steps)
     assert steps <= rounds * round_steps < steps + rounds
 

@@ -22,12 +22,12 @@ from trainers.vits.speech_recogniser import (
     SpeechRecogniser,
     TrainingBatches,
     TranscriptBatch,
+    audible_text,
     error_rate,
     even_loss,
     judge_of,
     real_mel,
     recognition_loss,
-    spelling,
     train_judge,
 )
 
@@ -45,7 +45,7 @@ def judge(corpus: SpeechCorpus) -> SpeechRecogniser:
 
 
 def test_spelling_keeps_what_can_be_heard() -> None:
-    assert spelling("  Ez,\n diçim\u2014mal\u00ea! Roj\u2019a 2. S\u0327ev ") == "ez diçim malê roj'a 2 şev"
+    assert audible_text("  Ez,\n diçim\u2014mal\u00ea! Roj\u2019a 2. S\u0327ev ") == "ez diçim malê roj'a 2 şev"
 
 
 def test_what_stands_after_a_clip_is_not_heard_in_it() -> None:
@@ -101,7 +101,7 @@ def test_only_the_training_part_is_learnt_from(corpus: SpeechCorpus, monkeypatch
 
     monkeypatch.setattr(SpeechCorpus, "spectrogram", watched)
     batches = list(
-        TrainingBatches(corpus, "".join(sorted(set("".join(spelling(c.text) for c in corpus.clips)))), 0).batches(0)
+        TrainingBatches(corpus, "".join(sorted(set("".join(audible_text(c.text) for c in corpus.clips)))), 0).batches(0)
     )
     assert sum(len(batch.frames) for batch in batches) == len(corpus.part("train"))
     assert set(read) == {"train"}

@@ -37,7 +37,7 @@ def clip(name: str = "a1", *, text: str = "Tu çawa?", spoken: Tensor | None = N
     return TranscribedClip(
         name=name,
         text=text,
-        spelling="tu çawa",
+        audible_text="tu çawa",
         real_transcript="tu çawa",
         spoken_transcript="tu cawax",
         real=tone(0.5),
@@ -127,7 +127,7 @@ def test_what_the_judge_heard_wrongly_is_marked() -> None:
 
 
 def test_a_judge_that_heard_nothing_is_said_to() -> None:
-    text = render_page(evaluation(replace(clip(), spoken_transcript="", spelling="")))
+    text = render_page(evaluation(replace(clip(), spoken_transcript="", audible_text="")))
     assert "<em>nothing</em>" in text
 
 
@@ -179,7 +179,7 @@ def test_every_mean_says_what_it_makes_of_clips_that_could_not_be_spoken() -> No
 
 def test_texts_that_others_wrote_are_shown_as_text() -> None:
     hostile = HOSTILE + "\"' onerror=alert(1)"
-    one = replace(clip(hostile, text=hostile), spelling=hostile, real_transcript=hostile, spoken_transcript=hostile)
+    one = replace(clip(hostile, text=hostile), audible_text=hostile, real_transcript=hostile, spoken_transcript=hostile)
     unspoken = FailedClip(name=hostile, text=hostile, reason=hostile)
     found = replace(
         evaluation(one), title=hostile, voice=hostile, corpus=hostile, language=hostile, unspoken=(unspoken,)

@@ -16,7 +16,7 @@ from trainers.vits.errors import CorpusError, JudgeError, VoiceError
 from trainers.vits.preparation import CorpusSettings, prepare
 from trainers.vits.scoring import ScoredVoice, SpeechEvaluation, score
 from trainers.vits.spectrum import FrameSettings, spectrogram
-from trainers.vits.speech_recogniser import SpeechRecogniser, spelling, train_judge
+from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, train_judge
 from trainers.vits.voice import LONGEST_SECONDS, Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
@@ -98,7 +98,7 @@ def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
     )
     (unspoken,) = scores.unspoken
     assert (unspoken.clip, unspoken.fault) == (clips[1], "more than a minute")
-    assert unspoken.errors == unspoken.letters == len(spelling(clips[1].text))
+    assert unspoken.errors == unspoken.letters == len(audible_text(clips[1].text))
     assert (unspoken.heard, unspoken.distance, unspoken.log_length_ratio) == ("", None, None)
     said = [one for one in whole.clips if one.clip != clips[1]]
     assert [one for one in scores.clips if one is not unspoken] == said
@@ -161,7 +161,7 @@ def test_errors_are_the_edits_of_what_was_heard_and_progress_is_told(
 ) -> None:
     told = list[tuple[int, int]]()
     scores = score(parrot, corpus, corpus.part("held_out"), judge, on_progress=lambda done, of: told.append((done, of)))
-    assert all(one.errors == edit_distance(one.heard, spelling(one.clip.text)) for one in scores.clips)
+    assert all(one.errors == edit_distance(one.heard, audible_text(one.clip.text)) for one in scores.clips)
     assert told == [(n + 1, len(scores.clips)) for n in range(len(scores.clips))]
 
 
