@@ -213,20 +213,20 @@ class Record:
     def _path_to(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _list(self, given: Json, key: str) -> Sequence[Json]:
-        if not isinstance(given, list):
-            raise self.refusal(key, f"is {_shown(given)}, expected a list")
-        return given
+    def _list(self, value: Json, key: str) -> Sequence[Json]:
+        if not isinstance(value, list):
+            raise self.refusal(key, f"is {_shown(value)}, expected a list")
+        return value
 
-    def _all(self, given: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
-        items = self._list(given, key)
+    def _all(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
+        items = self._list(value, key)
         return tuple(self._checked(item, f"{key}[{k}]", expected, read) for k, item in enumerate(items))
 
-    def _checked(self, given: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
-        value = read(given)
-        if value is None:
-            raise self.refusal(key, f"is {_shown(given)}, expected {expected}")
-        return value
+    def _checked(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
+        result = read(value)
+        if result is None:
+            raise self.refusal(key, f"is {_shown(value)}, expected {expected}")
+        return result
 
 
 def read_as(
@@ -245,10 +245,10 @@ def read_as(
         ArtifactError: a value is missing or has the wrong type, or a key is unknown; the message names the key.
     """
     types, values = get_type_hints(kind), dict(absent or {})
-    for one in fields(kind):
-        has_default = one.default is not MISSING or one.name in values
-        if record.has(one.name) or not has_default:
-            values[one.name] = _read(record, one.name, types[one.name], strict=strict)
+    for field in fields(kind):
+        has_default = field.default is not MISSING or field.name in values
+        if record.has(field.name) or not has_default:
+            values[field.name] = _read(record, field.name, types[field.name], strict=strict)
     if strict:
         record.end()
     return kind(**values)
@@ -263,15 +263,11 @@ def _read(record: Record, key: str, kind: Any, *, strict: bool) -> object:
     if get_origin(kind) is tuple:
         return tuple(read_as(item, arguments[0], strict=strict) for item in record.records(key))
     if issubclass(kind, StrEnum):
-        return _choice(record, key, kind)
+        text = record.text(key)
+        if text not in list(kind):
+            raise record.refusal(key, f"is {text!r}, expected one of {[member.value for member in kind]}")
+        return kind(text)
     return read_as(record.record(key), kind, strict=strict)
-
-
-def _choice(record: Record, key: str, kind: type[StrEnum]) -> StrEnum:
-    text = record.text(key)
-    if text not in list(kind):
-        raise record.refusal(key, f"is {text!r}, expected one of {[one.value for one in kind]}")
-    return kind(text)
 
 
 _PLAIN: Final[Mapping[object, Callable[[Record, str], object]]] = {

@@ -46,7 +46,7 @@ class DataFacts:
     notes: tuple[str, ...]
 
     @property
-    def taught(self) -> frozenset[str]:
+    def trained_symbols(self) -> frozenset[str]:
         """Symbols that have a window in the training split."""
         return frozenset(self.symbols) - frozenset(self.untaught)
 
@@ -255,22 +255,20 @@ def _facts(record: Record, key: str, kind: type[FactsT]) -> FactsT | None:
 
 
 def _listed(record: Record, key: str, kind: type[FactsT]) -> tuple[FactsT, ...]:
-    return tuple(read_as(one, kind) for one in record.records(key)) if record.has(key) else ()
+    return tuple(read_as(item, kind) for item in record.records(key)) if record.has(key) else ()
 
 
 def _splits(record: Record) -> tuple[Split, ...]:
     """The splits in chronological order."""
-    return tuple(_split(name, record.record(name)) for name in SPLITS if record.has(name))
-
-
-def _split(name: str, record: Record) -> Split:
-    return Split(
-        name=name, first=record.integer("first"), last=record.integer("last"), windows=record.integer("windows")
+    parts = {name: record.record(name) for name in SPLITS if record.has(name)}
+    return tuple(
+        Split(name=name, first=part.integer("first"), last=part.integer("last"), windows=part.integer("windows"))
+        for name, part in parts.items()
     )
 
 
 def _pairs(record: Record) -> tuple[tuple[str, str], ...]:
-    return tuple((key, _shown(record.json(key))) for key in record.keys())  # noqa: SIM118 - a Record is no dict
+    return tuple((key, _shown(record.json(key))) for key in record.keys())  # noqa: SIM118 - a Record is not a dict
 
 
 def _shown(value: Json) -> str:

@@ -63,9 +63,9 @@ class ParsedFlags(Generic[SettingsT]):
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
     """Flags as typed, such as `--batch-size`, by field name."""
 
-    def over(self, own: SettingsT) -> SettingsT:
-        """Replace the fields of `own` whose flags are on the command line."""
-        return replace(own, **self.values)
+    def over(self, settings: SettingsT) -> SettingsT:
+        """Replace the fields of `settings` whose flags are on the command line."""
+        return replace(settings, **self.values)
 
     def value(self, name: str, otherwise: ValueT) -> ValueT:
         """The value of one field; `otherwise` if its flag is not on the command line."""

@@ -72,8 +72,7 @@ class Forecaster:
     def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; the outcome of an invalid one is its error."""
         self._check_open()
-        asked = [instance_of(item) for item in instances]
-        return self._service.predict_here("", asked, NEVER)
+        return self._service.predict_here("", [instance_of(item) for item in instances], NEVER)
 
     def feature_importance(
         self,
@@ -105,13 +104,13 @@ class Forecaster:
             QuantraError: as `feature_importance`, at any step.
         """
         self._check_open()
-        known: SimpleQueue[GlobalImportance | None] = SimpleQueue()
+        interim: SimpleQueue[GlobalImportance | None] = SimpleQueue()
         deadline = Deadline()
-        last = self._service.explain_global("", query, known.put, deadline)
-        last.add_done_callback(lambda _: known.put(None))
+        final = self._service.explain_global("", query, interim.put, deadline)
+        final.add_done_callback(lambda _: interim.put(None))
         try:
-            yield from iter(known.get, None)
-            yield last.result()
+            yield from iter(interim.get, None)
+            yield final.result()
         finally:
             deadline.cancelled.set()  # stops the work if the caller stops iterating
 

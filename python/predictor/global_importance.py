@@ -101,13 +101,13 @@ class ImportanceTally:
             sums.add(attribution)
         refusals = attributions[0].refusals
         self._refused_symbols += len(refusals)
-        self._tell([Refusal(self._done, symbol, error) for symbol, error in refusals.items()])
+        self._list_refusals([Refusal(self._done, symbol, error) for symbol, error in refusals.items()])
         self._done += 1
 
     def refuse(self, error: QuantraError) -> None:
         """Count the next instance as one that could not be explained."""
         self._refused += 1
-        self._tell([Refusal(self._done, "", error)])
+        self._list_refusals([Refusal(self._done, "", error)])
         self._done += 1
 
     def report(self) -> GlobalImportance:
@@ -124,7 +124,7 @@ class ImportanceTally:
             refusals=tuple(self._refusals),
         )
 
-    def _tell(self, refusals: Sequence[Refusal]) -> None:
+    def _list_refusals(self, refusals: Sequence[Refusal]) -> None:
         self._refusals += refusals[: MOST_REFUSALS - len(self._refusals)]
 
 

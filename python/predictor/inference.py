@@ -155,18 +155,18 @@ class Engine:
         Raises:
             RuntimeError, MemoryError: a single row does not fit into memory.
         """
-        answer = self._unless_memory_lacks(chunk)
-        if answer is not None:
-            yield answer
+        output = self._try_forward(chunk)
+        if output is not None:
+            yield output
             return
         rows = len(chunk.observed)
         yield from self._parts(chunk.rows(0, rows // 2))
         yield from self._parts(chunk.rows(rows // 2, rows))
 
-    def _unless_memory_lacks(self, chunk: Inputs) -> Tensor | None:
+    def _try_forward(self, chunk: Inputs) -> Tensor | None:
         """Run the network; None if memory ran out, in which case the allocated memory is free again."""
         try:
-            answer: Tensor = self.network(chunk)
+            output: Tensor = self.network(chunk)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -174,7 +174,7 @@ class Engine:
             if len(chunk.observed) == 1:
                 raise
             return None
-        return answer
+        return output
 
     def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The inputs in chunks of at most `max_rows` rows, on the network's device."""

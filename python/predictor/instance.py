@@ -82,10 +82,10 @@ class Instance:
             )
 
 
-def no_older(instance: Instance, most: int) -> Instance:
+def limit_age(instance: Instance, most: int) -> Instance:
     """Lower an instance's `max_age_sessions` to `most`, unless it is lower already."""
-    own = instance.max_age_sessions
-    return instance if own is not None and own <= most else replace(instance, max_age_sessions=most)
+    age = instance.max_age_sessions
+    return instance if age is not None and age <= most else replace(instance, max_age_sessions=most)
 
 
 Question = BarPanel | FeatureWindow | Instance | Frame
@@ -137,20 +137,20 @@ NEVER: Final = Deadline()
 """A deadline that never expires. Do not cancel it: it is shared."""
 
 
-def instance_of(asked: Question, covariates: Covariates | None = None) -> Instance:
+def instance_of(question: Question, covariates: Covariates | None = None) -> Instance:
     """Wrap a panel, a table of bars or feature windows in an instance; an instance is returned unchanged.
 
     Raises:
         CovariatesError: `covariates` is passed with an instance or with feature windows, which hold their own.
         BarsError: the table does not hold bars.
     """
-    if not isinstance(asked, Instance | BarPanel | FeatureWindow):
-        asked = BarPanel.of(asked)
-    if not isinstance(asked, Instance):
-        return Instance(input=asked, covariates=covariates or NO_COVARIATES)
+    if not isinstance(question, Instance | BarPanel | FeatureWindow):
+        question = BarPanel.of(question)
+    if not isinstance(question, Instance):
+        return Instance(input=question, covariates=covariates or NO_COVARIATES)
     if covariates is not None:
         raise CovariatesError("pass covariates inside the instance: Instance(input=bars, covariates=...)")
-    return asked
+    return question
 
 
 INTEGRATED_GRADIENTS = "integrated-gradients"
@@ -174,6 +174,6 @@ class Query:
     """Symbols to explain, in this order; empty = all. The model reads the bars of all symbols in any case."""
 
 
-def importance_query(asked: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
+def importance_query(question: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
     """A query for one quantile of one horizon; raises as `instance_of`."""
-    return Query(instance=instance_of(asked, covariates), targets=(TargetPoint(horizon, quantile),))
+    return Query(instance=instance_of(question, covariates), targets=(TargetPoint(horizon, quantile),))

@@ -77,5 +77,5 @@ def largest_shares(internal: Internal, s: int) -> str:
 
     Empty for a symbol without a forecast.
     """
-    shown = [one for one in internal.table(s)[:_SHOWN_SHARES] if one.share > 0]
-    return ", ".join(f"{one.label}: {100 * one.share:.0f} %" for one in shown)
+    rows = [row for row in internal.table(s)[:_SHOWN_SHARES] if row.share > 0]
+    return ", ".join(f"{row.label}: {100 * row.share:.0f} %" for row in rows)

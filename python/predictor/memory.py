@@ -55,7 +55,7 @@ def recover(error: BaseException) -> None:
         _log.warning("memory ran out in oneDNN, which is now disabled: forward passes are slower until a restart")
 
 
-def no_memory() -> QueueFullError:
+def out_of_memory_error() -> QueueFullError:
     """The error returned when memory runs out during a call."""
     return QueueFullError(
         "memory ran out during this call; retry in a moment, or send fewer symbols at once",
@@ -72,12 +72,12 @@ def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
         return error
     if is_out_of_memory(error):
         log.error("%s: memory ran out: %s", call, str(error).partition("\n")[0] or type(error).__name__)
-        _let_go(error)
-        return no_memory()
+        _clear_frames(error)
+        return out_of_memory_error()
     return InternalError.of(call, error, log)
 
 
-def _let_go(error: BaseException) -> None:
+def _clear_frames(error: BaseException) -> None:
     """Clear the frames of a traceback, whose arrays would otherwise live until the next full garbage collection."""
     cause: BaseException | None = error
     while cause is not None:

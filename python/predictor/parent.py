@@ -13,8 +13,8 @@ from predictor.errors import ConfigurationError
 STDIN: Final = 0
 
 
-def watch_parent(gone: Callable[[], None], descriptor: int = STDIN) -> None:
-    """Call `gone` on a thread when standard input closes, which happens however the parent ends.
+def watch_parent(on_end: Callable[[], None], descriptor: int = STDIN) -> None:
+    """Call `on_end` on a thread when standard input closes, which happens however the parent ends.
 
     Data from standard input is discarded.
 
@@ -25,7 +25,7 @@ def watch_parent(gone: Callable[[], None], descriptor: int = STDIN) -> None:
         raise ConfigurationError(
             "--parent-watch needs standard input, which is closed; start the program with a pipe as standard input"
         )
-    threading.Thread(target=_read_to_the_end, args=(descriptor, gone), name="parent", daemon=True).start()
+    threading.Thread(target=_read_to_the_end, args=(descriptor, on_end), name="parent", daemon=True).start()
 
 
 def stop_with_parent() -> None:
@@ -45,9 +45,9 @@ def _stop() -> None:
         signal.raise_signal(signal.SIGTERM)
 
 
-def _read_to_the_end(descriptor: int, then: Callable[[], None]) -> None:
+def _read_to_the_end(descriptor: int, on_end: Callable[[], None]) -> None:
     """Use `os.read`: the lock of `sys.stdin` would block the interpreter's exit."""
     with contextlib.suppress(OSError):  # broken or closed: the parent is gone as well
         while os.read(descriptor, 1 << 16):
             pass
-    then()
+    on_end()

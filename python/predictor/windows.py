@@ -116,11 +116,19 @@ class Pipeline:
                 f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
             )
         object.__setattr__(self, "covariates", _covariates(self.features))
-        object.__setattr__(self, "sizes", _sizes(self.features, self.encoder_length, self.target))
+        sizes = InputSizes(
+            encoder_length=self.encoder_length,
+            future_length=self.target.reach,
+            observed=len(self.features.features.observed),
+            known=len(self.features.known_columns),
+            static=sum(self.features.statics.widths),
+            static_widths=self.features.statics.widths,
+        )
+        object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "_known_table", _known_table(self.features, self.calendar))
 
     @property
-    def reading(self) -> InputRecipe:
+    def recipe(self) -> InputRecipe:
         """The settings that determine its inputs."""
         return InputRecipe(
             schema_hash=self.features.schema_hash,
@@ -178,11 +186,11 @@ class Pipeline:
             symbols: [N] row of each window's symbol.
             positions: [N] last session of each window.
         """
-        return self._levels(tuple(back_from(one, symbols, positions, self.normaliser.window) for one in series))
+        return self._levels(tuple(back_from(values, symbols, positions, self.normaliser.window) for values in series))
 
     def latest_levels(self, series: DailySeries) -> WindowLevels:
         """As `levels`, for the windows that end on the last session, [S, H] each."""
-        return self._levels(tuple(_last_of(one, self.normaliser.window) for one in series))
+        return self._levels(tuple(_last_of(values, self.normaliser.window) for values in series))
 
     def _levels(self, windows: DailySeries) -> WindowLevels:
         levels = self.normaliser.levels(windows)
@@ -240,9 +248,9 @@ class Pipeline:
         """
         recent = self.recent(bars)
         future = self.following(int(bars.sessions[-1]))
-        beside = covariates.on_sessions(bars.sessions, recent.sessions, future)
-        known = self.latest_known(recent.sessions, future, beside)
-        return self.encode_recent(recent.adjusted(), beside, known)
+        aligned = covariates.on_sessions(bars.sessions, recent.sessions, future)
+        known = self.latest_known(recent.sessions, future, aligned)
+        return self.encode_recent(recent.adjusted(), aligned, known)
 
     def encode_recent(self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32]) -> EncodedPanel:
         """As `encode_latest`, from bars that are already adjusted.
@@ -307,17 +315,6 @@ class Pipeline:
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
 
 
-def _sizes(features: FittedFeatures, encoder_length: int, target: Target) -> InputSizes:
-    return InputSizes(
-        encoder_length=encoder_length,
-        future_length=target.reach,
-        observed=len(features.features.observed),
-        known=len(features.known_columns),
-        static=sum(features.statics.widths),
-        static_widths=features.statics.widths,
-    )
-
-
 def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:
     """The last `sessions` values [N, sessions] of a series [S, T] up to N positions; NaN before its first session."""
     places = positions[:, None] + np.arange(1 - sessions, 1)
@@ -347,14 +344,14 @@ def _last_values(covariates: Mapping[str, FloatArray], sessions: int) -> Mapping
 
 
 def _covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
-    beside, statics = features.features.covariates, features.statics
+    series, statics = features.features.covariates, features.statics
     return (
-        *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in beside.observed),
-        *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in beside.known),
-        *(CovariateInfo(name=one.name, group=CovariateGroup.STATIC) for one in statics.numbers),
+        *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in series.observed),
+        *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in series.known),
+        *(CovariateInfo(name=number.name, group=CovariateGroup.STATIC) for number in statics.numbers),
         *(
-            CovariateInfo(name=one.name, group=CovariateGroup.STATIC, categories=one.categories)
-            for one in statics.categories
+            CovariateInfo(name=category.name, group=CovariateGroup.STATIC, categories=category.categories)
+            for category in statics.categories
         ),
     )
 

@@ -254,7 +254,7 @@ SALES_AND_CAP = (
 def of_apple(source: CovariateSource) -> Covariates:
     """What a model that reads sales and cap is sent beside six bars of AAPL."""
     bars = bokeh_panel("AAPL").last(6)
-    return source.beside(SALES_AND_CAP, bars, np.zeros(0, np.int32), known_by=int(bars.sessions[-1]))
+    return source.values_for(SALES_AND_CAP, bars, np.zeros(0, np.int32), known_by=int(bars.sessions[-1]))
 
 
 @pytest.mark.parametrize(

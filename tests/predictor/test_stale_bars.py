@@ -15,7 +15,7 @@ from predictor.dates import as_date, optional_date
 from predictor.errors import BarsStaleError, CalendarEndedError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Deadline, FeatureWindow, Instance, Query, no_older
+from predictor.instance import Deadline, FeatureWindow, Instance, Query, limit_age
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings
@@ -167,7 +167,7 @@ def test_an_age_below_zero_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bound_from_outside_never_widens_an_instances_own() -> None:
-    assert [no_older(replace(ASKED, max_age_sessions=own), 3).max_age_sessions for own in (None, 1, 3, 9)] == [
+    assert [limit_age(replace(ASKED, max_age_sessions=own), 3).max_age_sessions for own in (None, 1, 3, 9)] == [
         3,
         1,
         3,

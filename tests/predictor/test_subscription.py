@@ -121,7 +121,7 @@ def test_a_model_is_asked_about_the_first_bar_of_a_day_and_about_a_day_that_is_d
     first = subscribed().pushed(push_of(PANEL, DAYS[BEGUN], "IBM"), NEED)
     second = first.after.pushed(push_of(PANEL, DAYS[BEGUN], "AAPL"), NEED)
     third = second.after.pushed(push_of(PANEL, DAYS[BEGUN], "GOOG"), NEED)
-    assert [push.asks for push in (first, second, third)] == [True, False, True]
+    assert [push.needs_model for push in (first, second, third)] == [True, False, True]
 
 
 def test_symbols_may_come_in_any_order() -> None:

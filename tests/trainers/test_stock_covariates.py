@@ -210,7 +210,7 @@ def test_expressions_may_read_covariates() -> None:
     features = FeatureSet(observed=(ratio,), covariates=CovariateFields(observed=("short_interest",)))
     assert features.with_covariates(features.covariates).names == ("squeeze",)
     found = fit_pipeline(bars(), features, RECIPE, SPLITS, files_read())
-    values = files_read().beside(found.covariates, bars(), np.zeros(0, np.int32), known_by=20101231)
+    values = files_read().values_for(found.covariates, bars(), np.zeros(0, np.int32), known_by=20101231)
     raw = values.observed["short_interest"]
     expected = np.full(raw.shape, np.nan)
     expected[:, 20:] = np.log(raw[:, 20:] / raw[:, :-20])

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray, IndexArray
 from predictor.bars.checks import check_events
 from predictor.errors import BarsError, shown_date
+
+if TYPE_CHECKING:
+    from predictor.bars.panel import BarPanel
 
 LARGEST_USUAL_MOVE: Final = 1.4
 """A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
@@ -140,70 +143,12 @@ def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatA
 
 def _close_before(close: FloatArray) -> FloatArray:
     """The last close before each session, [S, T]; NaN if there is none."""
-    columns = np.arange(close.shape[1])
-    last = np.maximum.accumulate(np.where(np.isnan(close), -1, columns), axis=1)
-    before = np.full_like(close, np.nan)
-    rows, later = np.nonzero(last[:, :-1] >= 0)
-    before[rows, later + 1] = close[rows, last[rows, later]]
-    return before
+    before = _bar_before(close)
+    return np.where(before < 0, np.nan, close[np.arange(len(close))[:, None], before])
 
 
 def _is_jump(ratios: FloatArray) -> NDArray[np.bool_]:
     return (ratios > LARGEST_USUAL_MOVE) | (ratios < 1 / LARGEST_USUAL_MOVE)
-
-
-class RawBars(Protocol):
-    """The bars that the adjustment reads; every array except `sessions` is float64 [S, T], NaN = no bar."""
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """S names."""
-        ...
-
-    @property
-    def sessions(self) -> NDArray[np.int32]:
-        """[T] dates, yyyymmdd, oldest first."""
-        ...
-
-    @property
-    def open(self) -> FloatArray:
-        """[S, T] the day's first price."""
-        ...
-
-    @property
-    def high(self) -> FloatArray:
-        """[S, T] the day's highest price."""
-        ...
-
-    @property
-    def low(self) -> FloatArray:
-        """[S, T] the day's lowest price."""
-        ...
-
-    @property
-    def close(self) -> FloatArray:
-        """[S, T] the day's last price."""
-        ...
-
-    @property
-    def volume(self) -> FloatArray:
-        """[S, T] shares traded."""
-        ...
-
-    @property
-    def adj_close(self) -> FloatArray | None:
-        """[S, T] close adjusted for splits and dividends; None if unknown."""
-        ...
-
-    @property
-    def split_ratio(self) -> FloatArray | None:
-        """[S, T] new shares for one old share; None if splits are unknown."""
-        ...
-
-    @property
-    def cash_dividend(self) -> FloatArray | None:
-        """[S, T] cash per share on the ex-date; None if dividends are unknown."""
-        ...
 
 
 @final
@@ -235,7 +180,7 @@ class AdjustedBars:
             values.setflags(write=False)
 
 
-def adjust(bars: RawBars) -> AdjustedBars:
+def adjust(bars: "BarPanel") -> AdjustedBars:
     """Adjust bars according to FORMULAS.
 
     Raises:
@@ -247,7 +192,7 @@ def adjust(bars: RawBars) -> AdjustedBars:
     return adjusted
 
 
-def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
+def adjust_each(bars: "BarPanel") -> tuple[AdjustedBars, Mapping[int, BarsError]]:
     """As `adjust`, but a symbol that cannot be adjusted gets no bars.
 
     Returns:
@@ -270,17 +215,17 @@ def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
         copy[rows] = np.nan
         return copy
 
-    return AdjustedBars(**{one.name: emptied(getattr(adjusted, one.name)) for one in fields(adjusted)})
+    return AdjustedBars(**{field.name: emptied(getattr(adjusted, field.name)) for field in fields(adjusted)})
 
 
-def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
+def _fault(bars: "BarPanel", adjusted: AdjustedBars, row: int, column: int) -> BarsError:
     field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "it must be within the range of a double; check prices, volume, and later splits and dividends"
     return BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
 
 
-def _adjusted(bars: RawBars) -> AdjustedBars:
+def _adjusted(bars: "BarPanel") -> AdjustedBars:
     if bars.adj_close is not None:
         factor = _rebased(bars.adj_close / bars.close, bars.close)
         return _scaled(bars, factor, bars.volume / factor)
@@ -292,7 +237,7 @@ def _adjusted(bars: RawBars) -> AdjustedBars:
     return _scaled(bars, factor, bars.volume * _rebased(later, bars.close))
 
 
-def _scaled(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBars:
+def _scaled(bars: "BarPanel", factor: FloatArray, volume: FloatArray) -> AdjustedBars:
     return AdjustedBars(
         open=bars.open * factor,
         high=bars.high * factor,
@@ -304,7 +249,7 @@ def _scaled(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBa
     )
 
 
-def _unscaled(bars: RawBars, factor: FloatArray) -> AdjustedBars:
+def _unscaled(bars: "BarPanel", factor: FloatArray) -> AdjustedBars:
     """Share the raw arrays, which are read-only."""
     return AdjustedBars(
         open=bars.open,
@@ -325,7 +270,7 @@ def _rebased(values: FloatArray, close: FloatArray) -> FloatArray:
     return np.where(present, values / base[:, None], np.nan)
 
 
-def later_shares(bars: RawBars) -> FloatArray:
+def later_shares(bars: "BarPanel") -> FloatArray:
     """The number of shares [S, T] that one share of each day becomes by the last day: the product of later splits."""
     if bars.split_ratio is None:
         return np.ones_like(bars.close)
@@ -339,7 +284,7 @@ def _product_of_later(values: FloatArray) -> FloatArray:
     return product
 
 
-def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
+def kept_shares(bars: "BarPanel", later: FloatArray) -> FloatArray:
     """The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.
 
     A dividend is cash per share on the ex-date, so the previous close is converted to shares of the ex-date.
@@ -362,7 +307,7 @@ def _bar_before(close: FloatArray) -> IndexArray:
     return before
 
 
-def check_dividends(bars: RawBars) -> None:
+def check_dividends(bars: "BarPanel") -> None:
     """Check dividends.
 
     Raises:

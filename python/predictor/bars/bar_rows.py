@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +10,18 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.columns import SYMBOL, NamedSource, named_texts, renaming
 from predictor.bars.layouts import KNOWN
+from predictor.dates import days_of
 from predictor.errors import BarsError, shown_date
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from predictor.bars.tables import TableSource
+
 LEAST_DATES: Final = 5
 """Dates that are needed to decide whether bars are daily."""
 LEAST_GAP_DAYS: Final = 5
 """If all gaps between dates are at least so many days, bars are not daily."""
-
-
-class RowSource(NamedSource, Protocol):
-    """The source of rows."""
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the order of rows has a meaning, as in a file; a query may return rows in any order."""
-        ...
 
 
 @final
@@ -62,17 +55,17 @@ class BarRows:
         )
 
 
-def in_order(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> tuple[BarRows, bool]:
+def in_order(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> tuple[BarRows, bool]:
     """Sort rows by symbol and day; the second value says whether each symbol's rows were sorted already."""
-    fallen = _fallen(rows.owner, rows.days, ordered=source.ordered)
-    if fallen is not None and SYMBOL not in frame.columns:
+    unordered = _first_unordered(rows.owner, rows.days, ordered=source.ordered)
+    if unordered is not None and SYMBOL not in frame.columns:
         _refuse_several(frame, rows, source)
-    if fallen is None and source.ordered:
+    if unordered is None and source.ordered:
         return rows, True
-    return rows.of(np.lexsort((rows.days, rows.owner))), fallen is None
+    return rows.of(np.lexsort((rows.days, rows.owner))), unordered is None
 
 
-def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
+def _first_unordered(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
     """The first row whose date is not after its symbol's previous row, and that row; None if all rows are in order."""
     order = np.argsort(owner, kind="stable") if ordered else np.lexsort((days, owner))
     owned, day = owner[order], days[order]
@@ -80,7 +73,7 @@ def _fallen(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tup
     return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
 
 
-def repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> BoolArray:
+def repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> BoolArray:
     """Which rows repeat the row before, [rows].
 
     Args:
@@ -91,18 +84,18 @@ def repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> Bo
     Raises:
         BarsError: two rows of the same symbol and day differ.
     """
-    again = np.zeros(rows.days.size, dtype=np.bool_)
-    again[1:] = (rows.owner[1:] == rows.owner[:-1]) & (rows.days[1:] == rows.days[:-1])
-    if not again.any():
-        return again
+    repeated = np.zeros(rows.days.size, dtype=np.bool_)
+    repeated[1:] = (rows.owner[1:] == rows.owner[:-1]) & (rows.days[1:] == rows.days[:-1])
+    if not repeated.any():
+        return repeated
     for name, values in rows.columns.items():
-        different = again[1:] & ~((values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1])))
+        different = repeated[1:] & ~((values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1])))
         if different.any():
             _refuse_different(frame, rows, int(np.argmax(different)) + 1, name, source)
-    return again
+    return repeated
 
 
-def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str, source: RowSource) -> None:
+def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str, source: "TableSource") -> None:
     symbol, day = rows.symbols[rows.owner[at]], shown_date(int(rows.days[at]))
     first, second = sorted((int(rows.places[at - 1]), int(rows.places[at])))
     times = [str(frame["date"][place]) for place in (first, second)]
@@ -120,7 +113,7 @@ def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str,
     )
 
 
-def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: RowSource) -> None:
+def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> None:
     """Raise BarsError if a table without a symbol column seems to hold several symbols."""
     days, first, count = np.unique(rows.days, return_index=True, return_counts=True)
     likely = _likely_symbols(frame, rows.days)
@@ -140,7 +133,7 @@ def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]
         symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
         blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
         is_block = blocks == len(symbols) > 1
-        is_each_day_once = _fallen(owner, days, ordered=False) is None
+        is_each_day_once = _first_unordered(owner, days, ordered=False) is None
         is_mixed = np.unique(days).size < days.size
         if len(symbols) <= frame.height // 2 and is_each_day_once and (is_block or is_mixed):
             likely.append(name)
@@ -151,14 +144,9 @@ def check_daily(sessions: NDArray[np.int32], source: NamedSource) -> None:
     """Raise BarsError for weekly or monthly bars, which have no adjacent dates."""
     if sessions.size < LEAST_DATES:
         return
-    days = np.array([_ordinal(session) for session in sessions.tolist()])
-    gaps = np.diff(days)
+    gaps = np.diff(days_of(sessions)).astype(np.int64)
     if gaps.min() >= LEAST_GAP_DAYS:
         raise BarsError(
             f"{source.name}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}, but must be "
             "daily; export it with an interval of one day"
         )
-
-
-def _ordinal(session: int) -> int:
-    return date(session // 10_000, session // 100 % 100, session % 100).toordinal()

@@ -57,13 +57,13 @@ def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
 
 
 def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSource) -> None:
-    one, two = (texts_of(frame[name], source).fill_null("") for name in (first, second))
-    different = np.flatnonzero((one != two).to_numpy())
+    left, right = (texts_of(frame[name], source).fill_null("") for name in (first, second))
+    different = np.flatnonzero((left != right).to_numpy())
     if different.size:
         row = int(different[0])
         raise BarsError(
-            f"{source.name}: row {row + 1} after the header: column {first} is {one[row]!r}, column {second} is "
-            f"{two[row]!r}; keep the column with the symbol, and remove or rename the other"
+            f"{source.name}: row {row + 1} after the header: column {first} is {left[row]!r}, column {second} is "
+            f"{right[row]!r}; keep the column with the symbol, and remove or rename the other"
         )
 
 

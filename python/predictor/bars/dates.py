@@ -98,12 +98,12 @@ def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Session
     return _days_of_texts(text.str.strip_chars(), source, form)
 
 
-def check_read(given: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
+def check_read(cells: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
     """Raise BarsError for the first cell that is not empty and could not be parsed."""
-    unread = np.flatnonzero((given.is_not_null() & read.is_null()).to_numpy())
+    unread = np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy())
     if unread.size:
         row = int(unread[0])
-        raise BarsError(f"{source.name}: row {row + 1} after the header, column {given.name}: {given[row]!r} {problem}")
+        raise BarsError(f"{source.name}: row {row + 1} after the header, column {cells.name}: {cells[row]!r} {problem}")
 
 
 def _check_said(column: "pl.Series", source: NamedSource) -> None:
@@ -124,8 +124,8 @@ def _days(dates: "pl.Series", remark: str = "") -> SessionColumn:
 
 def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """Parse strings in the format of the first one that is not empty; another format is an error."""
-    said = text.filter(text.fill_null("") != "")
-    first = said[0] if len(said) else ""
+    filled = text.filter(text.fill_null("") != "")
+    first = filled[0] if len(filled) else ""
     if re.match(EPOCH, first):
         return _days_of_epochs(text, source, form)
     if re.match(NUMBERED, first):
@@ -174,26 +174,26 @@ def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrd
     """
     import polars as pl
 
-    said = text.filter(text.str.contains(NUMBERED).fill_null(value=False))
-    first, second = (said.str.extract(NUMBERED, place).cast(pl.Int32) for place in (1, 3))
-    day_first, month_first = said.filter(first > 12), said.filter(second > 12)  # noqa: PLR2004 (months)
-    if (said.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
+    dates = text.filter(text.str.contains(NUMBERED).fill_null(value=False))
+    first, second = (dates.str.extract(NUMBERED, place).cast(pl.Int32) for place in (1, 3))
+    day_first, month_first = dates.filter(first > 12), dates.filter(second > 12)  # noqa: PLR2004 (months)
+    if (dates.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
         raise BarsError(
-            f"{source.name}: dates such as {said[0]!r} have two-digit years; "
-            f"{_choices(said[0], tuple(DateOrder), form)}"
+            f"{source.name}: dates such as {dates[0]!r} have two-digit years; "
+            f"{_choices(dates[0], tuple(DateOrder), form)}"
         )
     if len(day_first) and len(month_first):
         raise BarsError(
             f"{source.name}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as "
             "2013-12-31"
         )
-    if len(day_first) or said.str.extract(NUMBERED, 2)[0] == ".":  # dates with points always have the day first
+    if len(day_first) or dates.str.extract(NUMBERED, 2)[0] == ".":  # dates with points always have the day first
         return DateOrder.DAY_FIRST
     if len(month_first):
         return DateOrder.MONTH_FIRST
     raise BarsError(
-        f"{source.name}: dates such as {said[0]!r} are ambiguous; "
-        f"{_choices(said[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
+        f"{source.name}: dates such as {dates[0]!r} are ambiguous; "
+        f"{_choices(dates[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
     )
 
 
@@ -267,10 +267,12 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> 
 
 def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """The sessions of UTC timestamps: by time zone, by midnights, or by the only choice without weekends."""
+    import polars as pl
+
     if form.zone:
         return _days(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_zone(form.zone)).dt.date())
     written = moments.dt.date()
-    if _are_midnights(moments):
+    if bool((moments.cast(pl.Int64) % 86_400_000_000 == 0).all()):
         return _days(written)
     early = bool((moments.dt.hour() < FORENOON_HOURS).all())
     adjacent = written.dt.offset_by("-1d" if early else "1d")
@@ -287,12 +289,6 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> S
     raise BarsError(
         f"{source.name}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
     )
-
-
-def _are_midnights(moments: "pl.Series") -> bool:
-    import polars as pl
-
-    return bool((moments.cast(pl.Int64) % 86_400_000_000 == 0).all())
 
 
 def _zone(name: str) -> str:

@@ -8,7 +8,7 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -74,7 +74,7 @@ def read_cells(path: Path) -> TableCells:
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     kind = _kind(path)
     if kind == PARQUET:
-        return TableCells(frame=plainly_named(_of_polars(path, _parquet), path))
+        return TableCells(frame=plainly_named(_parquet(path), path))
     if kind in EXCEL_ENDINGS:
         return TableCells(frame=plainly_named(_excel(path), path))
     return _text_cells(path, _text(path))
@@ -111,11 +111,11 @@ def _begins(path: Path, with_bytes: bytes) -> bool:
         return file.read(len(with_bytes)) == with_bytes
 
 
-def _of_polars(path: Path, read: "Callable[[Path], pl.DataFrame]") -> "pl.DataFrame":
+def _parquet(path: Path) -> "pl.DataFrame":
     import polars as pl
 
     try:
-        return read(path)
+        return pl.read_parquet(path)
     except pl.exceptions.PolarsError as error:
         raise BarsError(f"{path.name} cannot be read: {_problem(error)}") from error
 
@@ -125,12 +125,6 @@ def _problem(error: Exception) -> str:
     for advice in ("Consider", "You might want", "Ensure"):  # polars' advice is for its callers, not for users
         problem = problem.partition(advice)[0]
     return problem.strip().removesuffix(".")
-
-
-def _parquet(path: Path) -> "pl.DataFrame":
-    import polars as pl
-
-    return pl.read_parquet(path)
 
 
 def _excel(path: Path) -> "pl.DataFrame":
@@ -202,9 +196,9 @@ def _in_utf8(content: bytes, path: Path) -> _Text:
 
 def _lines(head: bytes, path: Path) -> Sequence[str]:
     """The complete lines in the first bytes of a file."""
-    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+    complete = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
     try:
-        return whole.decode().splitlines()
+        return complete.decode().splitlines()
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
 
@@ -261,7 +255,7 @@ def _header_place(head: Sequence[str]) -> int:
 
 def _is_title(line: str, following: Sequence[str]) -> bool:
     """Whether a line has too few cells for a table while one of the following has enough."""
-    counts = [len(_cells(one, _delimiter(one))) for one in (line, *following)]
+    counts = [len(_cells(row, _delimiter(row))) for row in (line, *following)]
     return counts[0] < LEAST_COLUMNS <= max(counts)
 
 

@@ -1,6 +1,6 @@
 """Reader for tables in memory: pandas, polars, pyarrow and compatible libraries."""
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from predictor.bars.columns import plainly_named
 from predictor.bars.files import TableCells
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "the DataFrame"
 INDEX: Final = "date"
+_SOURCE: Final = TableSource(name=NAME, symbol="")
 
 
 @runtime_checkable
@@ -93,10 +94,11 @@ def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
 
     native = nw.to_native(frame)
     if not nw.dependencies.is_pandas_dataframe(native):
-        return TableCells(frame=plainly_named(frame.to_polars(), _NamedFrame()))
+        return TableCells(frame=plainly_named(frame.to_polars(), _SOURCE))
     native = _with_index(native)
     if native.columns.nlevels == 1:
-        return TableCells(frame=plainly_named(_of_pandas(_plain_columns(native)), _NamedFrame()))
+        native = native.set_axis([str(name) for name in native.columns], axis=1)
+        return TableCells(frame=plainly_named(_of_pandas(native), _SOURCE))
     return _wide(native)
 
 
@@ -123,13 +125,6 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
     return pl.Series(column.name, [None if value != value else value for value in column.to_list()], strict=False)  # noqa: PLR0124
 
 
-@final
-class _NamedFrame:
-    """The source of a table in memory."""
-
-    name = NAME
-
-
 def _with_index(native: Any) -> Any:
     """Move a pandas index into the columns, as `date` if unnamed; a RangeIndex is dropped."""
     import pandas as pd
@@ -138,10 +133,6 @@ def _with_index(native: Any) -> Any:
         return native
     names = [name if name is not None else INDEX for name in native.index.names]
     return native.rename_axis(index=names).reset_index()
-
-
-def _plain_columns(native: Any) -> Any:
-    return native.set_axis([str(name) for name in native.columns], axis=1)
 
 
 def _wide(native: Any) -> TableCells:

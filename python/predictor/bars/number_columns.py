@@ -67,7 +67,7 @@ def table_numbers(
     cleaned = _without_empty_rows(cleaned)
     scaled = [_scaled(column) for column in cleaned]
     sign = decimal or _decimal_of(scaled, source)
-    read = {one.name: _strict_as(given, one, sign, source) for given, one in zip(cleaned, scaled, strict=True)}
+    read = {cells.name: _strict_as(cells, column, sign, source) for cells, column in zip(cleaned, scaled, strict=True)}
     return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
 
 
@@ -93,10 +93,10 @@ def _filled(numbers: "pl.Series") -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _strict_as(given: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
-    """Parse a column; errors show the original cell of `given`."""
+def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
+    """Parse a column; errors show the original cell."""
     numbers = _cast(_pointed(column, sign))
-    check_read(given, numbers, source, NO_NUMBER)
+    check_read(cells, numbers, source, NO_NUMBER)
     return _filled(numbers)
 
 
@@ -145,7 +145,7 @@ def _pointed(column: "pl.Series", sign: str) -> "pl.Series":
 
 def _grouping(between: str, sign: str) -> str:
     """The pattern of a number with the thousands separator `between` and the decimal sign `sign`."""
-    a, b = (f"\\{one}" for one in (between, sign))
+    a, b = f"\\{between}", f"\\{sign}"
     return rf"^[+-]?[0-9]{{1,3}}(?:{a}[0-9]{{3}})+(?:{b}[0-9]+)?(?:[eE][0-9]+)?$"
 
 

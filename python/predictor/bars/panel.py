@@ -60,12 +60,6 @@ class BarPanel:
         checks.check_label("calendar", self.calendar)
         checks.check_label("currency", self.currency)
         object.__setattr__(self, "sessions", checks.frozen_sessions(self.sessions, self.symbols))
-        self._freeze_columns()
-        self._check_bars()
-        self._check_splits()
-        adjustment.check_dividends(self)
-
-    def _freeze_columns(self) -> None:
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
             raise BarsError("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree")
         shape = (len(self.symbols), self.sessions.size)
@@ -73,18 +67,15 @@ class BarPanel:
             values = getattr(self, name)
             if values is not None:
                 object.__setattr__(self, name, checks.frozen_column(name, values, shape))
-
-    def _check_bars(self) -> None:
         columns = {name: getattr(self, name) for name in PRICE_FIELDS}
         if self.adj_close is not None:
             columns["adj_close"] = self.adj_close
         checks.check_bars(self.symbols, self.sessions, columns)
-
-    def _check_splits(self) -> None:
         if self.split_ratio is not None:
             sound = (self.split_ratio > 0) & np.isfinite(self.split_ratio)
             rule = "a split ratio must be positive and finite, 3 for 3:1; 1 or empty for none"
             checks.check_events(self.symbols, self.sessions, "split_ratio", self.split_ratio, sound, rule)
+        adjustment.check_dividends(self)
 
     @classmethod
     def single(  # noqa: PLR0913 (one argument per column)

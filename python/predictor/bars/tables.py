@@ -113,7 +113,9 @@ def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
     """Read a file; see `BarPanel.read`."""
     cells = read_cells(path)
     options = options or ReadingOptions()
-    layout = named_layout(options.layout) if options.layout else _known_layout(cells, path.name)
+    layout = (
+        named_layout(options.layout) if options.layout else cells.layout or layout_of(cells.frame.columns, path.name)
+    )
     source = TableSource(name=path.name, symbol=symbol_of(stem_of(path), layout), options=options)
     return table_of(cells, source, layout)
 
@@ -122,10 +124,6 @@ def warn_of(warned: Sequence[str], name: str) -> None:
     """Emit a table's warnings as BarsWarning, attributed to the caller of the reading function."""
     for warning in warned:
         warnings.warn(f"{name}: {warning}", BarsWarning, stacklevel=3)
-
-
-def _known_layout(cells: TableCells, name: str) -> Layout:
-    return cells.layout or layout_of(cells.frame.columns, name)
 
 
 def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
@@ -137,15 +135,17 @@ def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYO
     if cells.frame.height == 0:
         raise BarsError(f"{source.name} has no rows")
     frame = _with_fields(cells.frame, source, layout)
-    days = days_of(frame["date"], source, _form(source.options, layout))
+    options = source.options
+    form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
+    days = days_of(frame["date"], source, form)
     numbers = _numbers(frame, source, layout, cells)
     symbols, owner = _symbols(frame, source)
-    columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(source.options.volume_unit, 1)}
+    columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(options.volume_unit, 1)}
     rows = BarRows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
     empty = np.logical_and.reduce([np.isnan(values) for values in columns.values()])
     ordered, is_sorted = in_order(frame, rows, source)
-    twice = repeated_rows(frame, ordered, source)
-    rows = ordered.of(~twice) if twice.any() else ordered
+    repeated = repeated_rows(frame, ordered, source)
+    rows = ordered.of(~repeated) if repeated.any() else ordered
     sessions, places = np.unique(rows.days, return_inverse=True)
     check_daily(sessions, source)
     _check_size(len(symbols), sessions.size, frame.height, source)
@@ -157,12 +157,8 @@ def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYO
         layout=layout.name,
         prices=_prices(rows.columns, layout),
         remarks=tuple(_remarks(is_sorted=is_sorted, days=days, empty=int(empty.sum()))),
-        warnings=tuple(_warnings(numbers, ordered, twice)),
+        warnings=tuple(_warnings(numbers, ordered, repeated)),
     )
-
-
-def _form(options: ReadingOptions, layout: Layout) -> DateForm:
-    return DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
 
 
 def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> "pl.DataFrame":
@@ -267,13 +263,13 @@ def _remarks(*, is_sorted: bool, days: SessionColumn, empty: int) -> list[str]:
     return remarks
 
 
-def _warnings(numbers: NumberColumns, rows: BarRows, again: BoolArray) -> list[str]:
-    warnings = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
-    if again.any():
-        at, count = int(np.argmax(again)), int(again.sum())
+def _warnings(numbers: NumberColumns, rows: BarRows, repeated: BoolArray) -> list[str]:
+    messages = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
+    if repeated.any():
+        at, count = int(np.argmax(repeated)), int(repeated.sum())
         first = f"{rows.symbols[rows.owner[at]]} {shown_date(int(rows.days[at]))}"
-        warnings.append(f"{count} repeated row{'s' if count > 1 else ''} dropped, first {first}")
-    return warnings
+        messages.append(f"{count} repeated row{'s' if count > 1 else ''} dropped, first {first}")
+    return messages
 
 
 def write_table(table: BarTable, path: Path) -> None:

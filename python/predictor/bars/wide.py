@@ -81,7 +81,8 @@ class WideHeader:
         for at, (field, symbol) in enumerate(zip(self.fields, self.symbols, strict=True), start=1):
             columns.setdefault(symbol, []).append(wide.to_series(at).alias(field))
         parts = [
-            pl.DataFrame([dates, *own]).with_columns(pl.lit(symbol).alias(SYMBOL)) for symbol, own in columns.items()
+            pl.DataFrame([dates, *fields]).with_columns(pl.lit(symbol).alias(SYMBOL))
+            for symbol, fields in columns.items()
         ]
         return pl.concat(parts, how="diagonal")
 

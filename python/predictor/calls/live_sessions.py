@@ -156,7 +156,7 @@ class LiveSession:
     def _pushing(self, push: Push, size: int) -> SessionReply:
         model = self._current_model()
         pushed = self._open_subscription().pushed(push, model.bars_needed)
-        if not pushed.asks:
+        if not pushed.needs_model:
             self._keep(pushed.after)
             return pb.Ack(waiting_for=pushed.after.waits_for)
         asked = PushedInstance(pushed.after, size)

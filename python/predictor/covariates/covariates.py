@@ -55,7 +55,7 @@ class Covariates:
             raise CovariatesError(f"covariates {twice} are in two groups; put each into one")
         for group, rank in (("observed", 2), ("known", 2), ("numbers", 1)):
             values: Mapping[str, FloatArray] = getattr(self, group)
-            object.__setattr__(self, group, {name: _locked(name, one, rank) for name, one in values.items()})
+            object.__setattr__(self, group, {name: _locked(name, array, rank) for name, array in values.items()})
         object.__setattr__(self, "future_sessions", _rising(self.future_sessions))
 
     @property
@@ -103,12 +103,12 @@ class Covariates:
         """
         if self.known:
             _check_future(next(iter(self.known)), np.concatenate([have, self.future_sessions]), future)
-        past = _places(have, want)
-        ahead = _places(np.concatenate([have, self.future_sessions]), np.concatenate([want, future]))
+        past = places_of(have, want)
+        ahead = places_of(np.concatenate([have, self.future_sessions]), np.concatenate([want, future]))
         return replace(
             self,
-            observed={name: _taken(values, past) for name, values in self.observed.items()},
-            known={name: _taken(values, ahead) for name, values in self.known.items()},
+            observed={name: take_columns(values, past) for name, values in self.observed.items()},
+            known={name: take_columns(values, ahead) for name, values in self.known.items()},
             future_sessions=future if self.known else _no_sessions(),
         )
 
@@ -195,17 +195,18 @@ def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -
         )
 
 
-def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
+def places_of(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
     """The index of each wanted session; -1 if it is missing."""
     places = np.searchsorted(have, want)
     is_there = have.take(places, mode="clip") == want
     return np.where(is_there, places, -1)
 
 
-def _taken(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
-    taken = values[:, places]
-    taken[:, places < 0] = np.nan
-    return taken
+def take_columns(values: FloatArray, places: NDArray[np.intp]) -> FloatArray:
+    """Select columns of [S, T] by index; -1 gives NaN."""
+    selected = values[:, places]
+    selected[:, places < 0] = np.nan
+    return selected
 
 
 NO_COVARIATES: Final = Covariates()
@@ -219,13 +220,18 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
         CovariateMissingError: a covariate is missing or in the wrong group.
         UnknownCovariateError: the model does not read a covariate.
     """
-    groups = _groups(sent)
+    groups = {
+        **dict.fromkeys(sent.observed, "observed"),
+        **dict.fromkeys(sent.known, "known"),
+        **dict.fromkeys(sent.numbers, "a static number"),
+        **dict.fromkeys(sent.categories, "a static text"),
+    }
     for need in needs:
-        wanted = sent_as(need)
-        if groups.get(need.name) != wanted:
+        group = sent_as(need)
+        if groups.get(need.name) != group:
             how = f"sent as {groups[need.name]}" if need.name in groups else "not sent"
             raise CovariateMissingError(
-                f"covariate {need.name} is {how}, but the model reads it as {wanted}; send it with the bars",
+                f"covariate {need.name} is {how}, but the model reads it as {group}; send it with the bars",
                 metadata={"covariate": need.name, "group": need.group},
             )
     read = dict.fromkeys(need.name for need in needs)
@@ -235,15 +241,6 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
                 f"the model does not read covariate {name}; it reads {', '.join(read) or 'none'}",
                 metadata={"covariate": name},
             )
-
-
-def _groups(sent: Covariates) -> dict[str, str]:
-    return {
-        **dict.fromkeys(sent.observed, "observed"),
-        **dict.fromkeys(sent.known, "known"),
-        **dict.fromkeys(sent.numbers, "a static number"),
-        **dict.fromkeys(sent.categories, "a static text"),
-    }
 
 
 def sent_as(need: CovariateInfo) -> str:

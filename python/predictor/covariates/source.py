@@ -53,13 +53,13 @@ class CovariateSource:
             CovariatesError: A cell is invalid; the message names the file, column and row.
             MissingPackageError: The extra `data` is not installed.
         """
-        series = tuple(one for path in paths for one in read_series(Path(path)))
+        series = tuple(column for path in paths for column in read_series(Path(path)))
         return cls(series=series, statics=None if static is None else read_statics(Path(static)))
 
     @property
     def series_names(self) -> tuple[str, ...]:
         """Names of the dated columns."""
-        return tuple(one.name for one in self.series)
+        return tuple(series.name for series in self.series)
 
     @property
     def static_names(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class CovariateSource:
 
     def doubts(self, needs: Sequence[CovariateInfo]) -> Iterator[str]:
         """A warning about the columns that a model does not read, if there are any."""
-        read = {one.name for one in needs}
+        read = {need.name for need in needs}
         unread = [name for name in (*self.series_names, *self.static_names) if name not in read]
         if unread:
             yield (
@@ -84,9 +84,9 @@ class CovariateSource:
         """
         last = int(bars.sessions[-1])
         future = _days_after(last, model)
-        return self.beside(model.covariates, bars, future, known_by=last)
+        return self.values_for(model.covariates, bars, future, known_by=last)
 
-    def beside(
+    def values_for(
         self, needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32], *, known_by: int
     ) -> Covariates:
         """Select the values for a panel of bars.
@@ -101,12 +101,13 @@ class CovariateSource:
             CovariatesError: a symbol differs from the bars' only in case, or a column has strings instead of numbers.
         """
         symbols, count = bars.symbols, len(bars.symbols)
-        for written in self._symbols_of_files():
+        statics = () if self.statics is None else self.statics.symbols
+        for written in dict.fromkeys((*(series.symbols for series in self.series), statics)):
             _check_letters(written, symbols)
         observed = self._series_of(CovariateGroup.OBSERVED, needs)
         known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
         return Covariates(
-            observed={one.name: _rows(one.as_of(symbols, bars.sessions), count) for one in observed},
+            observed={series.name: _rows(series.as_of(symbols, bars.sessions), count) for series in observed},
             known={name: _rows(values, count) for name, values in known.items()},
             future_sessions=future if known else future[:0],
             numbers=self._numbers(needs, symbols),
@@ -117,46 +118,41 @@ class CovariateSource:
         self, needs: Sequence[CovariateInfo], symbols: Sequence[str], axis: NDArray[np.int32], *, known_by: int
     ) -> dict[str, FloatArray]:
         """Known covariates on any sessions `axis` [A]: float64 [S, A], or [1, A] if equal for all symbols."""
-        series = self._series_of(CovariateGroup.KNOWN, needs)
-        return {one.name: one.of_days(symbols, axis, known_by=known_by) for one in series}
+        known = self._series_of(CovariateGroup.KNOWN, needs)
+        return {series.name: series.of_days(symbols, axis, known_by=known_by) for series in known}
 
     def check_known_ahead(self, needs: Sequence[CovariateInfo], axis: NDArray[np.int32], reach: int) -> None:
         """Check that no known covariate is read before it is known; see `Series.check_known_ahead`."""
-        for one in self._series_of(CovariateGroup.KNOWN, needs):
-            one.check_known_ahead(axis, reach)
-
-    def _symbols_of_files(self) -> list[tuple[str, ...]]:
-        """The symbols of each file."""
-        statics = () if self.statics is None else self.statics.symbols
-        return list(dict.fromkeys((*(one.symbols for one in self.series), statics)))
+        for series in self._series_of(CovariateGroup.KNOWN, needs):
+            series.check_known_ahead(axis, reach)
 
     def _series_of(self, group: CovariateGroup, needs: Sequence[CovariateInfo]) -> list[Series]:
-        names = {one.name for one in needs if one.group is group}
-        return [one for one in self.series if one.name in names]
+        names = {need.name for need in needs if need.group is group}
+        return [series for series in self.series if series.name in names]
 
     def digest(self) -> str:
         """SHA-256 of all contents."""
         digest = hashlib.sha256()
-        for one in self.series:
-            digest.update(f"{one.name}|{'|'.join(one.symbols)}|".encode())
-            for column in fields(one)[2:6]:
-                digest.update(np.ascontiguousarray(getattr(one, column.name)).data)
+        for series in self.series:
+            digest.update(f"{series.name}|{'|'.join(series.symbols)}|".encode())
+            for column in fields(series)[2:6]:
+                digest.update(np.ascontiguousarray(getattr(series, column.name)).data)
         if self.statics is not None:
             digest.update(repr((self.statics.symbols, sorted(self.statics.texts.items()))).encode())
         return digest.hexdigest()
 
-    def _numbers(self, wanted: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, FloatArray]:
+    def _numbers(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, FloatArray]:
         table = self.statics
         if table is None:
             return {}
-        names = [one.name for one in _statics(wanted) if not one.categories and one.name in table.names]
+        names = [need.name for need in _statics(needs) if not need.categories and need.name in table.names]
         return {name: table.numbers_of(name, symbols) for name in names}
 
-    def _categories(self, wanted: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def _categories(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
         table = self.statics
         if table is None:
             return {}
-        names = [one.name for one in _statics(wanted) if one.categories and one.name in table.texts]
+        names = [need.name for need in _statics(needs) if need.categories and need.name in table.texts]
         return {name: table.texts_of(name, symbols) for name in names}
 
 
@@ -164,16 +160,16 @@ def _check_letters(written: Sequence[str], symbols: Sequence[str]) -> None:
     """Raise CovariatesError if a symbol differs from the bars' only in case, since its values would be ignored."""
     exact = set(written)
     meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
-    for one in exact.difference(symbols):
-        if one.casefold() in meant:
+    for symbol in exact.difference(symbols):
+        if symbol.casefold() in meant:
             raise CovariatesError(
-                f"the covariates have the symbol {one}, the bars {meant[one.casefold()]}; write a symbol in the same "
-                "case everywhere"
+                f"the covariates have the symbol {symbol}, the bars {meant[symbol.casefold()]}; write a symbol in the "
+                "same case everywhere"
             )
 
 
 def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
-    return [one for one in needs if one.group is CovariateGroup.STATIC]
+    return [need for need in needs if need.group is CovariateGroup.STATIC]
 
 
 def _days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:

@@ -60,8 +60,8 @@ class Series:
     def __post_init__(self) -> None:
         """Sort by symbol, then by `known_from`, then by date."""
         order = np.lexsort((self.date, self.known_from, self.owner))
-        for one in fields(self)[2:7]:
-            object.__setattr__(self, one.name, getattr(self, one.name)[order])
+        for column in fields(self)[2:7]:
+            object.__setattr__(self, column.name, getattr(self, column.name)[order])
         bounds = np.searchsorted(self.owner, np.arange(max(1, len(self.symbols)) + 1))
         object.__setattr__(self, "_bounds", bounds)
         keys = np.stack([self.owner, self.known_from, self.date])
@@ -106,7 +106,7 @@ class Series:
         late = np.flatnonzero(self._in_effect(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
             place = late[np.argmin(self.row[late])]
-            day, known, by = (shown_date(int(one[place])) for one in (self.date, self.known_from, seen_by))
+            day, known, by = (shown_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
             raise CovariatesError(
                 f"known covariate {self.name}: row {int(self.row[place])} after the header is for {day} and known from "
                 f"{known}, but the model reads {reach} sessions ahead, so it must be known by {by}; remove such rows, "

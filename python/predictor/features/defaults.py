@@ -168,9 +168,9 @@ def default_features() -> FeatureSet:
 def every_day_features() -> FeatureSet:
     """The default features of assets that trade every day of the week, which have no overnight gap; parsed once."""
     return FeatureSet(
-        observed=tuple(one for one in _OBSERVED if one.name != "gap"),
+        observed=tuple(feature for feature in _OBSERVED if feature.name != "gap"),
         known=(
             FeatureDefinition("weekday", "$weekday / 6 - 0.5", "Monday -0.5 to Sunday 0.5", "1"),
-            *(one for one in _KNOWN if one.name in {"to_month_end", "from_month_start"}),
+            *(feature for feature in _KNOWN if feature.name in {"to_month_end", "from_month_start"}),
         ),
     )

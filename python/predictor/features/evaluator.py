@@ -121,7 +121,9 @@ def _time_first(column: FloatArray, missing: int = 0) -> FloatArray:
 def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
     with np.errstate(all="ignore"):
         for kernel, sources, slot, _, released in steps:
-            slots[slot] = kernel(*[slots[one][skipped:] if skipped else slots[one] for one, skipped in sources])
+            slots[slot] = kernel(
+                *[slots[source][skipped:] if skipped else slots[source] for source, skipped in sources]
+            )
             for unneeded in released:
                 slots[unneeded] = NOTHING
 
@@ -149,8 +151,9 @@ def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Coll
 
 def _of_last(step: _Step, before: Mapping[int, int]) -> _Step:
     """Adapt a step to series that begin at their first needed row; all end on the last session."""
-    wanted = before[step.slot] + step.reach
-    return step._replace(sources=tuple(_Source(one.slot, max(0, before[one.slot] - wanted)) for one in step.sources))
+    rows = before[step.slot] + step.reach
+    sources = tuple(_Source(source.slot, max(0, before[source.slot] - rows)) for source in step.sources)
+    return step._replace(sources=sources)
 
 
 @final

@@ -255,7 +255,7 @@ def observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
     }
 
 
-def check_given(names: tuple[str, ...], covariates: Columns) -> None:
+def check_present(names: tuple[str, ...], covariates: Columns) -> None:
     """Check that all covariates that the features read are present.
 
     Raises:

@@ -11,7 +11,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.bars.columns import repeated
-from predictor.canonical import Record
+from predictor.canonical import Record, read_as
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import EvaluationPlan
 from predictor.features.expression import (
@@ -21,7 +21,7 @@ from predictor.features.expression import (
     CovariateFields,
     Expression,
     FieldSet,
-    check_given,
+    check_present,
     observed_columns,
 )
 from predictor.features.operators import OPERATOR_SET
@@ -134,8 +134,8 @@ class FeatureSet:
             root = Record.from_bytes(data, path.name)
             operator_set, observed, known = read_features(root)
             root.end()
-            beside = covariates or CovariateFields()
-            return cls(observed=observed, known=known, covariates=beside, operator_set=operator_set)
+            fields = covariates or CovariateFields()
+            return cls(observed=observed, known=known, covariates=fields, operator_set=operator_set)
         except ArtifactError as error:
             raise ConfigurationError(error.message) from error
         except ConfigurationError as error:
@@ -146,8 +146,8 @@ class FeatureSet:
         read = {*self._observed_plan.fields, *self._known_plan.fields}
         return replace(
             self,
-            observed=(*self.observed, *(_as_it_is(name) for name in covariates.observed if name not in read)),
-            known=(*self.known, *(_as_it_is(name) for name in covariates.known if name not in read)),
+            observed=(*self.observed, *(_covariate_feature(name) for name in covariates.observed if name not in read)),
+            known=(*self.known, *(_covariate_feature(name) for name in covariates.known if name not in read)),
             covariates=covariates,
         )
 
@@ -219,13 +219,13 @@ class FeatureSet:
         Raises:
             CovariateMissingError: A covariate is missing.
         """
-        check_given(self.covariates.observed, covariates)
+        check_present(self.covariates.observed, covariates)
         columns = observed_columns(bars)
-        beside = [name for name in self.covariates.observed if name in self._observed_plan.fields]
+        read = [name for name in self.covariates.observed if name in self._observed_plan.fields]
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)
             part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
-            part |= {name: _where_bars(covariates[name], rows, columns["close"][rows]) for name in beside}
+            part |= {name: _where_bars(covariates[name], rows, columns["close"][rows]) for name in read}
             plan = self._observed_plan
             values = plan.evaluate(part) if last is None else plan.evaluate_last(part, last)
             yield rows, values.transpose(2, 1, 0)
@@ -247,17 +247,17 @@ class FeatureSet:
         missing = [name for name in KNOWN.formulas if name not in columns]
         if missing:
             raise ConfigurationError(f"calendar fields are missing: {', '.join(missing)}")
-        check_given(self.covariates.known, covariates)
-        own = [covariates[name] for name in self.covariates.known]
-        shape = (max((one.shape[0] for one in own), default=1), len(columns["weekday"]))
+        check_present(self.covariates.known, covariates)
+        known = [covariates[name] for name in self.covariates.known]
+        shape = (max((values.shape[0] for values in known), default=1), len(columns["weekday"]))
         result = np.empty((*shape, len(self.known)))
         for first in range(0, shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, min(first + SYMBOLS_AT_ONCE, shape[0]))
             block = (rows.stop - first, shape[1])
             part = {name: np.broadcast_to(columns[name], block) for name in KNOWN.formulas}
             part |= {
-                name: np.broadcast_to(one[rows] if len(one) > 1 else one, block)
-                for name, one in zip(self.covariates.known, own, strict=True)
+                name: np.broadcast_to(values[rows] if len(values) > 1 else values, block)
+                for name, values in zip(self.covariates.known, known, strict=True)
             }
             result[rows] = self._known_plan.evaluate(part).transpose(2, 1, 0)
         result.setflags(write=False)
@@ -281,15 +281,13 @@ def _definitions(entries: tuple[Record, ...]) -> Definitions:
 
 
 def _definition(entry: Record) -> FeatureDefinition:
-    texts = [entry.text(key) for key in ("name", "expression", "meaning", "unit")]
-    entry.end()
     try:
-        return FeatureDefinition(*texts)
+        return read_as(entry, FeatureDefinition, strict=True)
     except ConfigurationError as error:
         raise entry.refusal("name", f"is invalid: {error.message}") from error
 
 
-def _as_it_is(name: str) -> FeatureDefinition:
+def _covariate_feature(name: str) -> FeatureDefinition:
     """A feature with a covariate's value."""
     return FeatureDefinition(name, f"${name}", "covariate of the user", "as given")
 

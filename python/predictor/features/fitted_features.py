@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final, Self, final
 
 import numpy as np
@@ -161,8 +161,8 @@ class FittedFeatures:
         if have != want:
             raise ConfigurationError(f"the known scaling was fitted for {have} features, but {want} read a covariate")
         _check_once((*self.features.names, *self.known_columns, *self.statics.names), "features and static covariates")
-        beside = self.features.covariates
-        _check_once((*beside.observed, *beside.known, *self.statics.names), "covariates")
+        series = self.features.covariates
+        _check_once((*series.observed, *series.known, *self.statics.names), "covariates")
         object.__setattr__(self, "schema_hash", hashlib.sha256(self.to_json()).hexdigest())
 
     @classmethod
@@ -259,8 +259,8 @@ class FittedFeatures:
             {
                 "operator_set": self.features.operator_set,
                 "fields": {group: dict(formulas) for group, formulas in FORMULAS.items()},
-                "observed": [_entry(definition) for definition in self.features.observed],
-                "known": [_entry(definition) for definition in self.features.known],
+                "observed": list(map(asdict, self.features.observed)),
+                "known": list(map(asdict, self.features.known)),
                 "covariates": {
                     "observed": list(self.features.covariates.observed),
                     "known": list(self.features.covariates.known),
@@ -281,14 +281,17 @@ class FittedFeatures:
         """
         root = Record.from_bytes(data, SOURCE)
         operator_set, observed, known = read_features(root)
-        beside, static = root.record("covariates"), root.record("static")
+        series, static = root.record("covariates"), root.record("static")
         scaling, known_scaling = root.record("scaling"), root.record("known_scaling")
         fields, lookback = root.json("fields"), root.integer("lookback")
         root.end()
         try:
             fitted = cls(
                 features=FeatureSet(
-                    observed=observed, known=known, covariates=_covariates(beside), operator_set=operator_set
+                    observed=observed,
+                    known=known,
+                    covariates=_covariates(series),
+                    operator_set=operator_set,
                 ),
                 scaling=_scaling(scaling),
                 known_scaling=_scaling(known_scaling),
@@ -310,15 +313,6 @@ def _check_once(names: tuple[str, ...], whose: str) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ConfigurationError(f"names of {whose} appear twice: {', '.join(twice[:_SHOWN])}")
-
-
-def _entry(definition: FeatureDefinition) -> dict[str, str]:
-    return {
-        "name": definition.name,
-        "expression": definition.expression,
-        "meaning": definition.meaning,
-        "unit": definition.unit,
-    }
 
 
 def _known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
@@ -344,9 +338,9 @@ def _covariates(record: Record) -> CovariateFields:
     return fields
 
 
-def _check_canonical(given: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:
+def _check_canonical(entries: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:
     """Check that an artifact's expressions are in canonical form, so that all readers parse the same text."""
-    for written, definition in zip(given, definitions, strict=True):
+    for written, definition in zip(entries, definitions, strict=True):
         if written != definition:
             raise ArtifactError(
                 f"{SOURCE}: the expression of {definition.name} must be written as {definition.expression}"

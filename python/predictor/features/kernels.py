@@ -56,9 +56,9 @@ def over_windows(n: int, value: Callable[..., FloatArray]) -> Kernel:
         rows, symbols = series[0].shape[0] - n + 1, series[0].shape[1]
         step = max(1, CELLS_AT_ONCE // (n * symbols))
         if step >= rows:
-            return value(*(windows_of(one, n) for one in series))
+            return value(*(windows_of(values, n) for values in series))
         parts = (slice(first, min(first + step, rows) + n - 1) for first in range(0, rows, step))
-        return np.concatenate([value(*(windows_of(one[part], n) for one in series)) for part in parts])
+        return np.concatenate([value(*(windows_of(values[part], n) for values in series)) for part in parts])
 
     return kernel
 

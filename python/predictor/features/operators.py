@@ -147,9 +147,11 @@ class Operator:
 
 
 def _elementwise(
-    name: str, function: Kernel, meaning: str, *, series: tuple[str, ...] = ("x",), kept: Callable[..., Flatness]
+    name: str, function: Kernel, meaning: str, *, series: tuple[str, ...] = ("x",), flatness: Callable[..., Flatness]
 ) -> Operator:
-    return Operator(name=name, series=series, kernel=lambda: function, reach=_no_bars, flatness=kept, meaning=meaning)
+    return Operator(
+        name=name, series=series, kernel=lambda: function, reach=_no_bars, flatness=flatness, meaning=meaning
+    )
 
 
 _X, _XY = ("x",), ("x", "y")
@@ -292,12 +294,12 @@ _TABLE: Final = (
         meaning="x + c, for a formula that divides by a range and its own constant c whatever the size of the prices; "
         "where prices are flat, what rounding leaves of x is divided by c",
     ),
-    _elementwise("Abs", np.absolute, "x without its sign", kept=_same),
-    _elementwise("Sign", np.sign, "-1, 0 or 1", kept=_spread),
-    _elementwise("Log", np.log, "natural logarithm", kept=_level),
-    _elementwise("Sqrt", np.sqrt, "square root", kept=_same),
-    _elementwise("Greater", np.maximum, "the larger of x and y", series=_XY, kept=flatness_of_sum),
-    _elementwise("Less", np.minimum, "the smaller of x and y", series=_XY, kept=_any_spread),
+    _elementwise("Abs", np.absolute, "x without its sign", flatness=_same),
+    _elementwise("Sign", np.sign, "-1, 0 or 1", flatness=_spread),
+    _elementwise("Log", np.log, "natural logarithm", flatness=_level),
+    _elementwise("Sqrt", np.sqrt, "square root", flatness=_same),
+    _elementwise("Greater", np.maximum, "the larger of x and y", series=_XY, flatness=flatness_of_sum),
+    _elementwise("Less", np.minimum, "the smaller of x and y", series=_XY, flatness=_any_spread),
 )
 
 OPERATORS: Final[Mapping[str, Operator]] = {operator.name: operator for operator in _TABLE}

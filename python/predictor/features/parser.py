@@ -43,7 +43,7 @@ def parse(text: str, fields: FieldSet) -> Expression:
     Raises:
         ExpressionError: The expression is invalid; the error has the first invalid position.
     """
-    return _Parser(text, fields).whole()
+    return _Parser(text, fields).parse()
 
 
 @final
@@ -97,7 +97,7 @@ class _Parser:
         self._place = 0
         self._nodes = 0
 
-    def whole(self) -> Expression:
+    def parse(self) -> Expression:
         part = self._comparison(0)
         if self._token.kind != "end":
             raise self._error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
@@ -248,8 +248,8 @@ class _Parser:
         if not ended and place and not self._take_symbol(","):
             raise self._error(token.position, f"expected ',' between the arguments of {operator.signature}")
         if ended:
-            wanted = len(operator.series) + len(operator.windows) + len(operator.numbers)
-            raise self._error(token.position, f"{operator.signature} has {wanted} arguments, found {place}")
+            count = len(operator.series) + len(operator.windows) + len(operator.numbers)
+            raise self._error(token.position, f"{operator.signature} has {count} arguments, found {place}")
 
     def _series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
         self._next_argument(operator, place)

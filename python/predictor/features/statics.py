@@ -6,7 +6,7 @@ and clipped value, 0 if unknown, and an indicator that is 1 if it is unknown.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Final, Self, TypeVar, final
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
-from predictor.canonical import Json, Record
+from predictor.canonical import Json, Record, read_as
 from predictor.covariates import check_name
 from predictor.errors import ConfigurationError, CovariateMissingError, listed
 
@@ -206,8 +206,8 @@ class StaticFeatures:
             CovariateMissingError: A variable is missing or of the other kind.
         """
         columns = [np.zeros((symbols, 0), np.float32)]
-        columns += [one.encode(_given(one.name, numbers, "numbers", texts)) for one in self.numbers]
-        columns += [one.encode(_given(one.name, texts, "texts", numbers)) for one in self.categories]
+        columns += [number.encode(_values(number.name, numbers, "numbers", texts)) for number in self.numbers]
+        columns += [category.encode(_values(category.name, texts, "texts", numbers)) for category in self.categories]
         return np.concatenate(columns, axis=1)
 
     def warnings(
@@ -220,11 +220,11 @@ class StaticFeatures:
                 yield f"{listed(absent)}: {number.name} is unknown, and the forecast is made without it"
         for category in self.categories:
             pairs, known = list(zip(symbols, texts[category.name], strict=True)), {"", *category.categories}
-            strange = {symbol: text for symbol, text in pairs if text not in known}
-            if strange:
-                values = listed(sorted({repr(text) for text in strange.values()}))
+            new = {symbol: text for symbol, text in pairs if text not in known}
+            if new:
+                values = listed(sorted({repr(text) for text in new.values()}))
                 yield (
-                    f"{listed(list(strange))}: {category.name} is {values}, which no training symbol had; it counts as "
+                    f"{listed(list(new))}: {category.name} is {values}, which no training symbol had; it counts as "
                     f"{UNKNOWN}"
                 )
             absent = [symbol for symbol, text in pairs if not text]
@@ -234,8 +234,8 @@ class StaticFeatures:
     def to_json(self) -> dict[str, Json]:
         """Encode for features.json."""
         return {
-            "numbers": [{"name": one.name, "center": one.center, "scale": one.scale} for one in self.numbers],
-            "categories": [{"name": one.name, "categories": list(one.categories)} for one in self.categories],
+            "numbers": list(map(asdict, self.numbers)),
+            "categories": list(map(asdict, self.categories)),
             "clip": DEFAULT_CLIP,
         }
 
@@ -251,22 +251,13 @@ class StaticFeatures:
         if record.number("clip") != DEFAULT_CLIP:
             raise record.refusal("clip", f"must be {DEFAULT_CLIP:g}")
         record.end()
-        return cls(numbers=tuple(map(_number_of, numbers)), categories=tuple(map(_category_of, categories)))
+        return cls(
+            numbers=tuple(read_as(entry, StaticNumber, strict=True) for entry in numbers),
+            categories=tuple(read_as(entry, StaticCategory, strict=True) for entry in categories),
+        )
 
 
-def _number_of(entry: Record) -> StaticNumber:
-    number = StaticNumber(name=entry.text("name"), center=entry.number("center"), scale=entry.number("scale"))
-    entry.end()
-    return number
-
-
-def _category_of(entry: Record) -> StaticCategory:
-    category = StaticCategory(name=entry.text("name"), categories=entry.texts("categories"))
-    entry.end()
-    return category
-
-
-def _given(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
+def _values(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
     if name in group:
         return group[name]
     problem = f"must be {kind}" if name in other else f"is missing, but the model reads it, as {kind}, one per symbol"

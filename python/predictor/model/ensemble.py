@@ -94,7 +94,7 @@ class JointReading:
 
     def __init__(self, members: Sequence[Model]) -> None:
         """Store the members, in the ensemble's order."""
-        readings = [member.pipeline.reading for member in members]
+        readings = [member.pipeline.recipe for member in members]
         self._members = tuple(
             (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
         )

@@ -310,7 +310,7 @@ class TrainingSummary:
         data = data_of(manifest.card)
         before = (frozenset(one.symbols) for one in ancestors_of(manifest.card))
         return cls(
-            symbols=None if data is None else data.taught.union(*before),
+            symbols=None if data is None else data.trained_symbols.union(*before),
             is_adjusted=data is not None and data.adjustment != UNADJUSTED,
             knows_by_name=manifest.kind.is_panel_model,
             reads_volume=manifest.kind.learns and pipeline.features.features.reads_volume,

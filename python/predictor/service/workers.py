@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, final
 from predictor.errors import QuantraError
 from predictor.forecast import Outcome
 from predictor.inference import is_plain_thread
-from predictor.instance import Cancellation, Deadline, ReadInstance, no_older
+from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
 from predictor.model import Predictor
 from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue
 from predictor.service.request_record import StageTimes
@@ -200,7 +200,7 @@ class ModelWorker:
         """The instance, or an error if its bars are older than the service allows."""
         if self._max_age_sessions is None or isinstance(instance, QuantraError):
             return instance
-        return no_older(instance, self._max_age_sessions)
+        return limit_age(instance, self._max_age_sessions)
 
 
 def _decode(item: Prediction) -> Sequence[ReadInstance] | None:

@@ -111,7 +111,7 @@ class SessionCalendar:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_table", table_of(self.schedule))
-        object.__setattr__(self, "_special_closes", {one.date: one.time for one in self.schedule.special_closes})
+        object.__setattr__(self, "_special_closes", {close.date: close.time for close in self.schedule.special_closes})
 
     @classmethod
     def named(cls, name: str, first: int, last: int) -> Self:
@@ -299,9 +299,9 @@ class SessionCalendar:
         """
         return sessions[~self._found(sessions, self._rows(sessions))]
 
-    def remedy(self, strangers: NDArray[np.int32]) -> str:
+    def remedy(self, dates: NDArray[np.int32]) -> str:
         """Advice for bars on dates, int32 [M], that are not sessions."""
-        if is_weekend(strangers).any() and not self.is_every_day:
+        if is_weekend(dates).any() and not self.is_every_day:
             return f"remove these bars, or train with --calendar {EVERY_DAY}, for what trades on every day of the week"
         return "remove these bars, or train with the calendar of their exchange"
 
@@ -358,8 +358,8 @@ class SessionCalendar:
         """
         _require_zone(now)
         today = as_number(now.astimezone(UTC).date())
-        later = [int(one) for one in self.sessions(session, max(session, today)) if one > session]
-        return sum(self.is_complete(one, now) for one in later[-_OPEN_AT_MOST:]) + len(later[:-_OPEN_AT_MOST])
+        later = [int(date) for date in self.sessions(session, max(session, today)) if date > session]
+        return sum(self.is_complete(date, now) for date in later[-_OPEN_AT_MOST:]) + len(later[:-_OPEN_AT_MOST])
 
     def fields(self, sessions: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
         """The calendar's fields of each session, which are known in advance.

@@ -86,13 +86,13 @@ def _require_known(name: str, names: Sequence[str]) -> None:
     )
 
 
-def _require_recorded(name: str, asked: tuple[int, int], recorded: tuple[int, int]) -> None:
+def _require_recorded(name: str, span: tuple[int, int], recorded: tuple[int, int]) -> None:
     """Raise ConfigurationError for a range that begins outside the exchange's record."""
-    if recorded[0] <= asked[0] <= recorded[1]:
+    if recorded[0] <= span[0] <= recorded[1]:
         return
     raise ConfigurationError(
         f"the sessions of {name} are recorded from {shown_date(recorded[0])} to {shown_date(recorded[1])}, but bars "
-        f"begin in the month of {shown_date(asked[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
+        f"begin in the month of {shown_date(span[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
         metadata={"exchange": name},
     )
 

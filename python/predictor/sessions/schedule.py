@@ -7,7 +7,7 @@ that files for earlier programs stay byte-identical.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -106,8 +106,8 @@ def to_bytes(schedule: Schedule) -> bytes:
             "last": schedule.last,
             "holidays": schedule.holidays,
             "unannounced": schedule.unannounced,
-            "regular_closes": [_close_json(close) for close in schedule.regular_closes],
-            "special_closes": [_close_json(close) for close in schedule.special_closes],
+            "regular_closes": list(map(asdict, schedule.regular_closes)),
+            "special_closes": list(map(asdict, schedule.special_closes)),
         }
     )
 
@@ -138,10 +138,6 @@ def from_bytes(content: bytes) -> Schedule:
     record.end()
     _check_consistent(record, schedule)
     return schedule
-
-
-def _close_json(close: CloseTime) -> Json:
-    return {"date": close.date, "time": close.time}
 
 
 def _version(record: Record) -> int:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
 from predictor.covariates import NO_COVARIATES, Covariates
+from predictor.covariates.covariates import places_of, take_columns
 from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, listed
 
 
@@ -32,10 +33,10 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
                 f"{group} covariate {lacking[0]} was not pushed; push a value of the day, or NaN, with each bar",
                 metadata={"covariate": lacking[0], "group": group},
             )
-        if strange := [name for name in sent if name not in subscribed]:
+        if unknown := [name for name in sent if name not in subscribed]:
             raise UnknownCovariateError(
-                f"{group} covariate {strange[0]} is not in the subscription, which has {listed([*subscribed])}",
-                metadata={"covariate": strange[0]},
+                f"{group} covariate {unknown[0]} is not in the subscription, which has {listed([*subscribed])}",
+                metadata={"covariate": unknown[0]},
             )
     for name, values in pushed.numbers.items():
         if name not in own.numbers or not np.array_equal(values, own.numbers[name][rows], equal_nan=True):
@@ -65,12 +66,13 @@ def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDA
     if not before.names:
         return NO_COVARIATES
     want = np.concatenate([np.array([session], np.int32), future])
-    places = np.searchsorted(have, want)
-    places = np.where(have.take(places, mode="clip") == want, places, -1)
-    is_same = session == int(have[0])
+    places = places_of(have, want)
+    observed = before.observed
+    if session != int(have[0]):
+        observed = {name: np.full_like(values, np.nan) for name, values in before.observed.items()}
     return Covariates(
-        observed=before.observed if is_same else {name: _unknown(values) for name, values in before.observed.items()},
-        known={name: _taken(values, places) for name, values in before.known.items()},
+        observed=observed,
+        known={name: take_columns(values, places) for name, values in before.known.items()},
         future_sessions=future,
     )
 
@@ -91,8 +93,8 @@ def joined(history: Covariates, day: Covariates) -> Covariates:
     if not history.names:
         return NO_COVARIATES
     return Covariates(
-        observed=_beside(history.observed, day.observed),
-        known=_beside(history.known, day.known),
+        observed=_concatenated(history.observed, day.observed),
+        known=_concatenated(history.known, day.known),
         future_sessions=day.future_sessions,
         numbers=history.numbers,
         categories=history.categories,
@@ -137,22 +139,12 @@ def size_of(covariates: Covariates) -> int:
     return sum(values.nbytes for group in groups for values in group.values()) + texts
 
 
-def _beside(first: Mapping[str, FloatArray], second: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+def _concatenated(first: Mapping[str, FloatArray], second: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     return {name: np.concatenate([values, second[name]], axis=1) for name, values in first.items()}
 
 
 def _cut(group: Mapping[str, FloatArray], columns: slice) -> dict[str, FloatArray]:
     return {name: values[:, columns].copy() for name, values in group.items()}
-
-
-def _unknown(values: FloatArray) -> FloatArray:
-    return np.full_like(values, np.nan)
-
-
-def _taken(values: FloatArray, places: IndexArray) -> FloatArray:
-    taken = values[:, places]
-    taken[:, places < 0] = np.nan
-    return taken
 
 
 def _placed(values: FloatArray, pushed: FloatArray, rows: IndexArray) -> FloatArray:

@@ -50,9 +50,9 @@ class PartialDay:
     """[S, 1] NaN for bars that have not arrived."""
     covariates: Covariates
     """Observed [S, 1] and known [S, 1 + D], without static values."""
-    has_come: BoolArray
+    has_arrived: BoolArray
     """[S] symbols whose bars have arrived, including pushed NaN bars."""
-    is_answered: bool
+    is_ready: bool
     """Whether the day is complete or was flushed; every later push for it gets a forecast."""
 
     @property
@@ -63,14 +63,14 @@ class PartialDay:
     @property
     def is_new(self) -> bool:
         """Whether no bar has arrived yet."""
-        return not self.has_come.any()
+        return not self.has_arrived.any()
 
     @property
     def waits_for(self) -> tuple[str, ...]:
         """Symbols whose bars must arrive before the day is forecast."""
-        if self.is_answered:
+        if self.is_ready:
             return ()
-        return tuple(self.bars.symbols[row] for row in np.flatnonzero(~self.has_come))
+        return tuple(self.bars.symbols[row] for row in np.flatnonzero(~self.has_arrived))
 
     def next(self, session: int, covariates: Covariates) -> "PartialDay":
         """Start a later day without bars, with the known covariates that were already sent for it.
@@ -82,8 +82,8 @@ class PartialDay:
         return PartialDay(
             bars=self.bars.without_bars(session),
             covariates=self._moved(session, covariates),
-            has_come=np.zeros(len(self.bars.symbols), np.bool_),
-            is_answered=False,
+            has_arrived=np.zeros(len(self.bars.symbols), np.bool_),
+            is_ready=False,
         )
 
     def with_rows(self, bars: BarPanel, covariates: Covariates, rows: IndexArray) -> "PartialDay":
@@ -92,24 +92,24 @@ class PartialDay:
         Raises:
             CovariatesError: the future sessions differ from those of an earlier push for the same day.
         """
-        has_come = self.has_come.copy()
-        has_come[rows] = True
+        has_arrived = self.has_arrived.copy()
+        has_arrived[rows] = True
         return PartialDay(
             bars=self.bars.with_bars(bars, rows),
             covariates=day_covariates.with_rows(self._ahead(covariates, rows), covariates, rows),
-            has_come=has_come,
-            is_answered=self.is_answered or bool(has_come.all()),
+            has_arrived=has_arrived,
+            is_ready=self.is_ready or bool(has_arrived.all()),
         )
 
-    def answered(self) -> Self:
+    def flushed(self) -> Self:
         """Mark the day as ready for a forecast."""
-        return replace(self, is_answered=True)
+        return replace(self, is_ready=True)
 
     def _ahead(self, pushed: Covariates, rows: IndexArray) -> Covariates:
         """Move the day's covariates to the pushed future sessions, which all symbols of a day share."""
         if np.array_equal(pushed.future_sessions, self.covariates.future_sessions):
             return self.covariates
-        others = self.has_come.copy()
+        others = self.has_arrived.copy()
         others[rows] = False
         if others.any() and self.covariates.known:
             raise CovariatesError(
@@ -138,7 +138,7 @@ class Subscription:
     The first T - 1 of its T sessions are `history`, and the last is `day`.
     """
 
-    asked: Instance
+    template: Instance
     """The options of the subscribed instance; its bars are only a placeholder."""
     history: BarPanel
     """[S, T - 1] raw bars of the days before the last one."""
@@ -170,9 +170,9 @@ class Subscription:
         count = len(kept.sessions)
         history, ahead = day_covariates.split(instance.covariates.last(count), count)
         last = replace(kept.last(1))
-        day = PartialDay(bars=last, covariates=ahead, has_come=np.ones(len(bars.symbols), np.bool_), is_answered=True)
+        day = PartialDay(bars=last, covariates=ahead, has_arrived=np.ones(len(bars.symbols), np.bool_), is_ready=True)
         return cls(
-            asked=replace(instance, input=last, covariates=NO_COVARIATES, request_id=""),
+            template=replace(instance, input=last, covariates=NO_COVARIATES, request_id=""),
             history=replace(
                 kept.until(int(kept.sessions[-2]))
             ),  # a copy: a view would keep the complete history in memory
@@ -209,7 +209,7 @@ class Subscription:
     def instance(self) -> Instance:
         """The instance to forecast: all kept bars, including those of the last day that have arrived."""
         return replace(
-            self.asked,
+            self.template,
             input=self.history.followed_by(self.day.bars),
             covariates=day_covariates.joined(self.covariates, self.day.covariates),
         )
@@ -229,44 +229,44 @@ class Subscription:
             CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the subscription.
         """
         if push.bars is None:
-            return _kept(self._flushed(push), bars_needed)
+            return _checked(self._flushed(push), bars_needed)
         rows = self._rows(push.bars)
         _check_columns(self.history, push.bars)
         self._check_reading(push)
         push.covariates.check(len(rows), push.bars.sessions)
         day_covariates.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
-        begun = self._on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
-        _check_jumps(begun.history, push.bars)
-        day = begun.day.with_rows(push.bars, push.covariates, rows)
-        after = replace(begun, day=day.answered() if push.flush else day)
-        return _kept(AcceptedPush(after=after, is_first=begun.day.is_new), bars_needed)
+        before = self._on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
+        _check_jumps(before.history, push.bars)
+        day = before.day.with_rows(push.bars, push.covariates, rows)
+        after = replace(before, day=day.flushed() if push.flush else day)
+        return _checked(AcceptedPush(after=after, is_first=before.day.is_new), bars_needed)
 
     def _flushed(self, push: Push) -> "AcceptedPush":
         if not push.flush:
             raise MalformedRequestError(
                 "the push has neither bars nor flush; set one of them", metadata={"field": "bars"}
             )
-        if self.day.is_answered:
+        if self.day.is_ready:
             raise MalformedRequestError(
                 f"there is nothing to flush: {shown_date(self.day.session)} is complete, and no later bar has arrived",
                 metadata={"field": "flush"},
             )
-        return AcceptedPush(after=replace(self, day=self.day.answered()), is_first=False)
+        return AcceptedPush(after=replace(self, day=self.day.flushed()), is_first=False)
 
     def _rows(self, bars: BarPanel) -> IndexArray:
         if bars.symbols == self.symbols:
             return np.arange(len(self.symbols))
-        strange = [symbol for symbol in bars.symbols if symbol not in self.places]
-        if strange:
+        unknown = [symbol for symbol in bars.symbols if symbol not in self.places]
+        if unknown:
             raise BarsError(
-                f"the session has no symbol {listed(strange)}, only {listed(self.symbols)}; open another session",
-                metadata={"symbol": strange[0]},
+                f"the session has no symbol {listed(unknown)}, only {listed(self.symbols)}; open another session",
+                metadata={"symbol": unknown[0]},
             )
         return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
 
     def _check_reading(self, push: Push) -> None:
         """Raise BarsError if a push has other options than the subscription."""
-        own = self.asked
+        own = self.template
         if push.gap_policy not in (None, own.gap_policy):
             raise BarsError(
                 f"gap policy is {push.gap_policy}, but the subscription's is {own.gap_policy} and cannot change; leave "
@@ -309,7 +309,7 @@ class Subscription:
         )
 
 
-def _kept(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
+def _checked(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
     """Return the push unchanged, if the bars that the model reads are kept or none was ever dropped.
 
     Raises:
@@ -372,10 +372,10 @@ class AcceptedPush:
     @property
     def is_due(self) -> bool:
         """Whether the push gets a forecast."""
-        return self.after.day.is_answered
+        return self.after.day.is_ready
 
     @property
-    def asks(self) -> bool:
+    def needs_model(self) -> bool:
         """Whether the model must run: for the forecast, or to check that it accepts a new day."""
         return self.is_due or self.is_first
 

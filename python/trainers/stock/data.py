@@ -242,7 +242,7 @@ def places(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
 def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> EncodedPanel:
     """Inputs of a whole history, with covariates known by its last session."""
     last = int(bars.sessions[-1])
-    values = covariates.beside(pipeline.covariates, bars, pipeline.following(last), known_by=last)
+    values = covariates.values_for(pipeline.covariates, bars, pipeline.following(last), known_by=last)
     check_sent(pipeline.covariates, values)
     return pipeline.encode(bars, values)
 

@@ -111,7 +111,7 @@ def fit_features(
     """
     last = int(learnt.sessions[-1])
     needs = _needs(features.covariates)
-    values = covariates.beside(needs, learnt, np.zeros(0, np.int32), known_by=last)
+    values = covariates.values_for(needs, learnt, np.zeros(0, np.int32), known_by=last)
     known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
     return FittedFeatures.fit(
         features,

@@ -63,7 +63,7 @@ class ParentArtifact:
         data, recipe, splits = _made_from(folder, manifest.card)
         own = ParentModel(
             weights_hash=stored.weights_hash,
-            symbols=tuple(symbol for symbol in data.symbols if symbol in data.taught),
+            symbols=tuple(symbol for symbol in data.symbols if symbol in data.trained_symbols),
             seen_from=splits.train.first,
             seen_until=seen_until(splits),
         )

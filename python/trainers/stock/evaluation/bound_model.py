@@ -39,10 +39,10 @@ class EnsembleMembers:
     @classmethod
     def over(cls, bars: BarPanel, models: Mapping[str, Model], covariates: CovariateSource) -> Self:
         """Encode the bars, once for all members that read the same features."""
-        readings = [model.pipeline.reading for model in models.values()]
+        readings = [model.pipeline.recipe for model in models.values()]
         histories: dict[str, History] = {}
         for name, model in models.items():
-            first = list(models)[readings.index(model.pipeline.reading)]
+            first = list(models)[readings.index(model.pipeline.recipe)]
             histories[name] = histories[first] if first in histories else History(bars, model.pipeline, covariates)
         return cls(models, histories)
 
