@@ -12,7 +12,7 @@ from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, Target
 from predictor.networks.graph import GraphConfig, GraphForecaster, NeighbourAttention
 from predictor.networks.inputs import Edges
-from predictor.networks.output import PanelOutput, fault_of
+from predictor.networks.output import PanelOutput, describe_fault
 
 STOCKS = 6
 LEVELS = (0.1, 0.5, 0.9)
@@ -91,7 +91,7 @@ def rows_that_moved(before: PanelOutput, after: PanelOutput) -> list[int]:
 
 def test_the_answer_has_the_promised_shapes_and_never_crosses() -> None:
     found = network()(panel(), nodes())
-    assert fault_of(found, rows=STOCKS, horizons=2, levels=3) is None
+    assert describe_fault(found, rows=STOCKS, horizons=2, levels=3) is None
     assert (found.quantiles.diff(dim=-1) > 0).all()
 
 

@@ -138,7 +138,7 @@ def facts(prepared: object) -> object:
         case QuantraError():
             return type(prepared), prepared.message, dict(prepared.metadata)
         case JointlyPrepared():
-            return prepared.doubts, [facts(one) for one in prepared.members]
+            return prepared.data_warnings, [facts(one) for one in prepared.members]
         case PreparedInstance():
             return (
                 (prepared.symbols, prepared.as_of, prepared.base_session, prepared.warnings),

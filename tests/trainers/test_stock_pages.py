@@ -174,7 +174,7 @@ def test_a_score_of_the_model_by_horizon_has_its_interval_below() -> None:
     ours = evaluation().rows[0].horizons[0]
     assert ours.correlation.ic is not None
     cell = next(line for line in horizon_grid(evaluation()).lines if line.name == "IC").cells[0]
-    assert (cell.value, cell.beside) == (ours.correlation.ic.value, span_text(ours.correlation.ic, plain_text))
+    assert (cell.value, cell.note) == (ours.correlation.ic.value, span_text(ours.correlation.ic, plain_text))
 
 
 def test_a_score_that_is_unknown_is_a_dash() -> None:

@@ -264,7 +264,7 @@ def test_inspect_shows_what_it_started_from(
 
 
 def test_symbols_of_the_parent_count_as_trained_on(child: TrainingResult) -> None:
-    assert loaded(child.folder).taught.symbols == {"AAPL", "GOOG", "IBM"}
+    assert loaded(child.folder).training_summary.symbols == {"AAPL", "GOOG", "IBM"}
 
 
 def test_bars_of_another_adjustment_than_the_parents_are_doubted(parent: Path, tmp_path: Path) -> None:
@@ -306,13 +306,13 @@ def test_a_graph_that_stays_as_the_parents_keeps_its_ranking_and_its_given_edges
         tmp_path / "1",
         consume=ConsumerChain(),
     )
-    assert not network_of(first.folder).ranks_nobody
+    assert not network_of(first.folder).has_equal_scores
     wild = replace(recipe, parts=NEW, optimisation=replace(QUICK, max_epochs=1, learning_rate=0.9))
     panel = bokeh_panel("GOOG", "IBM", "AAPL").between(20080701, 20121231)
     made = tuned(first.folder, tmp_path / "2", wild, panel)
     network = network_of(made.folder)
     assert Record(made.card, "card").record("training").integer("best_epoch") == 0
-    assert not network.ranks_nobody
+    assert not network.has_equal_scores
     assert not any("ranks all stocks alike" in note for note in made.summary.notes)
     assert network.neighbours.tolist() == [[-1], [-1], [1]]
     assert made.card["edges"] == {"source": "given"}
@@ -403,7 +403,7 @@ def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trainin
     ancestors = made.summary.ancestors
     assert [one.weights_hash for one in ancestors] == hashes
     assert [one.seen_until for one in ancestors] == [NEW.calibration.last, SEEN]
-    assert loaded(made.folder).taught.symbols == {"AAPL", "GOOG", "IBM", "MSFT"}
+    assert loaded(made.folder).training_summary.symbols == {"AAPL", "GOOG", "IBM", "MSFT"}
     assert "labels from 2008-01-02 to 2011-12-30 of GOOG, IBM, AAPL" in made.summary.notes[0]
     with pytest.raises(InSampleError, match="up to 2011-12-30"):
         tuned(child.folder, tmp_path / "2", CHILD)

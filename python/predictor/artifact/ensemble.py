@@ -329,6 +329,6 @@ def _check_common(manifest: EnsembleManifest, members: Mapping[str, StoredArtifa
         common = check_fit({name: member.artifact for name, member in members.items()})
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error
-    said = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
-    if said != common:
-        raise ArtifactError.of(MANIFEST, f"says {said}, but its members forecast {common}")
+    stated = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
+    if stated != common:
+        raise ArtifactError.of(MANIFEST, f"says {stated}, but its members forecast {common}")

@@ -279,8 +279,8 @@ def load(folder: Path) -> StoredArtifact:
     return _stored(verified(folder))
 
 
-def _stored(found: VerifiedFiles) -> StoredArtifact:
-    text, record, files = found
+def _stored(verified_files: VerifiedFiles) -> StoredArtifact:
+    text, record, files = verified_files
     manifest = read_manifest(record)
     pipeline = _pipeline(manifest, files)
     _check_facts(record, pipeline)
@@ -377,9 +377,9 @@ def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
 
 def _check_facts(record: Record, pipeline: Pipeline) -> None:
     for key, fact in _facts(pipeline).items():
-        said = record.json(key)
-        if said != fact:
-            raise record.refusal(key, f"is {said}, but its file says {fact}")
+        stated = record.json(key)
+        if stated != fact:
+            raise record.refusal(key, f"is {stated}, but its file says {fact}")
 
 
 def _object(data: bytes, source: str) -> Mapping[str, Json]:

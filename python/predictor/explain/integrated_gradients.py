@@ -100,7 +100,7 @@ class ConvergenceTally:
         """
         self._baseline, self._prediction = ends
         self._floor = floor
-        self._parted = distance
+        self._parts = distance
         self._distance = distance.cells()
         self._cells = ends.new_zeros(ends.shape[1], *self._distance.shape)
         self._nodes = torch.zeros_like(floor, dtype=torch.int32)
@@ -118,24 +118,24 @@ class ConvergenceTally:
         """Indices of windows with an open point."""
         return self._open.any(0).nonzero().squeeze(1)
 
-    def put(self, gradients: Gradients, count: int, tolerance: float) -> None:
+    def store(self, gradients: Gradients, count: int, tolerance: float) -> None:
         """Store the gradients [open points, open rows, ...] of `count` nodes for the open pairs.
 
         A pair has converged when its gap is small. It settles when its cells are smooth, too: with few nodes, errors of
         cells can cancel in their sum, which determines the gap.
         """
         where = (self.open_points[:, None], self.open_rows[None, :])
-        wanted = self._open[where]
+        is_open = self._open[where]
         cells, rough = (part * self._distance[self.open_rows] for part in gradients)
-        self._cells[where] = torch.where(wanted[..., None], cells, self._cells[where])
+        self._cells[where] = torch.where(is_open[..., None], cells, self._cells[where])
         self._nodes[self._open] = count
         difference = (self._prediction - self._baseline)[where]
         least = torch.maximum(difference.abs(), self._floor[where])
         gap = (cells.sum(2) - difference).abs() / least
-        self._gap[where] = torch.where(wanted, gap, self._gap[where])
+        self._gap[where] = torch.where(is_open, gap, self._gap[where])
         smooth = _size(rough) <= roughest(count, tolerance) * torch.maximum(_size(cells), least)
         self._converged = self._gap <= tolerance
-        self._open[where] = wanted & ~(self._converged[where] & smooth)
+        self._open[where] = is_open & ~(self._converged[where] & smooth)
 
     @property
     def all_settled(self) -> bool:
@@ -147,7 +147,7 @@ class ConvergenceTally:
         return [self._contributions(p) for p in range(len(self._baseline))]
 
     def _contributions(self, p: int) -> Contributions:
-        parts, neighbours = _parted(self._parted.of_cells(self._cells[p]))
+        parts, neighbours = _split_stocks(self._parts.of_cells(self._cells[p]))
         return Contributions(
             observed=_array(parts.observed),
             known=_array(parts.known),
@@ -164,7 +164,7 @@ class ConvergenceTally:
         )
 
 
-def _parted(parts: PathParts) -> tuple[PathParts, Tensor]:
+def _split_stocks(parts: PathParts) -> tuple[PathParts, Tensor]:
     """Contributions of the explained stock's inputs, and the total [N, M - 1] of each other stock."""
     if parts.location.dim() == 2:  # noqa: PLR2004 - [N, H]: the network reads row by row
         return parts, parts.location.new_zeros(len(parts.location), 0)
@@ -277,9 +277,9 @@ class Explainer:
         """Compute the contributions per point; increases the nodes of open pairs."""
         tally = self._tally(path, points, deadline)
         for count in node_counts:
-            asked = [points[p] for p in tally.open_points.tolist()]
-            gradients = self._integrator.gradients(path.take(tally.open_rows), asked, count, deadline)
-            tally.put(gradients, count, tolerance)
+            open_points = [points[p] for p in tally.open_points.tolist()]
+            gradients = self._integrator.gradients(path.take(tally.open_rows), open_points, count, deadline)
+            tally.store(gradients, count, tolerance)
             if tally.all_settled:
                 break
         return tally.contributions()

@@ -114,9 +114,9 @@ class PathIntegrator:
 
     def _gradients(self, path: StraightPath, points: Sequence[Point], block: PathBlock, rule: "_Rule") -> list[Tensor]:
         """Sums over the block's nodes, one [2, rows, width] per point: one forward, and one backward per point."""
-        values, held = path.at(block, rule.positions)
+        values, fixed = path.at(block, rule.positions)
         leaves = PathParts(*(part.requires_grad_() for part in values))
-        forecast = self._forecast(leaves, held)
+        forecast = self._forecast(leaves, fixed)
         by_row = rule.weights[block.node_slice].repeat_interleave(block.rows)
         highest = rule.highest[block.node_slice]
         sums: list[Tensor] = []

@@ -143,7 +143,7 @@ class StraightPath:
 
     start: PathParts
     end: PathParts
-    held: FixedInputs
+    fixed: FixedInputs
 
     @classmethod
     def between(
@@ -173,23 +173,23 @@ class StraightPath:
             _filled(own.scale, baseline.scale),
             torch.zeros_like(end.offsets),
         )
-        held = FixedInputs(own.mask, None if nodes is None else copied(nodes, offsets.device))
-        return cls(start=start, end=end, held=held)
+        fixed = FixedInputs(own.mask, None if nodes is None else copied(nodes, offsets.device))
+        return cls(start=start, end=end, fixed=fixed)
 
     @property
     def rows(self) -> int:
         """Number of windows (N)."""
-        return len(self.held.mask)
+        return len(self.fixed.mask)
 
     @property
     def device(self) -> torch.device:
         """Device of all tensors."""
-        return self.held.mask.device
+        return self.fixed.mask.device
 
     @property
     def scale(self) -> Tensor:
         """[N, H] volatility of the explained windows."""
-        return self.end.scale if self.held.nodes is None else self.end.scale[:, 0]
+        return self.end.scale if self.fixed.nodes is None else self.end.scale[:, 0]
 
     def take(self, rows: Tensor) -> "StraightPath":
         """Select windows; `rows` is [R] ascending indices."""
@@ -198,7 +198,7 @@ class StraightPath:
         return StraightPath(
             start=PathParts(*(part[rows] for part in self.start)),
             end=PathParts(*(part[rows] for part in self.end)),
-            held=self.held.take(rows),
+            fixed=self.fixed.take(rows),
         )
 
     def distance(self) -> PathParts:
@@ -219,7 +219,7 @@ class StraightPath:
                 for start, end in zip(self.start, self.end, strict=True)
             )
         )
-        return values, self.held.take(block.row_slice).repeated(block.nodes)
+        return values, self.fixed.take(block.row_slice).repeated(block.nodes)
 
 
 def copied(values: Tensor, device: torch.device) -> Tensor:
@@ -262,9 +262,9 @@ class RowForecasts:
         self._view = view
         self._output = output
 
-    def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
+    def __call__(self, parts: PathParts, fixed: FixedInputs) -> Tensor:
         """Quantiles [N, H, Q], with one row of the network per window."""
-        units = self._view(parts.inputs(held.mask))
+        units = self._view(parts.inputs(fixed.mask))
         return self._output.values(units, parts.location, parts.scale, parts.offsets)
 
 
@@ -279,10 +279,10 @@ class PanelForecasts:
         self._view = view
         self._output = output
 
-    def __call__(self, parts: PathParts, held: FixedInputs) -> Tensor:
+    def __call__(self, parts: PathParts, fixed: FixedInputs) -> Tensor:
         """Quantiles [N, H, Q] of each panel's first stock, with one panel of the network per window."""
-        assert held.nodes is not None  # noqa: S101 - the explainer checked the request
-        windows, members = held.nodes.shape
-        stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(held.mask)))
-        units: Tensor = self._view(stocks, held.nodes.flatten(), windows).quantiles.unflatten(0, (windows, members))
+        assert fixed.nodes is not None  # noqa: S101 - the explainer checked the request
+        windows, members = fixed.nodes.shape
+        stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(fixed.mask)))
+        units: Tensor = self._view(stocks, fixed.nodes.flatten(), windows).quantiles.unflatten(0, (windows, members))
         return self._output.values(units[:, 0], parts.location[:, 0], parts.scale[:, 0], parts.offsets)

@@ -65,11 +65,11 @@ def rnn_backward_mode(module: nn.Module) -> Generator[nn.Module]:
     outside.
     """
     rnns = _rnns(module)
-    _HELD.enter(rnns)
+    _BACKWARD_RNNS.enter(rnns)
     try:
         yield module
     finally:
-        _HELD.leave(rnns)
+        _BACKWARD_RNNS.leave(rnns)
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class _BackwardRnns:
                     del self._holds[rnn]
 
 
-_HELD = _BackwardRnns()
+_BACKWARD_RNNS = _BackwardRnns()
 
 
 def _rnns(module: nn.Module) -> list[nn.RNNBase]:

@@ -25,7 +25,7 @@ LSTM_GATES: Final = (0, 3, 1, 2)
 """Indices of ONNX's gates (input, output, forget, cell) in torch's order (input, forget, cell, output)."""
 
 
-class WholeModel(nn.Module):
+class ExportModule(nn.Module):
     """Maps the model's groups of `Inputs` to calibrated quantiles in the target's unit.
 
     Shapes: N rows, H horizons, Q quantiles. For a network that reads several stocks, the N rows are one panel.
@@ -65,12 +65,12 @@ class WholeModel(nn.Module):
         """The tensors of `input_names`; `nodes` int64 [N] is used only by networks that read several stocks."""
         if not self.per_horizon:
             inputs = inputs._replace(location=inputs.location[:, 0], scale=inputs.scale[:, 0])
-        given = {**inputs._asdict(), NODES: nodes}
-        return tuple(given[name] for name in self.input_names)
+        tensors = {**inputs._asdict(), NODES: nodes}
+        return tuple(tensors[name] for name in self.input_names)
 
-    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Quantiles float64 [N, H, Q], and for a network that reads several stocks also scores float32 [N, H]."""
-        groups = dict(zip(self.input_names, given, strict=True))
+        groups = dict(zip(self.input_names, tensors, strict=True))
         inputs = self._inputs(groups)
         if not self.across_stocks:
             return (self._values(self.network(inputs), inputs),)
@@ -153,10 +153,10 @@ class OnnxLSTM(nn.Module):
 
     def forward(self, rows: Tensor, start: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """States [N, T, W], and last state and cell, each [1, N, W], of the last layer."""
-        states, given = rows.transpose(0, 1), () if start is None else (None, *start)
+        states, initial = rows.transpose(0, 1), () if start is None else (None, *start)
         last = cell = states
         for weights in self.layers:
-            states, last, cell = _run("LSTM", states, (*weights(), *given), {"hidden_size": self.width}, self.width)
+            states, last, cell = _run("LSTM", states, (*weights(), *initial), {"hidden_size": self.width}, self.width)
         return states.transpose(0, 1), (last, cell)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from predictor import artifact
 from predictor.errors import ArtifactError, ConfigurationError, InternalError, MissingPackageError
-from predictor.export.modules import WholeModel, with_onnx_rnns
+from predictor.export.modules import ExportModule, with_onnx_rnns
 from predictor.golden import golden_inputs
 from predictor.model import Model, output_map
 from predictor.networks import Inputs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
-_TALKERS: Final = ("torch.onnx", "onnxscript")
+_LOGGERS: Final = ("torch.onnx", "onnxscript")
 ROWS: Final = "rows"
 """Name of the dynamic dimension."""
 TOLERANCES: Final = {"values": 1e-6, "scores": 1e-5}
@@ -98,14 +98,14 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         )
     with artifact.named(folder):
         model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
-    whole = WholeModel(
+    module = ExportModule(
         with_onnx_rnns(copy.deepcopy(model.engine.network)),
         output_map(model.manifest),
         model.pipeline.sizes,
         per_horizon=model.pipeline.normaliser.is_per_horizon,
     )
-    proto, inputs = _graph(whole.eval(), model), golden_inputs(model)
-    difference = _difference(proto, whole, model, inputs)
+    proto, inputs = _graph(module.eval(), model), golden_inputs(model)
+    difference = _difference(proto, module, model, inputs)
     content = proto.SerializeToString()
     replace_file(file, content)
     return ExportedFile(
@@ -113,7 +113,7 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         size=len(content),
         opset=next(opset.version for opset in proto.opset_import if not opset.domain),
         inputs=tuple(map(_port, proto.graph.input)),
-        absent=whole.absent,
+        absent=module.absent,
         outputs=tuple(map(_port, proto.graph.output)),
         metadata={entry.key: entry.value for entry in proto.metadata_props},
         difference=difference,
@@ -135,18 +135,18 @@ def _check_place(file: Path) -> None:
 # --- the graph
 
 
-def _graph(whole: WholeModel, model: Model) -> "ModelProto":
-    proto = _traced(whole, golden_inputs(model))
+def _graph(module: ExportModule, model: Model) -> "ModelProto":
+    proto = _traced(module, golden_inputs(model))
     _name_rows(proto.graph)
-    _forget_the_making(proto)
+    _drop_notes(proto)
     proto.producer_name, proto.producer_version = "quantra", FORMAT
-    for key, value in _metadata(whole, model).items():
+    for key, value in _metadata(module, model).items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
     return proto
 
 
-def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
+def _traced(module: ExportModule, inputs: Inputs) -> "ModelProto":
     """Trace the graph with torch's exporter.
 
     Parameters require gradients during tracing; otherwise torch's Transformer layers take a fused path that the
@@ -154,36 +154,36 @@ def _traced(whole: WholeModel, inputs: Inputs) -> "ModelProto":
     """
     from onnxscript.optimizer import fold_constants, remove_unused_nodes
 
-    whole.network.requires_grad_(requires_grad=True)
-    arguments = whole.arguments(inputs, torch.zeros(len(inputs.location), dtype=torch.int64))
+    module.network.requires_grad_(requires_grad=True)
+    arguments = module.arguments(inputs, torch.zeros(len(inputs.location), dtype=torch.int64))
     rows = torch.export.Dim(ROWS, min=1)
     shapes = (tuple({0: rows} for _ in arguments),)
-    with _exporter_alone(), torch.enable_grad():
-        program = torch.export.export(whole, arguments, dynamic_shapes=shapes, strict=False)
-        made = torch.onnx.export(
+    with _silent_exporter(), torch.enable_grad():
+        program = torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
+        exported = torch.onnx.export(
             program,
             arguments,
             dynamo=True,
             optimize=False,  # it would round an epsilon of 1e-12 to 0 and drop it
-            input_names=whole.input_names,
-            output_names=whole.output_names,
+            input_names=module.input_names,
+            output_names=module.output_names,
             verbose=False,
         )
-        if made is None:
+        if exported is None:
             raise InternalError("torch.onnx.export returned no program; this version of torch cannot export networks")
-        fold_constants(made.model)
-        remove_unused_nodes(made.model)
-    return made.model_proto
+        fold_constants(exported.model)
+        remove_unused_nodes(exported.model)
+    return exported.model_proto
 
 
 @contextmanager
-def _exporter_alone() -> Generator[None]:
+def _silent_exporter() -> Generator[None]:
     """Silence warnings of torch's exporter and its optimizer, which concern their internals and unused packages.
 
     The comparison with the model verifies the result.
     """
-    before = {name: logging.getLogger(name).level for name in _TALKERS}
-    for name in _TALKERS:
+    before = {name: logging.getLogger(name).level for name in _LOGGERS}
+    for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
@@ -206,7 +206,7 @@ def _name_rows(graph: "GraphProto") -> None:
                 size.dim_param = ROWS
 
 
-def _forget_the_making(proto: "ModelProto") -> None:
+def _drop_notes(proto: "ModelProto") -> None:
     """Drop the exporter's notes on each node, which contain stack traces with local paths."""
     for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
         part.ClearField("metadata_props")
@@ -216,9 +216,9 @@ def _forget_the_making(proto: "ModelProto") -> None:
         part.ClearField("doc_string")
 
 
-def _metadata(whole: WholeModel, model: Model) -> dict[str, str]:
+def _metadata(module: ExportModule, model: Model) -> dict[str, str]:
     manifest, features = model.manifest, model.pipeline.features
-    said = {
+    metadata = {
         "format": FORMAT,
         "kind": manifest.kind.name,
         "schema_hash": model.pipeline.features.schema_hash,
@@ -233,9 +233,9 @@ def _metadata(whole: WholeModel, model: Model) -> dict[str, str]:
         "known_features": json.dumps(features.known_columns),
         "static_features": json.dumps(features.statics.names),
         "static_widths": json.dumps(features.statics.widths),
-        "absent_groups": json.dumps(whole.absent),
+        "absent_groups": json.dumps(module.absent),
     }
-    return said | ({"universe": json.dumps(manifest.universe)} if whole.across_stocks else {})
+    return metadata | ({"universe": json.dumps(manifest.universe)} if module.across_stocks else {})
 
 
 def _port(value: "ValueInfoProto") -> GraphPort:
@@ -249,7 +249,7 @@ def _port(value: "ValueInfoProto") -> GraphPort:
 # --- the check
 
 
-def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: Inputs) -> float:
+def _difference(proto: "ModelProto", module: ExportModule, model: Model, inputs: Inputs) -> float:
     """Largest difference between the file's and the model's values.
 
     Raises:
@@ -260,14 +260,14 @@ def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: In
 
     onnx.checker.check_model(proto, full_check=True)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    differences: dict[str, list[float]] = {name: [] for name in whole.output_names}
+    differences: dict[str, list[float]] = {name: [] for name in module.output_names}
     for rows in TRIED_ROWS:
         taken, nodes = _repeated(inputs, rows), _some_nodes(rows, len(model.manifest.universe))
-        fed = zip(whole.input_names, whole.arguments(taken, nodes), strict=True)
-        outputs = session.run(list(whole.output_names), {name: tensor.numpy() for name, tensor in fed})
-        answers = _answers(model, taken, nodes, across_stocks=whole.across_stocks)
-        for name, one, other in zip(whole.output_names, map(np.asarray, outputs), answers, strict=True):
-            differences[name].append(_distance(one, other))
+        fed = zip(module.input_names, module.arguments(taken, nodes), strict=True)
+        outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
+        expected = _expected(model, taken, nodes, across_stocks=module.across_stocks)
+        for name, actual, wanted in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
+            differences[name].append(_distance(actual, wanted))
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():
         if not difference <= TOLERANCES[name]:  # also true for NaN
@@ -278,7 +278,7 @@ def _difference(proto: "ModelProto", whole: WholeModel, model: Model, inputs: In
     return largest["values"]
 
 
-def _answers(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
+def _expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
     """The model's results, in the order of the graph's outputs."""
     if not across_stocks:
         return [model.engine.values(inputs).numpy()]

@@ -21,10 +21,10 @@ from predictor.golden.bars import (
     arrays_of,
     categories_of,
     columns_of,
-    made_up,
-    made_up_covariates,
     panel,
     stored_covariates,
+    synthetic_bars,
+    synthetic_covariates,
 )
 from predictor.golden.stages import (
     LONG_AFTER,
@@ -33,8 +33,8 @@ from predictor.golden.stages import (
     StageComparison,
     Stages,
     forecast_stages,
-    golden_question,
-    off,
+    golden_error,
+    golden_request,
     prepare,
     stages_of,
     units_in_float64,
@@ -47,17 +47,17 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 def record(model: Model) -> Golden:
     """Record the golden instance of a model with the numbers that it computes now."""
-    asked = golden_question(model)
-    stages, exact = stages_of(model, asked), units_in_float64(model, asked)
+    request = golden_request(model)
+    stages, exact = stages_of(model, request), units_in_float64(model, request)
     text: dict[str, Json] = {
-        "symbols": list(asked.bars.symbols),
-        "categories": categories_of(asked.covariates),
+        "symbols": list(request.bars.symbols),
+        "categories": categories_of(request.covariates),
         "float32_error": float(np.abs(exact - stages["units"].astype(np.float64)).max()),
-        "refusals": {name: _refusal(model, asked, spoil) for name, spoil in REFUSALS.items()},
+        "refusals": {name: _refusal(model, request, spoil) for name, spoil in REFUSALS.items()},
     }
-    arrays: dict[str, NDArray[np.generic]] = {"bars.sessions": asked.bars.sessions, "stage.units_float64": exact}
-    arrays |= {f"bars.{name}": column for name, column in columns_of(asked.bars).items()}
-    arrays |= arrays_of(asked.covariates)
+    arrays: dict[str, NDArray[np.generic]] = {"bars.sessions": request.bars.sessions, "stage.units_float64": exact}
+    arrays |= {f"bars.{name}": column for name, column in columns_of(request.bars).items()}
+    arrays |= arrays_of(request.covariates)
     arrays |= {f"stage.{name}": values for name, values in stages.items()}
     return Golden(text=text, arrays=arrays)
 
@@ -71,12 +71,12 @@ def check(model: Model, golden: Golden) -> None:
     """
     facts = _facts(golden)
     try:
-        asked = GoldenRequest(stored_bars(facts.symbols, golden.arrays), facts.covariates)
-        stages = stages_of(model, asked)
+        request = GoldenRequest(stored_bars(facts.symbols, golden.arrays), facts.covariates)
+        stages = stages_of(model, request)
     except ArtifactError:
         raise
     except QuantraError as error:
-        raise off(f"is rejected: {error.message}") from error
+        raise golden_error(f"is rejected: {error.message}") from error
     comparison = StageComparison(
         slack=slack(model, golden),
         scale=model.pipeline.features.scaling.scale,
@@ -84,7 +84,7 @@ def check(model: Model, golden: Golden) -> None:
     for name, values in stages.items():
         comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
     for name, spoil in REFUSALS.items():
-        reason, recorded = _refusal(model, asked, spoil), facts.refusals.get(name)
+        reason, recorded = _refusal(model, request, spoil), facts.refusals.get(name)
         if reason != recorded:
             problem = f"golden instance: {name} gives {reason!r}, recorded was {recorded!r}"
             raise ArtifactError.of(GOLDEN_TEXT, problem)
@@ -95,24 +95,24 @@ def slack(model: Model, golden: Golden) -> float:
     return max(min(4 * _facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
 
 
-def _one_bar_too_few(model: Model, asked: GoldenRequest) -> GoldenRequest:
+def _one_bar_too_few(model: Model, request: GoldenRequest) -> GoldenRequest:
     count = max(1, model.pipeline.least_bars - 1)
-    return GoldenRequest(asked.bars.last(count), asked.covariates.last(count))
+    return GoldenRequest(request.bars.last(count), request.covariates.last(count))
 
 
-def _high_below_low(_model: Model, asked: GoldenRequest) -> GoldenRequest:
-    high = asked.bars.high.copy()
-    high[1, -1] = asked.bars.low[1, -1] / 2
-    return GoldenRequest(replace(asked.bars, high=high), asked.covariates)
+def _high_below_low(_model: Model, request: GoldenRequest) -> GoldenRequest:
+    high = request.bars.high.copy()
+    high[1, -1] = request.bars.low[1, -1] / 2
+    return GoldenRequest(replace(request.bars, high=high), request.covariates)
 
 
-def _a_strange_covariate(_model: Model, asked: GoldenRequest) -> GoldenRequest:
-    texts = ("",) * len(asked.bars.symbols)
-    return GoldenRequest(asked.bars, replace(asked.covariates, categories={"no such covariate": texts}))
+def _a_strange_covariate(_model: Model, request: GoldenRequest) -> GoldenRequest:
+    texts = ("",) * len(request.bars.symbols)
+    return GoldenRequest(request.bars, replace(request.covariates, categories={"no such covariate": texts}))
 
 
-def _no_covariates(_model: Model, asked: GoldenRequest) -> GoldenRequest:
-    return GoldenRequest(asked.bars, Covariates())
+def _no_covariates(_model: Model, request: GoldenRequest) -> GoldenRequest:
+    return GoldenRequest(request.bars, Covariates())
 
 
 REFUSALS: Final[Mapping[str, Callable[[Model, GoldenRequest], GoldenRequest]]] = {
@@ -125,10 +125,10 @@ REFUSALS: Final[Mapping[str, Callable[[Model, GoldenRequest], GoldenRequest]]] =
 empty if the request stays valid, as without covariates for a model that reads none."""
 
 
-def _refusal(model: Model, asked: GoldenRequest, spoil: Callable[[Model, GoldenRequest], GoldenRequest]) -> str:
+def _refusal(model: Model, request: GoldenRequest, spoil: Callable[[Model, GoldenRequest], GoldenRequest]) -> str:
     """Reason of the error of an invalid request; empty without an error."""
     try:
-        prepare(model, spoil(model, asked))
+        prepare(model, spoil(model, request))
     except QuantraError as error:
         return answer_of(error).reason
     return ""
@@ -165,18 +165,18 @@ def stored_bars(symbols: tuple[str, ...], arrays: Arrays) -> BarPanel:
 def stored_array(arrays: Arrays, name: str) -> NDArray[np.generic]:
     """An array of the golden instance in its recorded shape; raises ArtifactError if it is missing."""
     if name not in arrays:
-        raise off(f"array {name!r} is missing")
+        raise golden_error(f"array {name!r} is missing")
     return arrays[name]
 
 
 def record_ensemble(ensemble: Ensemble) -> Golden:
     """Record the golden instance of an ensemble; its members have their own."""
-    asked = _joint_question(ensemble)
-    arrays: Stages = {"bars.sessions": asked.bars.sessions}
-    arrays |= {f"bars.{name}": column for name, column in columns_of(asked.bars).items()}
-    arrays |= arrays_of(asked.covariates)
-    arrays |= {f"stage.{name}": values for name, values in _joint_stages(ensemble, asked).items()}
-    text: dict[str, Json] = {"symbols": list(asked.bars.symbols), "categories": categories_of(asked.covariates)}
+    request = _joint_request(ensemble)
+    arrays: Stages = {"bars.sessions": request.bars.sessions}
+    arrays |= {f"bars.{name}": column for name, column in columns_of(request.bars).items()}
+    arrays |= arrays_of(request.covariates)
+    arrays |= {f"stage.{name}": values for name, values in _joint_stages(ensemble, request).items()}
+    text: dict[str, Json] = {"symbols": list(request.bars.symbols), "categories": categories_of(request.covariates)}
     return Golden(text=text, arrays=arrays)
 
 
@@ -204,20 +204,20 @@ def _check_own(ensemble: Ensemble, golden: Golden, forgiven: float) -> None:
     except ArtifactError:
         raise
     except QuantraError as error:
-        raise off(f"is rejected: {error.message}") from error
+        raise golden_error(f"is rejected: {error.message}") from error
     comparison = StageComparison(slack=forgiven, scale=np.ones(0))
     for name, values in stages.items():
         comparison.check(name, values, stored_array(golden.arrays, f"stage.{name}"))
 
 
-def _joint_question(ensemble: Ensemble) -> GoldenRequest:
+def _joint_request(ensemble: Ensemble) -> GoldenRequest:
     """The request on the last sessions whose horizons every member's calendar covers."""
     pipelines = [member.pipeline for member in ensemble.members.values()]
-    bars = made_up(pipelines)
+    bars = synthetic_bars(pipelines)
     future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))
-    return GoldenRequest(bars, made_up_covariates(ensemble.covariates, bars, future))
+    return GoldenRequest(bars, synthetic_covariates(ensemble.covariates, bars, future))
 
 
-def _joint_stages(ensemble: Ensemble, asked: GoldenRequest) -> Stages:
-    instance = Instance(input=asked.bars, covariates=asked.covariates, allow_incomplete_last_bar=True)
+def _joint_stages(ensemble: Ensemble, request: GoldenRequest) -> Stages:
+    instance = Instance(input=request.bars, covariates=request.covariates, allow_incomplete_last_bar=True)
     return forecast_stages(ensemble.forecast([ensemble.prepare(instance, LONG_AFTER)])[0])

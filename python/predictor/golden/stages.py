@@ -19,7 +19,7 @@ from predictor.dates import as_number, optional_number
 from predictor.errors import ArtifactError
 from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
-from predictor.golden.bars import SYMBOLS, made_up, made_up_covariates
+from predictor.golden.bars import SYMBOLS, synthetic_bars, synthetic_covariates
 from predictor.instance import Deadline, Instance
 from predictor.model import Model, PreparedInstance
 from predictor.networks import Inputs, PanelForecastNetwork
@@ -115,18 +115,18 @@ class StageComparison:
     def check(self, name: str, actual: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
         """Raise ArtifactError with the stage's name if its shape differs or a value exceeds its tolerance."""
         if actual.shape != expected.shape:
-            raise off(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
+            raise golden_error(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
         if actual.dtype != expected.dtype:
-            raise off(f"stage {name} is {actual.dtype}, recorded was {expected.dtype}")
+            raise golden_error(f"stage {name} is {actual.dtype}, recorded was {expected.dtype}")
         a, b = actual.astype(np.float64), expected.astype(np.float64)
         known = np.isfinite(b)
         if not np.array_equal(np.isfinite(a), known) or not np.array_equal(a[~known], b[~known], equal_nan=True):
-            raise off(f"stage {name} is finite in other cells than recorded")
+            raise golden_error(f"stage {name} is finite in other cells than recorded")
         difference = np.abs(np.subtract(a, b, where=known, out=np.zeros_like(b)))
         allowed = self._allowed(name, b)
         worst = int(np.argmax(difference - allowed)) if b.size else 0
         if b.size and difference.flat[worst] > allowed.flat[worst]:
-            raise off(
+            raise golden_error(
                 f"stage {name} is off by {difference.flat[worst]:.3g}, allowed is {allowed.flat[worst]:.3g}; the "
                 "artifact's parts do not match, or this machine's libraries compute differently: train the "
                 "model again here"
@@ -141,7 +141,7 @@ class StageComparison:
         return np.maximum(allowed, self.slack * largest) if name in AFTER_THE_NETWORK else allowed
 
 
-def off(problem: str) -> ArtifactError:
+def golden_error(problem: str) -> ArtifactError:
     """The error for arrays of the golden instance that differ from what this program computes."""
     return ArtifactError.of(GOLDEN_ARRAYS, f"golden instance: {problem}")
 
@@ -153,14 +153,14 @@ class GoldenRequest(NamedTuple):
     covariates: Covariates
 
 
-def golden_question(model: Model) -> GoldenRequest:
+def golden_request(model: Model) -> GoldenRequest:
     """Build the golden request of a model; with a graph, the first two symbols are linked stocks."""
     pipeline = model.pipeline
     linked = _linked(model) or SYMBOLS[:2]
     others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
-    bars = replace(made_up([pipeline]), symbols=(*linked, *others))
+    bars = replace(synthetic_bars([pipeline]), symbols=(*linked, *others))
     future = pipeline.following(int(bars.sessions[-1]))
-    return GoldenRequest(bars, made_up_covariates(pipeline.covariates, bars, future))
+    return GoldenRequest(bars, synthetic_covariates(pipeline.covariates, bars, future))
 
 
 def _linked(model: Model) -> tuple[str, str] | None:
@@ -175,23 +175,23 @@ def _linked(model: Model) -> tuple[str, str] | None:
     return universe[stock], universe[int(edges[stock, place])]
 
 
-def prepare(model: Model, asked: GoldenRequest) -> PreparedInstance:
+def prepare(model: Model, request: GoldenRequest) -> PreparedInstance:
     """Prepare the request as network inputs."""
-    bars, covariates = asked
+    bars, covariates = request
     return model.prepare(Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True), LONG_AFTER)
 
 
 def golden_inputs(model: Model) -> Inputs:
     """Inputs of the golden instance, one row per symbol; after a check they equal the recorded ones."""
-    return prepare(model, golden_question(model)).inputs
+    return prepare(model, golden_request(model)).inputs
 
 
-def stages_of(model: Model, asked: GoldenRequest) -> Stages:
+def stages_of(model: Model, request: GoldenRequest) -> Stages:
     """All stages by name, in the order and shapes of the computation."""
-    prepared = prepare(model, asked)
+    prepared = prepare(model, request)
     forecast = model.forecast([prepared])[0]
     return {
-        **_before_scaling(model, asked),
+        **_before_scaling(model, request),
         **_inputs(model, prepared),
         "units": model.runner.units(prepared).numpy(),
         **forecast_stages(forecast),
@@ -200,17 +200,17 @@ def stages_of(model: Model, asked: GoldenRequest) -> Stages:
     }
 
 
-def units_in_float64(model: Model, asked: GoldenRequest) -> NDArray[np.float64]:
+def units_in_float64(model: Model, request: GoldenRequest) -> NDArray[np.float64]:
     """The network's output [N, H, Q] in float64 arithmetic, which shows the error of float32."""
-    return model.units_in_float64(prepare(model, asked)).numpy()
+    return model.units_in_float64(prepare(model, request)).numpy()
 
 
-def _before_scaling(model: Model, asked: GoldenRequest) -> Stages:
+def _before_scaling(model: Model, request: GoldenRequest) -> Stages:
     """Adjusted bars, features before scaling, and the steps to fitted levels."""
     pipeline = model.pipeline
-    adjusted, window = asked.bars.adjusted(), pipeline.normaliser.window
+    adjusted, window = request.bars.adjusted(), pipeline.normaliser.window
     columns = (adjusted.open, adjusted.high, adjusted.low, adjusted.close, adjusted.volume, adjusted.money)
-    features = pipeline.features.features.evaluate(adjusted, asked.covariates.observed)
+    features = pipeline.features.features.evaluate(adjusted, request.covariates.observed)
     series = pipeline.normaliser.series(pipeline.target, adjusted)
     return {
         "adjusted": np.stack(columns),

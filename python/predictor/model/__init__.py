@@ -5,7 +5,7 @@ from predictor.model.ensemble_outputs import joint_quantiles
 from predictor.model.explanations import explain_each
 from predictor.model.model import Model, model_info, output_map
 from predictor.model.predictor import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, ranks_of
-from predictor.model.prepared_instance import PreparedInstance, bars_doubts, bounded
+from predictor.model.prepared_instance import PreparedInstance, bars_warnings, bounded
 
 __all__ = [
     "UNITS",
@@ -15,7 +15,7 @@ __all__ = [
     "Predictor",
     "PreparedBatch",
     "PreparedInstance",
-    "bars_doubts",
+    "bars_warnings",
     "bounded",
     "default_targets",
     "ensemble_info",

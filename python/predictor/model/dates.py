@@ -146,18 +146,18 @@ def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: date
 
 def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
-    calendar, given = pipeline.calendar, bars.sessions
+    calendar, sent = pipeline.calendar, bars.sessions
     if not calendar.is_exchange:
         check_length(pipeline, bars)
-        return pipeline.recent_sessions(given, bars.symbols)
+        return pipeline.recent_sessions(sent, bars.symbols)
     if bars.calendar and bars.calendar != calendar.name:
         raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
-    recent = given[-pipeline.bars_needed :]
+    recent = sent[-pipeline.bars_needed :]
     is_gapless = calendar.is_gapless(recent)
     if not is_gapless:
         _check_held(calendar, recent)
     if not instance.allow_incomplete_last_bar:
-        _check_complete(calendar, int(given[-1]), now)
+        _check_complete(calendar, int(sent[-1]), now)
     missing = recent[:0] if is_gapless else calendar.missing(recent)
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         raise SessionGapError(
@@ -171,9 +171,9 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
     return pipeline.recent_sessions(recent, bars.symbols)
 
 
-def _of_weekdays(given: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
+def _of_weekdays(sent: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
     """Return a hint if bars without weekends reach a model whose calendar has them."""
-    if is_weekend(given).any() or not is_weekend(missing).any():
+    if is_weekend(sent).any() or not is_weekend(missing).any():
         return ""
     return "; bars of Monday to Friday need a model that was trained with their exchange's calendar"
 
@@ -186,12 +186,12 @@ def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | No
     return np.where(have.take(places, mode="clip") == want, places, -1)
 
 
-def _warnings(pipeline: Pipeline, given: NDArray[np.int32]) -> tuple[str, ...]:
+def _warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ...]:
     if pipeline.calendar.is_exchange:
         return ()
-    if len(given) >= pipeline.encoder_length:
+    if len(sent) >= pipeline.encoder_length:
         return (NO_EXCHANGE,)
-    return (NO_EXCHANGE, GUESSED_SESSIONS.format(first=shown_date(int(given[0])), encoder=pipeline.encoder_length))
+    return (NO_EXCHANGE, GUESSED_SESSIONS.format(first=shown_date(int(sent[0])), encoder=pipeline.encoder_length))
 
 
 def _check_held(calendar: SessionCalendar, sessions: NDArray[np.int32]) -> None:

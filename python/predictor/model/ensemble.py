@@ -28,7 +28,7 @@ from predictor.model.explanations import points_of, work_of
 from predictor.model.model import Model
 from predictor.model.predictor import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared_instance import PreparedInstance, bounded, doubts, nothing_usable, places_of
+from predictor.model.prepared_instance import PreparedInstance, bounded, data_warnings, nothing_usable, places_of
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -40,7 +40,7 @@ class JointlyPrepared:
 
     members: tuple[PreparedInstance, ...]
     """In member order."""
-    doubts: tuple[str, ...] = ()
+    data_warnings: tuple[str, ...] = ()
     """Warnings about the ensemble as a whole."""
 
     def only(self, symbols: Sequence[str]) -> "JointlyPrepared":
@@ -78,7 +78,7 @@ class JointlyPrepared:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of the ensemble and its members, without duplicates."""
-        return bounded(dict.fromkeys((*self.doubts, *(warning for p in self.members for warning in p.warnings))))
+        return bounded(dict.fromkeys((*self.data_warnings, *(warning for p in self.members for warning in p.warnings))))
 
 
 DIFFERENT_WINDOWS = (
@@ -101,7 +101,7 @@ class JointReading:
         """Each member with the index of the first member that reads the same inputs."""
         self._across = {place for place, member in self._members if member.manifest.kind.is_panel_model}
         """Indices of inputs read by networks that look across symbols."""
-        self._taught = tuple(member.taught for member in members)
+        self._training_summaries = tuple(member.training_summary for member in members)
         pipelines = {place: members[place].pipeline for place, _ in self._members}
         # The member that needs the most bars goes first: its error then states how many the ensemble needs.
         ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
@@ -154,12 +154,14 @@ class JointReading:
     def _joined(
         self, instance: Instance, prepared_of: Mapping[int, PreparedInstance]
     ) -> JointlyPrepared | QuantraError:
-        prepared = JointlyPrepared(members=tuple(member.warned(prepared_of[place]) for place, member in self._members))
+        prepared = JointlyPrepared(
+            members=tuple(member.with_network_warnings(prepared_of[place]) for place, member in self._members)
+        )
         usable = prepared.usable
         if not usable.any():
             return nothing_usable(prepared.refusals)
         symbols = [symbol for symbol, known in zip(prepared.symbols, usable, strict=True) if known]
-        return replace(prepared, doubts=tuple(doubts(self._taught, instance, symbols)))
+        return replace(prepared, data_warnings=tuple(data_warnings(self._training_summaries, instance, symbols)))
 
 
 def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:

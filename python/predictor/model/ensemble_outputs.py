@@ -49,10 +49,10 @@ class JointRanking:
 
 def joint_ranking(members: Sequence[Forecast], usable: BoolArray) -> JointRanking | None:
     """Rank the symbols that every member can forecast (`usable` [S]); None if a member does not rank."""
-    given = [member.ranks for member in members if member.ranks is not None]
-    if len(given) < len(members):
+    available = [member.ranks for member in members if member.ranks is not None]
+    if len(available) < len(members):
         return None
-    scores = np.where(usable[:, None], -_mean(given), np.nan)
+    scores = np.where(usable[:, None], -_mean(available), np.nan)
     ranks = np.zeros(scores.shape, np.int32)
     ranks[usable] = ranks_of(scores[usable])
     return JointRanking(scores=scores, ranks=ranks, universe=universe_hash(members[0].symbols, usable))
@@ -161,21 +161,21 @@ def _gap(
 
 def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
     """Average [S, T] over the longest encoder; a session that a member does not read counts as 0."""
-    given = [attribution.per_time for attribution in members if attribution.per_time is not None]
-    if len(given) < len(members):
+    available = [attribution.per_time for attribution in members if attribution.per_time is not None]
+    if len(available) < len(members):
         return None
-    length = max(times.shape[1] for times in given)
-    return _only(_mean([_ended(times, length) for times in given]), usable)
+    length = max(times.shape[1] for times in available)
+    return _only(_mean([_ended(times, length) for times in available]), usable)
 
 
 def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
     """Average [S, T, F] over the longest encoder and the observed features of all members."""
-    given = [(attribution, attribution.cells) for attribution in members if attribution.cells is not None]
-    if len(given) < len(members):
+    available = [(attribution, attribution.cells) for attribution in members if attribution.cells is not None]
+    if len(available) < len(members):
         return None
-    length = max(cells.shape[1] for _, cells in given)
+    length = max(cells.shape[1] for _, cells in available)
     placed: list[FloatArray] = []
-    for attribution, cells in given:
+    for attribution, cells in available:
         names = [name for kind, name in _keys(attribution) if kind is RowKind.OBSERVED]
         wide = np.zeros((*cells.shape[:2], len(observed)))
         wide[..., [observed.index(name) for name in names]] = cells

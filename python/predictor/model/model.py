@@ -34,7 +34,7 @@ from predictor.model.predictor import (
     summed,
 )
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared_instance import PreparedInstance, TrainingSummary, bounded, doubts, nothing_usable
+from predictor.model.prepared_instance import PreparedInstance, TrainingSummary, bounded, data_warnings, nothing_usable
 from predictor.model.runner import PanelRunner, RowRunner, Runner
 from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Target
 from predictor.windows import Pipeline
@@ -57,7 +57,7 @@ class Model:
         self.pipeline = pipeline
         self.engine = engine
         self.runner = runner
-        self.taught = TrainingSummary.of(manifest, pipeline)
+        self.training_summary = TrainingSummary.of(manifest, pipeline)
         self._dates = DateReader(pipeline)
         self._source = ForecastSource(
             identity=identity,
@@ -111,22 +111,20 @@ class Model:
         together = not self.manifest.kind.is_panel_model
         prepared = prepare_each(self._dates, instances, now, deadline, together=together)
         return [
-            self.identity.naming(one) if isinstance(one, QuantraError) else self._told(instance, one)
+            self.identity.naming(one) if isinstance(one, QuantraError) else self._with_all_warnings(instance, one)
             for instance, one in zip(instances, prepared, strict=True)
         ]
 
-    def _told(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
+    def _with_all_warnings(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
         """Add the data warnings and this network's warnings."""
-        warned = self.warned(prepared)
-        doubtful = tuple(doubts((self.taught,), instance, warned.usable_symbols))
-        if not doubtful and not warned.warnings:
-            return warned
-        return warned.told(bounded((*doubtful, *warned.warnings)))
+        warned = self.with_network_warnings(prepared)
+        warnings = (*data_warnings((self.training_summary,), instance, warned.usable_symbols), *warned.warnings)
+        return warned.with_warnings(bounded(warnings)) if warnings else warned
 
-    def warned(self, prepared: PreparedInstance) -> PreparedInstance:
+    def with_network_warnings(self, prepared: PreparedInstance) -> PreparedInstance:
         """Add this network's warnings."""
         own = tuple(self.runner.warnings(prepared))
-        return prepared.told((*prepared.warnings, *own)) if own else prepared
+        return prepared.with_warnings((*prepared.warnings, *own)) if own else prepared
 
     def forecast(self, prepared: Sequence[PreparedInstance], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecast several instances; a row-wise network computes all of them in one pass.

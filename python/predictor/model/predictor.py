@@ -27,7 +27,7 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log daily volatility"}
 
-ALONE = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
+WINDOW_ROWS = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
 """Rows of every attribution that hold one number per window."""
 
 PreparedT = TypeVar("PreparedT")
@@ -244,7 +244,7 @@ def attribution_of(
 ) -> Attribution:
     """Build the attribution of one point of a query; the internals cover the N usable symbols."""
     usable = prepared.usable
-    names, kinds = _rows(source.features, _alone(contributions))
+    names, kinds = _rows(source.features, _window_rows(contributions))
     return Attribution(
         symbols=prepared.symbols,
         as_of_session=optional_date(prepared.as_of),
@@ -274,21 +274,21 @@ def attribution_of(
     )
 
 
-def _rows(features: FittedFeatures, alone: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
+def _rows(features: FittedFeatures, window_rows: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
     """Return the names and kinds of an attribution's rows."""
     groups = {
         RowKind.OBSERVED: features.features.names,
         RowKind.KNOWN: features.features.known_names,
         RowKind.STATIC: features.statics.names,
     }
-    names = (*(name for group in groups.values() for name in group), *(kind.value for kind in alone))
-    kinds = (*(kind for kind, group in groups.items() for _ in group), *alone)
+    names = (*(name for group in groups.values() for name in group), *(kind.value for kind in window_rows))
+    kinds = (*(kind for kind, group in groups.items() for _ in group), *window_rows)
     return names, kinds
 
 
-def _alone(contributions: Contributions) -> tuple[RowKind, ...]:
+def _window_rows(contributions: Contributions) -> tuple[RowKind, ...]:
     """Return the rows with one number per window in this explanation."""
-    return (*ALONE, RowKind.NEIGHBOURS) if contributions.neighbours.shape[1] else ALONE
+    return (*WINDOW_ROWS, RowKind.NEIGHBOURS) if contributions.neighbours.shape[1] else WINDOW_ROWS
 
 
 def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArray:
@@ -299,10 +299,10 @@ def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArr
         RowKind.CONFORMAL: contributions.conformal,
         RowKind.NEIGHBOURS: contributions.neighbours.sum(axis=1),
     }
-    alone = np.stack([numbers[kind] for kind in _alone(contributions)], axis=-1)
+    window_rows = np.stack([numbers[kind] for kind in _window_rows(contributions)], axis=-1)
     known = summed(contributions.known.sum(axis=1), features.known_groups, len(features.features.known))
     static = summed(contributions.static, features.static_groups, len(features.statics.names))
-    return np.concatenate([contributions.observed.sum(axis=1), known, static, alone], axis=-1)
+    return np.concatenate([contributions.observed.sum(axis=1), known, static, window_rows], axis=-1)
 
 
 def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray:

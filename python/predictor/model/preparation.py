@@ -77,14 +77,14 @@ class StackedBars:
     @property
     def without_remark(self) -> BoolArray:
         """[R] whether the symbol has every bar and no unexplained price jump."""
-        whole = np.all(~np.isnan(self.close), axis=1)
+        is_complete = np.all(~np.isnan(self.close), axis=1)
         if self.adj_close is not None or self.split_ratio is not None:
-            return whole
+            return is_complete
         before = self.close[:, :-1]
         with np.errstate(all="ignore"):
             moves = np.stack([self.open[:, 1:] / before, self.close[:, 1:] / before])
         usual = (moves <= LARGEST_USUAL_MOVE) & (moves >= 1 / LARGEST_USUAL_MOVE)
-        return whole & np.all(usual, axis=(0, 2))
+        return is_complete & np.all(usual, axis=(0, 2))
 
 
 def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
@@ -266,9 +266,9 @@ def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: dateti
         CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the model's.
         TooFewBarsError: every symbol has too few bars.
     """
-    sent, asked = instance.covariates, dates.pipeline.covariates
-    if asked or not sent.is_empty:
-        check_sent(asked, sent)
+    sent, needs = instance.covariates, dates.pipeline.covariates
+    if needs or not sent.is_empty:
+        check_sent(needs, sent)
         sent.check(len(bars.symbols), bars.sessions)
     read = dates.read(instance, bars, now)
     if sent.names:

@@ -36,7 +36,7 @@ MOST_WARNINGS: Final = 20
 """Most warnings per forecast; any further ones are only counted."""
 LONGEST_WARNING: Final = 1000
 """Most characters per warning: enough for a sentence and five symbols of 64 characters."""
-MOST_TOLD: Final = 5
+MOST_LISTED: Final = 5
 """Most symbols that an error lists by name."""
 
 
@@ -84,7 +84,7 @@ class PreparedInstance:
             anchor=None if self.anchor is None else self.anchor[places],
         )
 
-    def told(self, warnings: tuple[str, ...]) -> "PreparedInstance":
+    def with_warnings(self, warnings: tuple[str, ...]) -> "PreparedInstance":
         """Copy with other warnings; called per instance, so it avoids the cost of `replace`."""
         return PreparedInstance(
             symbols=self.symbols,
@@ -124,25 +124,25 @@ def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError):
         return first
-    told = "; ".join(error.message for error in list(refusals.values())[:MOST_TOLD])
-    more = f"; and {len(refusals) - MOST_TOLD} more symbols" if len(refusals) > MOST_TOLD else ""
+    messages = "; ".join(error.message for error in list(refusals.values())[:MOST_LISTED])
+    more = f"; and {len(refusals) - MOST_LISTED} more symbols" if len(refusals) > MOST_LISTED else ""
     if all(isinstance(error, TooFewBarsError) for error in refusals.values()):
-        return TooFewBarsError(told + more, metadata=first.metadata)
-    return NoUsableSymbolError(f"no symbol can be forecast: {told}{more}")
+        return TooFewBarsError(messages + more, metadata=first.metadata)
+    return NoUsableSymbolError(f"no symbol can be forecast: {messages}{more}")
 
 
-def places_of(symbols: Sequence[str], there: Sequence[str]) -> list[int]:
-    """Return the position of each symbol in `there`."""
-    place = {symbol: k for k, symbol in enumerate(there)}
+def places_of(symbols: Sequence[str], among: Sequence[str]) -> list[int]:
+    """Return the position of each symbol in `among`."""
+    place = {symbol: k for k, symbol in enumerate(among)}
     return [place[symbol] for symbol in symbols]
 
 
-def _check_among(symbols: Sequence[str], there: Sequence[str]) -> None:
-    """Raise InvalidInputError for the first symbol that is missing from `there` or appears twice."""
-    known = set(there)
+def _check_among(symbols: Sequence[str], among: Sequence[str]) -> None:
+    """Raise InvalidInputError for the first symbol that is missing from `among` or appears twice."""
+    known = set(among)
     for symbol, count in Counter(symbols).items():
         if symbol not in known:
-            raise InvalidInputError(f"there is no symbol {symbol!r} to explain; the instance has {listed(there)}")
+            raise InvalidInputError(f"there is no symbol {symbol!r} to explain; the instance has {listed(among)}")
         if count > 1:
             raise InvalidInputError(f"symbol {symbol!r} appears twice among those to explain; name it once")
 
@@ -263,10 +263,10 @@ def _impossible(panel: PanelState, s: int) -> str:
 
 def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
     """Yield a warning for each group of symbols with no forecast or a less reliable one."""
-    for error in list(refusals.values())[:MOST_TOLD]:
+    for error in list(refusals.values())[:MOST_LISTED]:
         yield f"no forecast of {error.message}"
-    if len(refusals) > MOST_TOLD:
-        yield f"no forecast of {len(refusals) - MOST_TOLD} more symbols either; the response has the reason for each"
+    if len(refusals) > MOST_LISTED:
+        yield f"no forecast of {len(refusals) - MOST_LISTED} more symbols either; the response has the reason for each"
     yield from panel.bars.suspicious_jumps().lines()
     symbols = panel.bars.symbols
     present = panel.bars.present.sum(axis=1)
@@ -318,7 +318,7 @@ class TrainingSummary:
         )
 
 
-def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
+def data_warnings(networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
     """Yield one warning per data problem, shared by all its symbols and networks.
 
     Args:
@@ -328,7 +328,7 @@ def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Se
     """
     if isinstance(instance.input, BarPanel):
         readers = [one.bars_needed for one in networks if one.reads_volume]
-        yield from bars_doubts(
+        yield from bars_warnings(
             instance.input.last(max(readers, default=1)),
             forecast,
             reads_volume=bool(readers),
@@ -343,7 +343,7 @@ def doubts(networks: Sequence[TrainingSummary], instance: Instance, forecast: Se
         )
 
 
-def bars_doubts(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, is_adjusted: bool) -> Iterator[str]:
+def bars_warnings(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, is_adjusted: bool) -> Iterator[str]:
     """Yield a warning for each kind of data that the model was trained with and the bars lack.
 
     Args:

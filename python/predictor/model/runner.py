@@ -146,10 +146,10 @@ class PanelRunner:
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
         """Yield warnings for symbols with missing neighbours and for symbols unknown to the network."""
         nodes, symbols = self._nodes(prepared), prepared.usable_symbols
-        wanted = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
-        lacking = (wanted >= 0) & (_members(nodes, self._neighbours)[:, 1:] < 0)
+        neighbour_nodes = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
+        lacking = (neighbour_nodes >= 0) & (_members(nodes, self._neighbours)[:, 1:] < 0)
         without = [symbols[row] for row in lacking.any(1).nonzero().flatten().tolist()]
-        absent = [self._universe[int(node)] for node in wanted[lacking].unique()]
+        absent = [self._universe[int(node)] for node in neighbour_nodes[lacking].unique()]
         strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
         if without:
             yield (
@@ -205,8 +205,8 @@ def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     """Return the rows [N, 1 + k] that each forecast depends on, itself first; -1 = neighbour not in the panel."""
     row_of_node = torch.full((len(neighbours) + 1,), -1)
     row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last index, which no neighbour uses
-    wanted = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
-    places = torch.where(wanted >= 0, row_of_node[wanted], -1)
+    neighbour_nodes = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
+    places = torch.where(neighbour_nodes >= 0, row_of_node[neighbour_nodes], -1)
     return torch.cat([torch.arange(len(nodes))[:, None], places], dim=1)
 
 

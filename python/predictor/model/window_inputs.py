@@ -76,8 +76,8 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
             metadata={"expected": ours},
         )
     check_symbols(window.symbols)
-    for name, want in _window_shapes(pipeline, window).items():
-        _check_shape(name, getattr(window, name), want)
+    for name, shape in _window_shapes(pipeline, window).items():
+        _check_shape(name, getattr(window, name), shape)
     if window.anchor_price is not None:
         _check_anchor(window.anchor_price, len(window.symbols))
     as_of = optional_number(window.as_of_session)
@@ -183,16 +183,16 @@ def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedI
     )
 
 
-def _check_features(given: tuple[str, ...], ours: tuple[str, ...]) -> None:
+def _check_features(names: tuple[str, ...], ours: tuple[str, ...]) -> None:
     """Check that the caller's feature names match the model's."""
-    known, sent = frozenset(ours), frozenset(given)
-    unknown = [name for name in given if name not in known]
+    known, sent = frozenset(ours), frozenset(names)
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise UnknownFeatureError(
             f"features {unknown[:5]} are not the model's; it reads {list(ours)}",
             metadata={"unknown": ",".join(unknown[:5])},
         )
-    if given != ours:
+    if names != ours:
         missing = [name for name in ours if name not in sent]
         raise FeatureMismatchError(
             f"the features are in another order than the model's, or some are missing: missing {missing}; "
@@ -217,10 +217,10 @@ def _window_shapes(pipeline: Pipeline, window: FeatureWindow) -> dict[str, tuple
 
 
 def _check_shape(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) -> None:
-    want = np.dtype(WINDOW_TYPES[name])
-    if group.shape != shape or group.dtype != want:
+    dtype = np.dtype(WINDOW_TYPES[name])
+    if group.shape != shape or group.dtype != dtype:
         raise WindowShapeError(
-            f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {want} of shape {list(shape)}"
+            f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {dtype} of shape {list(shape)}"
         )
 
 

@@ -212,15 +212,15 @@ class _Blocks(torch.autograd.Function):
         x, shares, keep, *tensors = ctx.saved_tensors
         arguments = _Arguments(x, shares, keep, _Weights(*tensors))
         learns = any(ctx.needs_input_grad[3:])
-        learnt = [torch.zeros_like(tensor) if learns and tensor is not None else None for tensor in tensors]
+        grads = [torch.zeros_like(tensor) if learns and tensor is not None else None for tensor in tensors]
         gradients = _Gradients(
             x=torch.zeros_like(x) if ctx.needs_input_grad[0] else None,
             shares=grad @ arguments.weights.shift[:, 0].t(),
-            weights=_Weights(*learnt) if learns else None,  # pyright: ignore[reportArgumentType]
+            weights=_Weights(*grads) if learns else None,  # pyright: ignore[reportArgumentType]
         )
         for block in _blocks(arguments):
             block.add_gradients(grad[block.rows].contiguous(), gradients)
-        return gradients.x, gradients.shares, None, *learnt
+        return gradients.x, gradients.shares, None, *grads
 
 
 class _Arguments(NamedTuple):
@@ -313,19 +313,19 @@ class _Block:
         grad_sum = torch.mul(grad, gain, out=self._scratch)
         return grad_sum.sub_(mean).sub_(normed.mul_(along)).mul_(self._shares / deviation)
 
-    def _through_layers(self, learnt: _Weights | None) -> Tensor:
+    def _through_layers(self, grads: _Weights | None) -> Tensor:
         """Gradient [V, rows, H] of ELU's result from that of the gate; adds those of both layers."""
         weights, grad_gate = self._weights, self._grad_gate
-        if learnt is not None:
-            learnt.gate.baddbmm_(self._hidden.mT, grad_gate)
-            learnt.gate_bias.add_(grad_gate.sum(1, keepdim=True))
+        if grads is not None:
+            grads.gate.baddbmm_(self._hidden.mT, grad_gate)
+            grads.gate_bias.add_(grad_gate.sum(1, keepdim=True))
         grad_hidden = torch.bmm(grad_gate, weights.gate.mT, out=self._normed)
         if self._keep is None or weights.second is None:
             return grad_hidden
         grad_hidden.mul_(self._keep)
-        if learnt is not None and learnt.second is not None and learnt.second_bias is not None:
-            learnt.second.baddbmm_(self._first.mT, grad_hidden)
-            learnt.second_bias.add_(grad_hidden.sum(1, keepdim=True))
+        if grads is not None and grads.second is not None and grads.second_bias is not None:
+            grads.second.baddbmm_(self._first.mT, grad_hidden)
+            grads.second_bias.add_(grad_hidden.sum(1, keepdim=True))
         return torch.bmm(grad_hidden, weights.second.mT, out=self._second)
 
 

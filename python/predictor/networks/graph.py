@@ -40,7 +40,7 @@ MOST_NEIGHBOURS: Final = 256
 MOST_FREQUENCIES: Final = 64
 MOST_PATCH: Final = 64
 
-NOBODY: Final = -1e9
+NO_NEIGHBOUR_LOGIT: Final = -1e9
 """Logit of a missing neighbour; finite, so that a row without neighbours attends to nothing instead of NaN."""
 
 GRAPH_ARITHMETIC: Mapping[str, str | float] = {
@@ -218,12 +218,12 @@ class GraphForecaster(nn.Module):
         self.weights[:, :count] = edges.weights
 
     @property
-    def ranks_nobody(self) -> bool:
+    def has_equal_scores(self) -> bool:
         """Whether every stock has the same score."""
         return not any(bool(tensor.any()) for layer in (self.score, self.score_level) for tensor in layer.parameters())
 
     @torch.no_grad()
-    def rank_nobody(self) -> None:
+    def equalize_scores(self) -> None:
         """Give every stock the same score, because the scores of an untrained network mean nothing."""
         for layer in (self.score, self.score_level):
             layer.weight.zero_()
@@ -240,11 +240,11 @@ class GraphForecaster(nn.Module):
         """
         window = inputs.observed.flatten(1)
         state = self._state(inputs)
-        neighbours, weights = self._around(inputs, nodes, panels)
+        neighbours, weights = self._neighbour_rows(inputs, nodes, panels)
         source = torch.cat([state, inputs.observed[:, -1]], dim=-1)
-        seen = self.dropout(self.attention(state, source, neighbours, weights))
-        context = self.context(self.norm(state + functional.glu(self.gate(seen), dim=-1)), inputs)
-        level = self.level(window) + self.level_around(seen)
+        attended = self.dropout(self.attention(state, source, neighbours, weights))
+        context = self.context(self.norm(state + functional.glu(self.gate(attended), dim=-1)), inputs)
+        level = self.level(window) + self.level_around(attended)
         return PanelOutput(
             quantiles=self.head(context) + level.unsqueeze(-1),
             scores=self.score(context).squeeze(-1) + self.score_level(level),
@@ -253,19 +253,19 @@ class GraphForecaster(nn.Module):
     def _state(self, inputs: Inputs) -> Tensor:
         """[N, W] state of each stock, without its neighbours."""
         if self.fan is None or self.dominant is None:
-            return self._last(inputs)
-        parted = self.fan(inputs.observed, inputs.mask)
-        own = self._last(inputs._replace(observed=parted.rest))
-        return own + functional.elu(self.dominant(parted.dominant.flatten(1)))
+            return self._encode(inputs)
+        split = self.fan(inputs.observed, inputs.mask)
+        own = self._encode(inputs._replace(observed=split.rest))
+        return own + functional.elu(self.dominant(split.dominant.flatten(1)))
 
-    def _last(self, inputs: Inputs) -> Tensor:
+    def _encode(self, inputs: Inputs) -> Tensor:
         """[N, W] last state of the recurrent encoder over patches of sessions; the first is padded with zeros."""
         rows = session_rows(inputs)
         missing = -rows.shape[1] % self.patch
         patches = functional.pad(rows, (0, 0, missing, 0)).unflatten(1, (-1, self.patch)).flatten(2)
         return self.gru(patches)[0][:, -1]
 
-    def _around(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
+    def _neighbour_rows(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
         """The rows of each row's neighbours, int64 [N, k], -1 if missing or absent; and their weights.
 
         A weight is meaningful only if its neighbour's row is not -1.
@@ -278,10 +278,10 @@ class GraphForecaster(nn.Module):
         first = panel * (universe + 1)
         place = first + torch.where(present & (nodes >= 0), nodes, universe)
         row_of_place = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
-        mine = nodes.clamp(min=0)
-        wanted = torch.where((nodes >= 0)[:, None], self.neighbours[mine], -1)
-        rows = row_of_place[first[:, None] + wanted.clamp(min=0)]
-        return torch.where(wanted >= 0, rows, -1), self.weights[mine]
+        known_nodes = nodes.clamp(min=0)
+        neighbour_nodes = torch.where((nodes >= 0)[:, None], self.neighbours[known_nodes], -1)
+        rows = row_of_place[first[:, None] + neighbour_nodes.clamp(min=0)]
+        return torch.where(neighbour_nodes >= 0, rows, -1), self.weights[known_nodes]
 
 
 class NeighbourAttention(nn.Module):
@@ -321,7 +321,7 @@ class NeighbourAttention(nn.Module):
         key = self.key(state).view(rows, self.heads, -1)[row]
         own = self.value(source).view(rows, self.heads, -1)
         logits = (query * key).sum(-1) / (width // self.heads) ** 0.5 + self.slope * weights.unsqueeze(-1)
-        share = logits.masked_fill(~there, NOBODY).softmax(dim=1) * there
+        share = logits.masked_fill(~there, NO_NEIGHBOUR_LOGIT).softmax(dim=1) * there
         return (share.unsqueeze(-1) * (own[row] - own.unsqueeze(1))).sum(1).flatten(1)
 
 

@@ -56,11 +56,11 @@ class PanelForecastNetwork(Protocol):
         ...
 
     @property
-    def ranks_nobody(self) -> bool:
+    def has_equal_scores(self) -> bool:
         """Whether every stock has the same score."""
         ...
 
-    def rank_nobody(self) -> None:
+    def equalize_scores(self) -> None:
         """Give every stock the same score."""
         ...
 
@@ -179,9 +179,9 @@ def _check_names(kind: NetworkKind, given: set[str], known: set[str]) -> None:
 
 
 def _check_type(kind: NetworkKind, field: "Field[Setting]", value: Setting) -> None:
-    want = type(field.default)
-    whole = want is float and type(value) is int  # other writers of JSON may write 0 for 0.0
-    if field.default is MISSING or not (type(value) is want or whole):
+    expected_type = type(field.default)
+    is_whole = expected_type is float and type(value) is int  # other writers of JSON may write 0 for 0.0
+    if field.default is MISSING or not (type(value) is expected_type or is_whole):
         raise ConfigurationError(
-            f"network {kind.name!r}: {field.name} is {value!r}, but must be of type {want.__name__}"
+            f"network {kind.name!r}: {field.name} is {value!r}, but must be of type {expected_type.__name__}"
         )

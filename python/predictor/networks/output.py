@@ -80,14 +80,14 @@ class PanelOutput(NamedTuple):
     """float32 [N, H] without unit: larger for stocks that are expected to do better than others of the panel."""
 
 
-def fault_of(output: object, *, rows: int, horizons: int, levels: int) -> str | None:
+def describe_fault(output: object, *, rows: int, horizons: int, levels: int) -> str | None:
     """Describe why a network's output is not a `PanelOutput` of these sizes; None if it is.
 
     The sentence names the actual and the expected output. Without this check, a loss could silently train on a wrong
     output, such as a dict with other keys.
     """
     if not isinstance(output, PanelOutput):
-        return f"the network returned {_what(output)}; expected PanelOutput(quantiles, scores)"
+        return f"the network returned {_describe(output)}; expected PanelOutput(quantiles, scores)"
     return _tensor_fault("quantiles", output.quantiles, (rows, horizons, levels)) or _tensor_fault(
         "scores", output.scores, (rows, horizons)
     )
@@ -95,7 +95,7 @@ def fault_of(output: object, *, rows: int, horizons: int, levels: int) -> str | 
 
 def _tensor_fault(name: str, value: object, shape: tuple[int, ...]) -> str | None:
     if not isinstance(value, Tensor):
-        return f"PanelOutput.{name} is {_what(value)}; expected a tensor of shape {list(shape)}"
+        return f"PanelOutput.{name} is {_describe(value)}; expected a tensor of shape {list(shape)}"
     if value.shape != shape:
         return f"PanelOutput.{name} has shape {list(value.shape)}; expected {list(shape)}"
     if not value.is_floating_point():
@@ -103,7 +103,7 @@ def _tensor_fault(name: str, value: object, shape: tuple[int, ...]) -> str | Non
     return None
 
 
-def _what(value: object) -> str:
+def _describe(value: object) -> str:
     match value:
         case Tensor():
             return f"a tensor of shape {list(value.shape)}"

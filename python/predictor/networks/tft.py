@@ -86,8 +86,8 @@ class InterpretableAttention(nn.Module):
         Returns:
             [N, P, W] the result and [N, P, S] the mean attention of the heads.
         """
-        asked = self._split(self.query(queries) / sqrt(self.out.in_features))
-        scores = asked @ self._split(self.key(sessions)).transpose(-1, -2)
+        query = self._split(self.query(queries) / sqrt(self.out.in_features))
+        scores = query @ self._split(self.key(sessions)).transpose(-1, -2)
         attention = (scores + mask).softmax(dim=-1).mean(dim=1)
         return self.out(attention @ self.value(sessions)), attention
 

@@ -69,7 +69,7 @@ class RepeatCommands:
     """Commands that audit the model and then write this page again."""
 
 
-def ask_again(content: ReportContent) -> RepeatCommands:
+def repeat_commands(content: ReportContent) -> RepeatCommands:
     """Commands that repeat the forecast of this model and these symbols."""
     reference = f"{content.info.name}@{content.info.version}"
     folder = f"models/{content.info.name}/{content.info.version}"
@@ -117,7 +117,7 @@ class SymbolView:
 
 def render_report(content: ReportContent) -> str:
     """Render the report as HTML; deterministic. Raises like `write_report`, except OSError."""
-    content = _lightened(content)
+    content = _reduced(content)
     card = Card.from_json(content.info.card_json)
     page = PageBuilder("predictor.report")
     return page.render(
@@ -134,28 +134,28 @@ def render_report(content: ReportContent) -> str:
             "calibration": calibration_chart(card.calibration, page),
             "audit": content.audit,
             "internals_note": INTERNALS_NOTE,
-            "ask": ask_again(content),
+            "commands": repeat_commands(content),
             "forecast_id": content.forecast.forecast_id,
         }
     )
 
 
-def _lightened(content: ReportContent) -> ReportContent:
+def _reduced(content: ReportContent) -> ReportContent:
     """For many symbols, keep only the reasons of the median."""
-    told = content.attributions
+    attributions = content.attributions
     if len(content.symbols) <= _MOST_WITH_ALL_REASONS:
         return content
-    return replace(content, attributions=tuple(one for one in told if is_nearest_to_median(one, told)))
+    return replace(content, attributions=tuple(one for one in attributions if is_nearest_to_median(one, attributions)))
 
 
 def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
     """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
-    told, is_only = content.attributions, len(content.symbols) == 1
+    attributions, is_only = content.attributions, len(content.symbols) == 1
     return SymbolView(
         forecast=forecast_view(content.bars, content.forecast, symbol, page),
         reasons=tuple(
-            reason_view(one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, told))
-            for one in told
+            reason_view(one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, attributions))
+            for one in attributions
         ),
     )
 
@@ -204,10 +204,10 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
         OSError: the file cannot be written.
     """
     page = PageBuilder("predictor.report", _TEMPLATE)
-    asked = f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}"
+    point = f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}"
     parts = {
         "title": f"What moved the forecast of {', '.join(symbols)}",
-        "subtitle": f"{_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {asked}",
+        "subtitle": f"{_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
         "notes": (*attribution.warnings, line_of(attribution.skill)),
         "forecasts": (),
         "reasons": [(symbol, reason_view(attribution, symbol, info, page)) for symbol in symbols],

@@ -184,7 +184,7 @@ class TableCell:
     value: float | None
     """The full value, for programs; None if missing."""
     text: str
-    beside: str = ""
+    note: str = ""
     """Small text below the number, such as its interval."""
     is_best: bool = False
     """Whether it is the best of its column."""
@@ -211,12 +211,12 @@ class ReportTable:
 
 
 def number_cell(
-    value: float | None, show: Callable[[float], str], *, beside: str = "", is_best: bool = False
+    value: float | None, show: Callable[[float], str], *, note: str = "", is_best: bool = False
 ) -> TableCell:
     """A cell with a number formatted by `show`, or a dash if it is missing or not finite."""
     if value is None or not math.isfinite(value):
         return TableCell(value=None, text=NOTHING)
-    return TableCell(value=value, text=show(value), beside=beside, is_best=is_best)
+    return TableCell(value=value, text=show(value), note=note, is_best=is_best)
 
 
 # --- numbers and names

@@ -188,7 +188,7 @@ def _line(one: SymbolFindings) -> TableRow:
     days = f"{iso(one.first)} to {iso(one.last)}"
     doubtful = (*map(len, (one.gaps, one.strangers, one.stale, one.without_volume)), one.jumps.count)
     counts = (number_cell(count, "{:,.0f}".format) for count in doubtful)
-    return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, beside=days), *counts))
+    return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
 
 
 CHANGES: Final = ".changes.txt"

@@ -10,7 +10,7 @@ from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
 from predictor.features import FeatureSet
-from predictor.model import Ensemble, Model, bars_doubts, bounded
+from predictor.model import Ensemble, Model, bars_warnings, bounded
 from predictor.networks import kind_named
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
@@ -65,8 +65,8 @@ def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSour
         bars,
         covariates,
         [need for model in models for need in model.pipeline.covariates],
-        reads_volume=any(model.taught.reads_volume for model in models),
-        is_adjusted=any(model.taught.is_adjusted for model in models),
+        reads_volume=any(model.training_summary.reads_volume for model in models),
+        is_adjusted=any(model.training_summary.is_adjusted for model in models),
     )
 
 
@@ -83,7 +83,7 @@ def _of(
     reads_volume: bool,
     is_adjusted: bool,
 ) -> tuple[str, ...]:
-    warnings = bars_doubts(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    warnings = bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return bounded((*warnings, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
 
 
@@ -93,8 +93,8 @@ def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:
     Raises:
         ConfigurationError: the training part holds no window.
     """
-    taught = set(history.windows(splits.train).symbols.tolist())
-    return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in taught)
+    training_summary = set(history.windows(splits.train).symbols.tolist())
+    return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in training_summary)
 
 
 def of_untaught(history: History, splits: DataSplits, parent: ParentArtifact | None = None) -> tuple[str, ...]:

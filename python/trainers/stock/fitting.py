@@ -214,7 +214,7 @@ def fit(
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
     assert best_loss is not None  # noqa: S101 - or restore_best would have failed
     if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, PanelForecastNetwork):
-        prepared.network.rank_nobody()
+        prepared.network.equalize_scores()
     return FittedNetwork(
         network=freeze(prepared.network.cpu()),
         device=loop.device.device.type,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.networks import PanelForecastNetwork, PanelOutput, fault_of, kind_named, pinball_loss
+from predictor.networks import PanelForecastNetwork, PanelOutput, describe_fault, kind_named, pinball_loss
 from trainers.loop import BatchSplitter, ContractError, Loss, ResidentSource, SampleSplitter
 from trainers.stock.data import (
     ROWS,
@@ -151,7 +151,7 @@ class PanelTask:
     def _output(self, batch: PanelBatch) -> PanelOutput:
         output: object = self._network(batch.inputs, batch.nodes, batch.panels)
         rows, horizons = batch.target.shape
-        fault = fault_of(output, rows=rows, horizons=horizons, levels=len(self._levels))
+        fault = describe_fault(output, rows=rows, horizons=horizons, levels=len(self._levels))
         if fault is not None or not isinstance(output, PanelOutput):
             raise ContractError(
                 f"{fault}; the batch has {rows} rows, {horizons} horizons and {len(self._levels)} levels"

@@ -300,7 +300,7 @@ def _card(
 
 def _start_notes(fitted: FittedNetwork) -> list[str]:
     """A note if a ranking model keeps its initial weights."""
-    if fitted.best_epoch or not (isinstance(fitted.network, PanelForecastNetwork) and fitted.network.ranks_nobody):
+    if fitted.best_epoch or not (isinstance(fitted.network, PanelForecastNetwork) and fitted.network.has_equal_scores):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 

@@ -154,10 +154,10 @@ def trial_grid(record: AuditRecord) -> ReportTable:
 
 
 def _percent(share: float, error: float | None = None) -> TableCell:
-    beside = "" if error is None else f"± {100 * error:.2f} %"
-    return number_cell(share, lambda share: f"{100 * share:+.2f} %", beside=beside)
+    note = "" if error is None else f"± {100 * error:.2f} %"
+    return number_cell(share, lambda share: f"{100 * share:+.2f} %", note=note)
 
 
 def _ratio(value: float | None, error: float | None = None, *, digits: int = 2) -> TableCell:
-    beside = "" if error is None else f"± {error:.{digits}f}"
-    return number_cell(value, f"{{:+.{digits}f}}".format, beside=beside)
+    note = "" if error is None else f"± {error:.{digits}f}"
+    return number_cell(value, f"{{:+.{digits}f}}".format, note=note)

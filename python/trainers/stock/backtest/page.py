@@ -224,7 +224,7 @@ def _lead(backtest: Backtest, track: BookTrack) -> TableCell:
 
 
 def _ratio(ratio: float, error: float) -> TableCell:
-    return number_cell(ratio, "{:+.2f}".format, beside=f"± {error:.2f}")
+    return number_cell(ratio, "{:+.2f}".format, note=f"± {error:.2f}")
 
 
 def _signed(share: float) -> str:

@@ -344,16 +344,16 @@ def symbol_grid(evaluation: ModelEvaluation) -> ReportTable:
 
 def _interval_cell(estimate: Interval, show: Callable[[float], str], *, is_best: bool = False) -> TableCell:
     """An estimate with its interval below."""
-    return number_cell(estimate.value, show, beside=span_text(estimate, show), is_best=is_best)
+    return number_cell(estimate.value, show, note=span_text(estimate, show), is_best=is_best)
 
 
 def _spread_cell(spread: SeedSpread, show: Callable[[float], str]) -> TableCell:
     """A mean over trainings with its standard deviation below."""
-    return number_cell(spread.mean, show, beside=f"± {show(spread.sd)}")
+    return number_cell(spread.mean, show, note=f"± {show(spread.sd)}")
 
 
 def _metric_cell(metric: Metric, horizon: HorizonScores) -> TableCell:
     """The score of one horizon, with its interval below if available."""
     interval = metric.interval(horizon)
-    beside = "" if interval is None else span_text(interval, metric.show)
-    return number_cell(metric.of(horizon), metric.show, beside=beside)
+    note = "" if interval is None else span_text(interval, metric.show)
+    return number_cell(metric.of(horizon), metric.show, note=note)
