@@ -199,8 +199,8 @@ def read_contents(folder: Path) -> CacheContents:
             "refused": list(refused),
         }:
             try:
-                kept = tuple(PromptedImage(**one) for one in pictures)
-                left = tuple(RejectedFile(**one) for one in refused)
+                kept = tuple(PromptedImage(**picture) for picture in pictures)
+                left = tuple(RejectedFile(**rejected) for rejected in refused)
             except TypeError as error:
                 raise damaged(folder, f"{FILE} has an invalid image entry ({error})") from error
             return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
@@ -228,8 +228,8 @@ def _encoded(pictures: ImageFolder, model: ImageModel, on_progress: Callable[[in
     return {
         "mean": mean,
         "deviation": deviation,
-        "embeddings": torch.cat([one.embeddings for one in conditions]).cpu(),
-        "mask": torch.cat([one.mask for one in conditions]).cpu(),
+        "embeddings": torch.cat([condition.embeddings for condition in conditions]).cpu(),
+        "mask": torch.cat([condition.mask for condition in conditions]).cpu(),
         "prompts": torch.tensor([order[picture.prompt] for picture in pictures.pictures]),
     }
 

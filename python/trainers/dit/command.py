@@ -69,7 +69,14 @@ def cache(
         write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
-        write({"kind": "cached", "cache": str(out), **facts, "refused": [asdict(one) for one in pictures.refused]})
+        write(
+            {
+                "kind": "cached",
+                "cache": str(out),
+                **facts,
+                "refused": [asdict(rejected) for rejected in pictures.refused],
+            }
+        )
         return
     counts = f"{_counted(facts['images'], 'image')} of {_counted(facts['prompts'], 'prompt')}"
     say(f"{counts}, {len(pictures.refused)} left out.")
@@ -231,7 +238,7 @@ def _report_tuning(result: "TuningResult", out: Path, *, as_json: bool) -> None:
     else:
         gained = result.refused is None and result.kept != result.looks[0]
         say(f"{'ok:' if gained else '!'} {result.verdict}")
-        equal, groups = sum(one.equal for one in result.rounds), sum(one.groups for one in result.rounds)
+        equal, groups = sum(entry.equal for entry in result.rounds), sum(entry.groups for entry in result.rounds)
         say(f"Saved {out}; {equal} of {groups} groups had equal rewards")
     if result.refused is not None:
         raise typer.Exit(1)

@@ -31,8 +31,8 @@ def pictures_of(
 
     on_progress = counter("checked", "images", silent=silent)
     pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, on_progress=on_progress)
-    for one in pictures.refused:
-        say(f"! {one.name} was left out: {one.reason}")
+    for rejected in pictures.refused:
+        say(f"! {rejected.name} was left out: {rejected.reason}")
     _warn_of_doubts(pictures.prompts, model, known, images)
     return pictures
 
@@ -63,32 +63,32 @@ def source_of(
 
 
 def monitor_of(
-    model: "ImageModel", watching: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
+    model: "ImageModel", settings: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
 ) -> "RewardMonitor | None":
     """Create the monitor of a training, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
     from trainers.dit.monitoring import CollapseRule, RewardMonitor, SampleWatch
     from trainers.dit.rewards import RewardInputs, rewards_of
 
-    if watching.monitor is None:
-        if watching.held_out is not None:
+    if settings.monitor is None:
+        if settings.held_out is not None:
             raise typer.BadParameter(
                 "--held-out needs --monitor; add it with names of rewards, or leave --held-out out"
             )
         return None
-    names = ",".join(watching.monitor)
-    if watching.held_out is None:
+    names = ",".join(settings.monitor)
+    if settings.held_out is None:
         raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not for training")
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
-    held = pictures_of(watching.held_out, model, skip_bad=skip_bad, silent=silent)
+    held = pictures_of(settings.held_out, model, skip_bad=skip_bad, silent=silent)
     _warn_of_training_images(own, held)
-    material = RewardInputs(own, held, watching.reward_weights, watching.monitor_images)
-    sampling = SamplingSettings(steps=watching.monitor_steps, guidance=watching.monitor_guidance)
-    watch = SampleWatch(model, material, rewards_of(watching.monitor, material), sampling)
+    material = RewardInputs(own, held, settings.reward_weights, settings.monitor_images)
+    sampling = SamplingSettings(steps=settings.monitor_steps, guidance=settings.monitor_guidance)
+    watch = SampleWatch(model, material, rewards_of(settings.monitor, material), sampling)
     return RewardMonitor(
-        watch, watching.monitor[0], every=watching.monitor_every, collapse=CollapseRule(watching.patience)
+        watch, settings.monitor[0], every=settings.monitor_every, collapse=CollapseRule(settings.patience)
     )
 
 
@@ -105,16 +105,16 @@ def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -
 
 
 def judging_of(
-    model: "ImageModel", judging: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
+    model: "ImageModel", settings: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
 ) -> "RewardInputs":
     """Read the folders of an evaluation; draw the requested number of images, or as many as both folders have."""
     from trainers.dit.rewards import RewardInputs
 
-    own = pictures_of(judging.images, model, skip_bad=judging.skip_bad, silent=silent)
-    held = pictures_of(judging.held_out, model, known, skip_bad=judging.skip_bad, silent=silent)
+    own = pictures_of(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
+    held = pictures_of(settings.held_out, model, known, skip_bad=settings.skip_bad, silent=silent)
     _warn_of_training_images(own, held)
     both = min(len(own.pictures), len(held.pictures))
-    return RewardInputs(own, held, judging.reward_weights, both if judging.count is None else judging.count)
+    return RewardInputs(own, held, settings.reward_weights, both if settings.count is None else settings.count)
 
 
 def _warn_of_training_images(own: "ImageFolder", held: "ImageFolder") -> None:

@@ -91,7 +91,7 @@ class SampleWatch:
                 f"{material.count} images were requested, but {material.held_out.folder} has prompts for only "
                 f"{len(held.pictures)}; draw fewer, or hold out more"
             )
-        check_unplanned(model)
+        check_prompts_suffice(model)
         self._model = model
         self._rewards = tuple(rewards)
         self._sampling = sampling
@@ -139,7 +139,7 @@ class SampleWatch:
         return [SampleRequest(places, condition.rows(places), noise[places]) for places in parts]
 
 
-def check_unplanned(model: ImageModel) -> None:
+def check_prompts_suffice(model: ImageModel) -> None:
     """Check that a model needs only prompts.
 
     Raises:

@@ -165,30 +165,30 @@ def sample_sheet(
 
 
 def evaluation_sheet(
-    title: str, lines: Sequence[str], found: ImageEvaluation, curves: Iterable[TrainingCurve]
+    title: str, lines: Sequence[str], evaluation: ImageEvaluation, curves: Iterable[TrainingCurve]
 ) -> PageData:
     """Contents of a page of an evaluation, with the first images of the first prompts."""
-    prompts = tuple(dict.fromkeys(found.prompts))
+    prompts = tuple(dict.fromkeys(evaluation.prompts))
     shown = take_within_limit(
-        (_prompt_samples(found, prompt) for prompt in prompts[:MOST_PROMPTS]),
+        (_prompt_samples(evaluation, prompt) for prompt in prompts[:MOST_PROMPTS]),
         lambda samples: sum(map(_strip_weight, samples.strips)),
         HEAVIEST,
     )
-    predictions = () if found.predictions is None else found.predictions.drawn
-    wrong = [place for place, predicted in enumerate(predictions) if predicted != found.prompts[place]]
+    predictions = () if evaluation.predictions is None else evaluation.predictions.drawn
+    wrong = [place for place, predicted in enumerate(predictions) if predicted != evaluation.prompts[place]]
     mistaken = (
         MisclassifiedImage(
-            prompt=found.prompts[place],
+            prompt=evaluation.prompts[place],
             predicted=predictions[place],
-            strip=strip_of("Drawn", found.images[place : place + 1], found.prompts[place]),
+            strip=strip_of("Drawn", evaluation.images[place : place + 1], evaluation.prompts[place]),
         )
         for place in wrong[:MOST_MISTAKEN]
     )
     return PageData(
         title=title,
         lines=tuple(lines),
-        figures=tuple(_figures(found)),
-        limits="" if found.predictions is None else LIMITS,
+        figures=tuple(_figures(evaluation)),
+        limits="" if evaluation.predictions is None else LIMITS,
         prompts=shown,
         more=len(prompts) - len(shown),
         mistaken=take_within_limit(mistaken, lambda image: _strip_weight(image.strip), HEAVIEST_MISTAKEN),
@@ -220,31 +220,31 @@ def _reduced(image: Image.Image) -> Image.Image:
     return image
 
 
-def _figures(found: ImageEvaluation) -> Iterator[LabelledFigure]:
+def _figures(evaluation: ImageEvaluation) -> Iterator[LabelledFigure]:
     """Scores, with the accuracy first if a classifier was used."""
-    count = len(found.prompts)
-    if found.predictions is not None:
-        low, high = map(percent, wilson_interval(found.correct, count))
-        note = f"{found.correct:,} of {count:,} are classified as their prompt"
+    count = len(evaluation.prompts)
+    if evaluation.predictions is not None:
+        low, high = map(percent, wilson_interval(evaluation.correct, count))
+        note = f"{evaluation.correct:,} of {count:,} are classified as their prompt"
         interval = f"95\N{NO-BREAK SPACE}% interval {low} to {high}"
-        real = f"{percent(found.real_correct / count)} of the real images"
-        yield figure("Prompt accuracy", found.correct / count, percent, f"{note}; {interval}; {real}")
-    for score in found.scores:
+        real = f"{percent(evaluation.real_correct / count)} of the real images"
+        yield figure("Prompt accuracy", evaluation.correct / count, percent, f"{note}; {interval}; {real}")
+    for score in evaluation.scores:
         note = f"mean of {count:,}; real images have {plain(score.real)}; higher is better"
         if score.is_distance:
             compared = f"{count:,} images against {score.against:,} real ones"
             note = f"{compared}; real images have {plain(score.real)}; lower is better"
         yield figure(score.title, score.value, plain, note)
-    yield figure("Images", count, "{:,.0f}".format, f"of {len(set(found.prompts)):,} held-out prompts")
+    yield figure("Images", count, "{:,.0f}".format, f"of {len(set(evaluation.prompts)):,} held-out prompts")
 
 
-def _prompt_samples(found: ImageEvaluation, prompt: str) -> PromptSamples:
-    places = [place for place, other in enumerate(found.prompts) if other == prompt]
+def _prompt_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
+    places = [place for place, other in enumerate(evaluation.prompts) if other == prompt]
     note = f"{len(places):,} drawn"
-    if found.predictions is not None:
-        note += f", {sum(found.predictions.drawn[place] == prompt for place in places):,} classified as it"
+    if evaluation.predictions is not None:
+        note += f", {sum(evaluation.predictions.drawn[place] == prompt for place in places):,} classified as it"
     shown = torch.tensor(places[:MOST_IMAGES])
-    strips = strip_of("Real", found.targets[shown], prompt), strip_of("Drawn", found.images[shown], prompt)
+    strips = strip_of("Real", evaluation.targets[shown], prompt), strip_of("Drawn", evaluation.images[shown], prompt)
     return PromptSamples(prompt=prompt, note=note, strips=strips)
 
 
@@ -264,12 +264,12 @@ def curves_of(notes: Notes) -> list[TrainingCurve]:
 
 
 def _training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
-    each = rounds_for(notes["recipe"]["steps"]).round_steps
+    round_steps = rounds_for(notes["recipe"]["steps"]).round_steps
     losses: Sequence[float] = notes["curves"]["loss"]
     yield TrainingCurve(
         name="Loss",
         over="steps",
-        points=tuple((each * (number + 1), float(loss)) for number, loss in enumerate(losses)),
+        points=tuple((round_steps * (number + 1), float(loss)) for number, loss in enumerate(losses)),
         note="Mean of each round. Much of it is unpredictable noise; images improve even while it hardly falls.",
     )
     yield from _evaluation_curves(notes["curves"]["looks"], notes["facts"], "training steps")
@@ -281,7 +281,7 @@ def _tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     yield TrainingCurve(
         name=f"{_title(recipe['reward'])}, rollouts",
         over="tuning iterations",
-        points=tuple((number + 1, float(one["reward"])) for number, one in enumerate(rounds)),
+        points=tuple((number, float(entry["reward"])) for number, entry in enumerate(rounds, start=1)),
         note="Drawn with random steps, so lower than without.",
     )
     yield from _evaluation_curves(notes["tuned"]["looks"], notes["facts"], "tuning steps")

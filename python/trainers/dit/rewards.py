@@ -376,8 +376,8 @@ def rewards_of(
     """
     if material.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
         raise RewardError(f"reward {names[0]} reads no weights, but {material.weights} was given; leave it out")
-    made = {name: reward_of(name, material, kinds) for name in dict.fromkeys(names)}
-    return [made[name] for name in names]
+    rewards = {name: reward_of(name, material, kinds) for name in dict.fromkeys(names)}
+    return [rewards[name] for name in names]
 
 
 @final

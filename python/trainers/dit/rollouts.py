@@ -13,7 +13,7 @@ from torch import Tensor
 from trainers.dit.errors import RewardError, SchedulerError
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import check_unplanned
+from trainers.dit.monitoring import check_prompts_suffice
 from trainers.dit.networks import ImageNetwork, PromptCondition
 from trainers.dit.rewards import ValidatedReward
 from trainers.dit.sampling import GuidedNetwork
@@ -231,7 +231,7 @@ class Rollouts:
             raise SettingsError(
                 f"{settings.trained} trained steps are more than the {settings.steps} steps of an image; train on fewer"
             )
-        check_unplanned(model)
+        check_prompts_suffice(model)
         self._model = model
         self._pictures = pictures
         self._reward = reward
@@ -253,12 +253,12 @@ class Rollouts:
     def state_dict(self) -> dict[str, Any]:
         """Remaining steps and results so far, for a checkpoint."""
         left = [[*steps[:-1], *steps.condition] for steps in self._remaining]
-        return {"left": left, "rounds": [asdict(one) for one in self.rounds]}
+        return {"left": left, "rounds": [asdict(result) for result in self.rounds]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Restore a state."""
         self._remaining = [_steps_from(parts) for parts in state_dict["left"]]
-        self.rounds = [RolloutRound(**one) for one in state_dict["rounds"]]
+        self.rounds = [RolloutRound(**result) for result in state_dict["rounds"]]
 
     @torch.no_grad()
     def _draw_round(self) -> list[PolicySteps]:

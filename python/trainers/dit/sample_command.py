@@ -62,7 +62,7 @@ def sample(
         torch.set_num_threads(threads)
         plans = None if priors is None else [*read_priors(priors).values()]
         loaded, notes = _loaded(model, device)
-        _check_room(loaded.form, count, scale)
+        _check_size(loaded.form, count, scale)
         curves, warning = curves_of(notes), prompt_warning(prompt, loaded.prompts, trained_words(notes))
         if warning is not None:
             say(warning)
@@ -93,7 +93,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model on held-out prompts, compare it with real images, and write a page."""
     with failing(IMAGES):
-        from trainers.dit.evaluation import evaluate as evaluated
+        from trainers.dit.evaluation import evaluate as evaluate_model
         from trainers.dit.page import curves_of, evaluation_sheet, render_sheet
         from trainers.dit.prompts import read_priors
         from trainers.dit.rewards import rewards_of
@@ -108,7 +108,7 @@ def evaluate(
         material = judging_of(loaded, judging, trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
         on_progress = counter("drawn", "images", silent=as_json)
-        found = evaluated(loaded, material, rewards_of(judging.rewards, material), drawing, plans, on_progress)
+        found = evaluate_model(loaded, material, rewards_of(judging.rewards, material), drawing, plans, on_progress)
         lines = _describe_sampling(loaded, drawing), _describe_images(material)
         write_page(place, render_sheet(evaluation_sheet(f"Evaluation of {name}", lines, found, curves)))
     if as_json:
@@ -142,7 +142,7 @@ def _columns(count: int) -> int:
     return ceil(sqrt(count))
 
 
-def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
+def _check_size(form: "ImageFormat", count: int, scale: int) -> None:
     """Check the size of a picture before it is drawn.
 
     Raises:
@@ -161,16 +161,16 @@ def _check_room(form: "ImageFormat", count: int, scale: int) -> None:
 
 def default_page(model: Path) -> Path:
     """Default path of a model's page: next to its folder, with the same name."""
-    whole = model if model.name not in {"", ".."} else model.resolve()
-    return whole.with_name(f"{model.resolve().name}.html")
+    folder = model if model.name not in {"", ".."} else model.resolve()
+    return folder.with_name(f"{model.resolve().name}.html")
 
 
 def _describe_sampling(model: "ImageModel", drawing: SamplingSettings) -> str:
     """Line of a page about model and sampling settings."""
     weights = sum(weight.numel() for weight in model.network.module.parameters())
-    learnt = "untrained" if model.objective is None else f"objective {model.objective.name}"
+    objective = "untrained" if model.objective is None else f"objective {model.objective.name}"
     guided = f"{drawing.steps} steps, guidance {drawing.guidance:g}, seed {drawing.seed}"
-    return f"{model.network.pipeline}, {weights:,} weights, {learnt}; drawn with {guided}"
+    return f"{model.network.pipeline}, {weights:,} weights, {objective}; drawn with {guided}"
 
 
 def _describe_images(material: "RewardInputs") -> str:

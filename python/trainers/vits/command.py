@@ -272,13 +272,13 @@ def _synth_command(voice: Path, corpus: "SpeechCorpus") -> str:
     return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
 
 
-def _report_finished(version: Path, following: str, *, as_json: bool) -> None:
+def _report_finished(version: Path, command: str, *, as_json: bool) -> None:
     if launched_rank() > 0:
         return
     if as_json:
         write({"kind": "finished", "voice": str(version)})
         return
-    say(f"{version} is finished; there is nothing to resume. Next: {following}")
+    say(f"{version} is finished; there is nothing to resume. Next: {command}")
 
 
 def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
@@ -307,7 +307,7 @@ def _corpus_facts(corpus: "SpeechCorpus") -> dict[str, Any]:
         "train": len(corpus.part("train")),
         "selection": len(corpus.part("selection")),
         "held_out": len(corpus.part("held_out")),
-        "refused": [asdict(one) for one in corpus.refused],
+        "refused": [asdict(rejected) for rejected in corpus.refused],
         "unknown": dict(corpus.unknown),
         "unlisted": list(corpus.unlisted),
     }

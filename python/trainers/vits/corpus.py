@@ -104,7 +104,7 @@ def read_contents(folder: Path) -> CorpusContents:
             return CorpusContents(
                 framing=_framing(folder, framing),
                 clips=_clips(folder, clips),
-                refused=tuple(_refused(folder, one) for one in refused),
+                refused=tuple(_refused(folder, entry) for entry in refused),
                 unknown=_counts(folder, unknown),
                 unlisted=tuple(_text(folder, name) for name in unlisted),
             )
@@ -152,9 +152,8 @@ def _framing(folder: Path, value: object) -> FrameSettings:
 def _clips(folder: Path, values: Sequence[object]) -> tuple[RecordedClip, ...]:
     """Parse clips with unique names and contents."""
     clips = tuple(_clip(folder, value) for value in values)
-    for one in ({clip.name for clip in clips}, {clip.digest for clip in clips}):
-        if len(one) < len(clips):
-            raise damaged(folder, f"{FILE} names a clip twice")
+    if min(len({clip.name for clip in clips}), len({clip.digest for clip in clips})) < len(clips):
+        raise damaged(folder, f"{FILE} names a clip twice")
     return clips
 
 
@@ -370,7 +369,7 @@ def _shared_notices(corpus: SpeechCorpus) -> Iterator[str]:
     """Warnings that apply to recordings and corrections."""
     if corpus.refused:
         total = len(corpus.refused) + len(corpus.clips)
-        reasons = "".join(f"\n  {one.name}: {one.reason}" for one in corpus.refused[:SHOWN])
+        reasons = "".join(f"\n  {clip.name}: {clip.reason}" for clip in corpus.refused[:SHOWN])
         yield f"{len(corpus.refused)} of {total} clips were left out:{reasons}{_rest(len(corpus.refused), chr(10))}"
     if corpus.unknown:
         yield f"characters missing from the vocabulary are not spoken: {_counted(corpus.unknown)}"
@@ -378,7 +377,7 @@ def _shared_notices(corpus: SpeechCorpus) -> Iterator[str]:
 
 def _counted(counts: Mapping[str, int]) -> str:
     """List characters with their counts, most frequent first."""
-    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return _listed(f"{char!r} ({count} times)" for char, count in ordered)
 
 

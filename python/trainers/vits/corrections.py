@@ -159,18 +159,24 @@ def select_new_corrections(
     if all(SHARES[item.rating] == 0 for item in (*manifest.corrections, *manifest.ratings)):
         raise FeedbackError("every line is rated 1, so nothing is left to train on; rate correct recordings 2 to 5")
     before, earlier = frozenset(consumed), previous.contents
-    items = {one.digest: one for one in manifest.corrections}
-    ratings = {one.digest(clip.digest): (one, clip) for one, clip in clips}
-    fresh = {digest: one for digest, one in items.items() if digest not in before}
+    items = {correction.digest: correction for correction in manifest.corrections}
+    ratings = {rating.digest(clip.digest): (rating, clip) for rating, clip in clips}
+    fresh = {digest: correction for digest, correction in items.items() if digest not in before}
     rated = {digest: both for digest, both in ratings.items() if digest not in before}
-    trained = {digest: one for digest, one in fresh.items() if SHARES[one.rating] > 0 and one.content not in earlier}
+    trained = {
+        digest: correction
+        for digest, correction in fresh.items()
+        if SHARES[correction.rating] > 0 and correction.content not in earlier
+    }
     return NewCorrections(
         corrections=trained,
-        rerated={one.content: one.rating for one in fresh.values() if one.content in earlier},
-        base={clip.digest: one.rating for one, clip in rated.values()},
+        rerated={
+            correction.content: correction.rating for correction in fresh.values() if correction.content in earlier
+        },
+        base={clip.digest: rating.rating for rating, clip in rated.values()},
         others=frozenset((fresh.keys() - trained.keys()) | rated.keys()),
         known=len(items.keys() & before) + len(ratings.keys() & before),
-        idle=tuple(clip.name for one, clip in rated.values() if clip.part != "train" and SHARES[one.rating] > 0),
+        idle=tuple(clip.name for item, clip in rated.values() if clip.part != "train" and SHARES[item.rating] > 0),
     )
 
 
@@ -197,7 +203,8 @@ def prepared(
         FeedbackError: There are too few different texts, or some are recordings of the base corpus.
         CorpusError: Some are unusable and `skip_bad` is False; the message lists them.
     """
-    entries = [RecordingEntry(_name(one), one.text, one.audio) for one in new_items.corrections.values()]
+    corrections = new_items.corrections.values()
+    entries = [RecordingEntry(_name(correction), correction.text, correction.audio) for correction in corrections]
     _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
     settings = CorpusSettings(
         framing=corpus.framing,
@@ -209,7 +216,7 @@ def prepared(
     place = folder / _digest(*sorted(new_items.corrections), resample, skip_bad)[:16]
     made = SpeechCorpus.open(place) if place.exists() else prepare_clips(entries, place, settings, on_progress)
     _reject_base_recordings(made.clips, corpus)
-    by_name = {_name(correction): correction for correction in new_items.corrections.values()}
+    by_name = {_name(correction): correction for correction in corrections}
     return WeightedCorpus(
         corpus=made,
         ratings={clip.digest: by_name[clip.name].rating for clip in made.clips},
@@ -233,19 +240,21 @@ def _numbers(texts: int) -> tuple[int, int]:
 
 def used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
     """Digests of the new items that a voice uses: all except rejected corrections."""
-    left_out = {one.name for one in rated.corpus.refused}
-    return new_items.others | {digest for digest, one in new_items.corrections.items() if _name(one) not in left_out}
+    left_out = {rejected.name for rejected in rated.corpus.refused}
+    return new_items.others | {
+        digest for digest, correction in new_items.corrections.items() if _name(correction) not in left_out
+    }
 
 
 def _rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
     """Pairs of rating and base clip."""
     by_name = {clip.name: clip for clip in corpus.clips}
-    unknown = [f"line {one.line}: {one.clip}" for one in manifest.ratings if one.clip not in by_name]
+    unknown = [f"line {rating.line}: {rating.clip}" for rating in manifest.ratings if rating.clip not in by_name]
     if unknown:
         raise FeedbackError(
             f"{corpus.folder} has no clips with these names: {_listed(unknown)}; use the ids of its metadata.csv"
         )
-    return [(one, by_name[one.clip]) for one in manifest.ratings]
+    return [(rating, by_name[rating.clip]) for rating in manifest.ratings]
 
 
 def _reject_base_recordings(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
@@ -295,10 +304,10 @@ def mixture(base: Sequence[float], corrections: Sequence[float], share: float) -
 
 def _scaled(name: str, weights: Sequence[float], total: float) -> list[float]:
     """Scale weights to a total."""
-    whole = sum(weights)
-    if not whole > 0:
+    current = sum(weights)
+    if not current > 0:
         raise FeedbackError(f"no training clip of {name} is rated above 1; rate correct recordings 2 to 5")
-    return [total * weight / whole for weight in weights]
+    return [total * weight / current for weight in weights]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,8 +387,8 @@ class CorrectionMaterial:
     @property
     def digest(self) -> str:
         """Digest of training clips, probabilities and evaluation clips, which determine the result."""
-        judging = [clip.digest for part in ("selection", "held_out") for clip in self.base_part(part)]
-        parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(judging)]
+        evaluated = [clip.digest for part in ("selection", "held_out") for clip in self.base_part(part)]
+        parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(evaluated)]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
     def held_out(self) -> Judged:

@@ -15,14 +15,14 @@ Costs: TypeAlias = NDArray[np.floating[Any]]
 """Cost of aligning each pair of frames: [n, m]."""
 
 
-def dtw_distance(said: Tensor, real: Tensor) -> float:
+def dtw_distance(synthesised: Tensor, real: Tensor) -> float:
     """Mean difference of two spectrograms along the best alignment (dynamic time warping).
 
     Sakoe and Chiba, "Dynamic programming algorithm optimization for spoken word recognition" (1978), with unweighted
     steps of one frame in either or both. Time and memory grow with A · B: about 30 bytes per pair of frames.
 
     Args:
-        said: Log mels, float32 [bands, A].
+        synthesised: Log mels, float32 [bands, A].
         real: Log mels, float32 [bands, B].
 
     Returns:
@@ -31,12 +31,12 @@ def dtw_distance(said: Tensor, real: Tensor) -> float:
     Raises:
         ValueError: An input has no frames, or the numbers of bands differ.
     """
-    if said.shape[0] != real.shape[0] or not said.shape[1] or not real.shape[1]:
+    if synthesised.shape[0] != real.shape[0] or not synthesised.shape[1] or not real.shape[1]:
         raise ValueError(
-            f"log mels of shapes {list(said.shape)} and {list(real.shape)} cannot be compared; expected [bands, A] and "
-            "[bands, B], with at least one frame"
+            f"log mels of shapes {list(synthesised.shape)} and {list(real.shape)} cannot be compared; expected [bands, "
+            "A] and [bands, B], with at least one frame"
         )
-    between = torch.cdist(said.mT.contiguous(), real.mT.contiguous(), p=1.0) / said.shape[0]
+    between = torch.cdist(synthesised.mT.contiguous(), real.mT.contiguous(), p=1.0) / synthesised.shape[0]
     return best_path_mean(between.double().numpy())
 
 
@@ -99,13 +99,13 @@ def _antidiagonals(costs: Costs) -> Costs:
     return moved
 
 
-def edit_distance(said: str, text: str) -> int:
+def edit_distance(transcript: str, text: str) -> int:
     """Number of character insertions, deletions and replacements between two texts.
 
     Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals" (1966).
     """
     row = list(range(len(text) + 1))
-    for i, letter in enumerate(said, 1):
+    for i, letter in enumerate(transcript, 1):
         diagonal, row[0] = row[0], i
         for j, wanted in enumerate(text, 1):
             diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (letter != wanted))

@@ -127,10 +127,8 @@ def _report_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptio
     voice, index = versions.folder, versions.index
     if run.as_json:
         write({"kind": "unchanged", "voice": str(voice)})
-    learnt = ", ".join(map(str, sorted(set(index.consumed.values()))))
-    say(
-        f"nothing new in {manifest}: version {learnt} of {voice} already used it; version {index.current} stays current"
-    )
+    users = ", ".join(map(str, sorted(set(index.consumed.values()))))
+    say(f"nothing new in {manifest}: version {users} of {voice} already used it; version {index.current} stays current")
 
 
 def _report_material(material: "CorrectionMaterial") -> None:

@@ -270,7 +270,7 @@ def _length_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
 
 def _lost_texts_figures(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
     """The line on texts that could not be said, if any."""
-    before, after = (sum(one is None for one in scores.distances) for scores in (clips.before, clips.after))
+    before, after = (sum(distance is None for distance in scores.distances) for scores in (clips.before, clips.after))
     if clips.lost_texts or before or after:
         yield ComparedFigure(
             what=f"{name}, texts not said",

@@ -88,7 +88,7 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
     if not rows:
         raise CorpusError(f"{path} has only a heading; write a line per clip: id|text")
     columns = _columns(path, heading, rows)
-    _refuse_speakers(path, columns, rows)
+    _reject_several_speakers(path, columns, rows)
     return partition_rows(
         rows,
         _name,
@@ -168,7 +168,7 @@ def _are_labels(cells: Sequence[str]) -> bool:
     return single and len(set(cells)) * _REPEATS <= len(cells)
 
 
-def _refuse_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataRow]) -> None:
+def _reject_several_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataRow]) -> None:
     """Reject several speakers, named in a column or by folders."""
     whole = [row for row in rows if len(row.cells) == columns.count]
     if columns.speaker is not None:
@@ -194,11 +194,11 @@ def _problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) ->
         return f"the id is on lines {lines_of(numbers)} of {FILE}; keep one"
     if len(row.cells) != columns.count:
         return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; fix it"
-    problem = _problem_of_id(_name(row)) or text_problem(_text_of(columns, row))
+    problem = _id_problem(_name(row)) or text_problem(_text_of(columns, row))
     return problem and f"line {row.number} of {FILE} {problem}"
 
 
-def _problem_of_id(name: str) -> str:
+def _id_problem(name: str) -> str:
     if not name:
         return "has no id; write id|text"
     if leads_outside(name):
@@ -234,16 +234,16 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
     texts = list(texts)
     places = {words: _place(words) for words in map(words_of, texts)}
     ordered = sorted(places, key=lambda words: (places[words], words))
-    judged = _count(places.values(), 0.0, held_out)
+    held = _count(places.values(), 0.0, held_out)
     chosen = _count(places.values(), held_out if held_out < 1 else 0.0, selection)
-    if judged + chosen >= len(ordered):
+    if held + chosen >= len(ordered):
         raise CorpusError(
-            f"{judged} held-out and {chosen} selection texts leave none of {len(ordered)} different ones for training; "
+            f"{held} held-out and {chosen} selection texts leave none of {len(ordered)} different ones for training; "
             "record more sentences, or hold out fewer"
         )
     part: dict[str, Part] = dict.fromkeys(ordered, "train")
-    part |= dict.fromkeys(ordered[:judged], "held_out")
-    part |= dict.fromkeys(ordered[judged : judged + chosen], "selection")
+    part |= dict.fromkeys(ordered[:held], "held_out")
+    part |= dict.fromkeys(ordered[held : held + chosen], "selection")
     return {text: part[words_of(text)] for text in texts}
 
 

@@ -115,7 +115,7 @@ class Discriminators(nn.Module):
         """Apply every discriminator to waves, float [N, T]."""
         outputs = [discriminator(waves) for discriminator in self.each]
         return DiscriminatorOutput(
-            [verdicts for verdicts, _ in outputs], [one for _, features in outputs for one in features]
+            [verdicts for verdicts, _ in outputs], [layer for _, features in outputs for layer in features]
         )
 
 
@@ -340,11 +340,13 @@ class VoiceObjective:
         self._discriminators = discriminators
         self.adversarial = False
 
-    def generator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
+    def generator_loss(self, batch: UtteranceBatch, generated: GeneratorOutput) -> Loss:
         """All terms, each a mean over clips, frames or tokens."""
-        with full_precision(made.waves.device):
-            terms = self._terms(batch, made)
-            return Loss.of(**terms, **self._adversarial_terms(batch, made)) if self.adversarial else Loss.of(**terms)
+        with full_precision(generated.waves.device):
+            terms = self._terms(batch, generated)
+            return (
+                Loss.of(**terms, **self._adversarial_terms(batch, generated)) if self.adversarial else Loss.of(**terms)
+            )
 
     def counts(self, batch: UtteranceBatch) -> Mapping[str, int]:
         """Number of targets of each term: clips, frames or tokens."""
@@ -353,34 +355,35 @@ class VoiceObjective:
         counts = {"mel": clips, "divergence": frames, "duration": tokens}
         return counts | {"adversarial": clips, "matching": clips} if self.adversarial else counts
 
-    def discriminator_loss(self, batch: UtteranceBatch, made: GeneratorOutput) -> Loss:
+    def discriminator_loss(self, batch: UtteranceBatch, generated: GeneratorOutput) -> Loss:
         """Loss of discriminating recorded from synthesised slices."""
-        judge = self._require_discriminators()
-        with full_precision(made.waves.device):
-            return Loss(discrimination_loss(judge(batch.slices), judge(made.waves)), len(batch.tokens))
+        discriminators = self._require_discriminators()
+        with full_precision(generated.waves.device):
+            loss = discrimination_loss(discriminators(batch.slices), discriminators(generated.waves))
+            return Loss(loss, len(batch.tokens))
 
     def score(self, batch: UtteranceBatch) -> Loss:
         """Generator loss without adversarial terms, for validation."""
-        made = self.generator(batch)
-        with full_precision(made.waves.device):
-            return Loss.of(**self._terms(batch, made))
+        generated = self.generator(batch)
+        with full_precision(generated.waves.device):
+            return Loss.of(**self._terms(batch, generated))
 
-    def _terms(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
+    def _terms(self, batch: UtteranceBatch, generated: GeneratorOutput) -> dict[str, Term]:
         weights = self._weights
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
-        mel = functional.l1_loss(log_mel_of(made.waves, self._framing), log_mel_of(batch.slices, self._framing))
+        mel = functional.l1_loss(log_mel_of(generated.waves, self._framing), log_mel_of(batch.slices, self._framing))
         return {
             "mel": Term(mel, len(batch.tokens), weights.mel),
-            "divergence": Term(made.divergence / frames, frames, weights.divergence),
-            "duration": Term(made.duration / tokens, tokens, weights.duration),
+            "divergence": Term(generated.divergence / frames, frames, weights.divergence),
+            "duration": Term(generated.duration / tokens, tokens, weights.duration),
         }
 
-    def _adversarial_terms(self, batch: UtteranceBatch, made: GeneratorOutput) -> dict[str, Term]:
+    def _adversarial_terms(self, batch: UtteranceBatch, generated: GeneratorOutput) -> dict[str, Term]:
         """Adversarial terms."""
-        judge, weights, clips = self._require_discriminators(), self._weights, len(batch.tokens)
+        discriminators, weights, clips = self._require_discriminators(), self._weights, len(batch.tokens)
         with torch.no_grad():
-            recorded = judge(batch.slices)
-        synthesised = judge(made.waves)
+            recorded = discriminators(batch.slices)
+        synthesised = discriminators(generated.waves)
         return {
             "adversarial": Term(adversarial_loss(synthesised), clips, weights.adversarial),
             "matching": Term(matching_loss(recorded, synthesised), clips, weights.matching),

@@ -216,9 +216,10 @@ def _read(path: Path, settings: CorpusSettings) -> tuple[NDArray[np.float64], in
 
 def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None:
     """Check the header before reading a long file."""
-    cut = _CUT.search(file.extra_info)
-    if cut and int(cut["has"]) < int(cut["says"]) < _ENDLESS:
-        raise CorpusError(f"{path} ends after {cut['has']} of {cut['says']} bytes of samples; copy it again")
+    truncated = _CUT.search(file.extra_info)
+    if truncated and int(truncated["has"]) < int(truncated["says"]) < _ENDLESS:
+        has, says = truncated["has"], truncated["says"]
+        raise CorpusError(f"{path} ends after {has} of {says} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
     if not SLOWEST <= file.samplerate <= FASTEST:
@@ -268,7 +269,7 @@ def prepare(
         recordings = find_recordings(source)
     except OSError as error:
         raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
-    named = {one.name for one in (*lines, *refused)}
+    named = {line.name for line in (*lines, *refused)}
     entries, missing = _with_recordings(lines, recordings)
     unlisted = [path for name, paths in recordings.items() if name not in named for path in paths]
     return _PreparationRun(out, settings, on_progress).write(
@@ -425,10 +426,10 @@ def _normalise_entries(
 
 
 def _vocabulary(
-    settings: CorpusSettings, having: Sequence[RecordingEntry] | Sequence[RecordedClip]
+    settings: CorpusSettings, clips: Sequence[RecordingEntry] | Sequence[RecordedClip]
 ) -> Mapping[str, int]:
     """The given vocabulary, or one built from the texts."""
-    return characters(_texts(having)) if settings.vocabulary is None else settings.vocabulary
+    return characters(_texts(clips)) if settings.vocabulary is None else settings.vocabulary
 
 
 def _check_framing(framing: FrameSettings, min_frames: int) -> None:
@@ -440,5 +441,5 @@ def _check_framing(framing: FrameSettings, min_frames: int) -> None:
         raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
 
 
-def _texts(having: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
-    return [one.text for one in having]
+def _texts(clips: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
+    return [clip.text for clip in clips]

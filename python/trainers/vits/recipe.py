@@ -49,7 +49,7 @@ class SpeechRecipe(Computation):
     clip: Annotated[float, Flag("Clip gradients to this norm; inf: never.", metavar="NORM", minimum=0)] = 50.0
 
 
-def _share(share: float) -> None:
+def _check_share(share: float) -> None:
     if not 0 < share < 1:
         raise ValueError(f"{share:g} is not a share; it must be above 0 and below 1, such as 0.4")
 
@@ -59,7 +59,7 @@ class FeedbackRecipe(SpeechRecipe):
     """Settings for correcting a voice; the defaults suit a small voice trained on up to an hour of recordings."""
 
     share: Annotated[
-        float, Flag("Probability that a drawn clip is a correction; the others repeat the corpus.", check=_share)
+        float, Flag("Probability that a drawn clip is a correction; the others repeat the corpus.", check=_check_share)
     ] = 0.4
     steps: Annotated[
         int,

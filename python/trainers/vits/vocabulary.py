@@ -109,7 +109,7 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, int]) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    ordered = dict(sorted(vocabulary.items(), key=lambda one: one[1]))
+    ordered = dict(sorted(vocabulary.items(), key=lambda item: item[1]))
     (folder / VOCABULARY).write_bytes(json.dumps(ordered, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
