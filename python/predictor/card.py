@@ -111,7 +111,7 @@ class ScoreTable:
     rows: tuple[ScoreRow, ...]
 
     @property
-    def tells_fits(self) -> bool:
+    def has_fits(self) -> bool:
         """Whether a row records the data that its baseline was fitted on."""
         return any(row.fit for row in self.rows)
 

@@ -15,7 +15,7 @@ TYPICAL: Final = "train_mean"
 """The baseline that every trained model has: the mean inputs of its training split."""
 
 
-def session_in_words(offset: int) -> str:
+def describe_session(offset: int) -> str:
     """Describe a session by its offset from the last bar's, such as `26 sessions before the last` for -26."""
     if offset == 0:
         return "last session"
@@ -23,7 +23,7 @@ def session_in_words(offset: int) -> str:
     return f"{count} {'before' if offset < 0 else 'after'} the last"
 
 
-def baseline_in_words(name: str) -> str:
+def describe_baseline(name: str) -> str:
     """Describe the baseline of contributions: `train_mean` is the typical input; other names stay unchanged."""
     return "the typical input" if name == TYPICAL else name
 
@@ -69,7 +69,7 @@ class Internal:
         return [InternalShare(self._in_words(self.labels[k]), float(self.values[s, k])) for k in order]
 
     def _in_words(self, label: str) -> str:
-        return session_in_words(int(label)) if self.axis is InternalAxis.SESSIONS else label
+        return describe_session(int(label)) if self.axis is InternalAxis.SESSIONS else label
 
 
 def largest_shares(internal: Internal, s: int) -> str:

@@ -53,7 +53,7 @@ def test_parts_are_read_in_the_order_of_time() -> None:
 def test_a_card_from_before_is_read_as_it_was() -> None:
     card = card_of(full_card())
     assert card.scores is not None
-    assert not card.scores.tells_fits
+    assert not card.scores.has_fits
     assert card.notes == ()
     assert FITS_EXPLAINED not in shown(card)
 

@@ -30,7 +30,7 @@ from predictor.cli import app, run
 from predictor.dates import as_number
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
-from predictor.internals import session_in_words
+from predictor.internals import describe_session
 from predictor.service import PredictionService
 
 Capture = pytest.CaptureFixture[str]
@@ -249,7 +249,7 @@ def test_explain_shows_internals_below_a_heading_that_says_what_they_are(
     ]
     attention = found["internals"][-1]
     largest = attention["labels"][int(np.argmax(attention["values"][0]))]
-    assert f"{session_in_words(int(largest))}: " in " ".join(internals.split("attention")[1].split())
+    assert f"{describe_session(int(largest))}: " in " ".join(internals.split("attention")[1].split())
     assert "attention" not in contributions
 
 

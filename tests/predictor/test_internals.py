@@ -18,7 +18,7 @@ from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, Instance, Query
-from predictor.internals import Internal, InternalAxis, largest_shares, session_in_words
+from predictor.internals import Internal, InternalAxis, describe_session, largest_shares
 from predictor.model import Model
 from predictor.model.model import SHARE_KNOWN, internals_of
 from predictor.networks import Internals, Target, TFTForecaster
@@ -189,7 +189,7 @@ def test_shares_come_largest_first(tft: Model) -> None:
     attention = by_name(found)["attention"]
     shares = attention.table(1)
     assert [one.share for one in shares] == sorted(attention.values[1].tolist(), reverse=True)
-    assert session_in_words(int(attention.labels[int(np.argmax(attention.values[1]))])) == shares[0].label
+    assert describe_session(int(attention.labels[int(np.argmax(attention.values[1]))])) == shares[0].label
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_shares_come_largest_first(tft: Model) -> None:
     ],
 )
 def test_a_session_is_told_in_words(offset: int, words: str) -> None:
-    assert session_in_words(offset) == words
+    assert describe_session(offset) == words
 
 
 def test_the_largest_shares_are_a_sentence_that_needs_no_key() -> None:

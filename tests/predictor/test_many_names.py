@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from predictor.bars.checks import check_symbols
-from predictor.bars.columns import repeated
+from predictor.bars.columns import find_duplicates
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates, CovariateSource, StaticTable, check_sent
 from predictor.errors import QuantraError
@@ -66,7 +66,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "names appear twice: s998": lambda: features((*named(999), Counted("s998"))),
 }
 FOUND: dict[str, Callable[[], object]] = {
-    "a column of a table that stands twice": lambda: repeated(twice()),
+    "a column of a table that stands twice": lambda: find_duplicates(twice()),
     "columns that nobody reads": lambda: list(CovariateSource(statics=table(named())).doubts(needed(named(10)))),
     "places of symbols that are explained": lambda: places_of(named(), named()),
 }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.columns import SYMBOL, NamedSource, named_texts, renaming
+from predictor.bars.columns import SYMBOL, NamedSource, symbol_advice, text_columns
 from predictor.bars.layouts import KNOWN
 from predictor.dates import days_of
 from predictor.errors import BarsError, shown_date
@@ -55,7 +55,7 @@ class BarRows:
         )
 
 
-def in_order(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> tuple[BarRows, bool]:
+def sort_rows(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> tuple[BarRows, bool]:
     """Sort rows by symbol and day; the second value says whether each symbol's rows were sorted already."""
     unordered = _first_unordered(rows.owner, rows.days, ordered=source.ordered)
     if unordered is not None and SYMBOL not in frame.columns:
@@ -73,7 +73,7 @@ def _first_unordered(owner: IndexArray, days: NDArray[np.int32], *, ordered: boo
     return (int(order[wrong[0] + 1]), int(order[wrong[0]])) if wrong.size else None
 
 
-def repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> BoolArray:
+def find_repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: "TableSource") -> BoolArray:
     """Which rows repeat the row before, [rows].
 
     Args:
@@ -121,15 +121,17 @@ def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: "TableSource")
         if not likely:
             return
         day = shown_date(int(days[count > 1][np.argmin(first[count > 1])]))
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} appears twice; {renaming(likely)}")
+        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} appears twice; {symbol_advice(likely)}")
     if likely:
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and its dates are not in order; {renaming(likely)}")
+        raise BarsError(
+            f"{source.name} has no column {SYMBOL}, and its dates are not in order; {symbol_advice(likely)}"
+        )
 
 
 def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
     """The text columns that could hold the symbol: each value has several days, no day twice."""
     likely: list[str] = []
-    for name, texts in named_texts(frame, KNOWN).items():
+    for name, texts in text_columns(frame, KNOWN).items():
         symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
         blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
         is_block = blocks == len(symbols) > 1

@@ -25,25 +25,25 @@ class NamedSource(Protocol):
         ...
 
 
-def plainly_named(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
-    """Normalise all column names with `plain_name`, and rename or merge the symbol's columns to `symbol`.
+def normalise_columns(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
+    """Normalise all column names with `normalise_name`, and rename or merge the symbol's columns to `symbol`.
 
     Raises:
         BarsError: Two columns get the same name, or two columns with the symbol disagree.
     """
-    names = [plain_name(name) for name in frame.columns]
-    twice = repeated(names)
+    names = [normalise_name(name) for name in frame.columns]
+    twice = find_duplicates(names)
     if twice:
         raise BarsError(f"{source.name} has more than one column {', '.join(twice)}")
     return _with_symbol(frame.rename(dict(zip(frame.columns, names, strict=True))), source)
 
 
-def plain_name(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Convert a column's name to lower case, with underscores for spaces and without the brackets of <DATE>."""
     return name.strip().lower().removeprefix("<").removesuffix(">").replace(" ", "_")
 
 
-def repeated(names: Sequence[str]) -> list[str]:
+def find_duplicates(names: Sequence[str]) -> list[str]:
     """The names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
@@ -57,7 +57,7 @@ def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
 
 
 def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSource) -> None:
-    left, right = (texts_of(frame[name], source).fill_null("") for name in (first, second))
+    left, right = (to_strings(frame[name], source).fill_null("") for name in (first, second))
     different = np.flatnonzero((left != right).to_numpy())
     if different.size:
         row = int(different[0])
@@ -67,7 +67,7 @@ def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSou
         )
 
 
-def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
+def to_strings(column: "pl.Series", source: NamedSource) -> "pl.Series":
     """Convert a column to strings without surrounding blanks; empty cells stay null.
 
     Raises:
@@ -80,7 +80,7 @@ def texts_of(column: "pl.Series", source: NamedSource) -> "pl.Series":
     return column.cast(pl.String).str.strip_chars()
 
 
-def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
+def text_columns(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
     """Find text columns that could identify the rows.
 
     Args:
@@ -102,7 +102,7 @@ def named_texts(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Ser
     return columns
 
 
-def renaming(names: Sequence[str]) -> str:
+def symbol_advice(names: Sequence[str]) -> str:
     """Advice for a table without a column `symbol`, naming the columns that may hold it."""
     quoted = listed([repr(name) for name in names])
     return f"if column {quoted} holds it, rename it to {SYMBOL}" if names else f"add a column {SYMBOL}"

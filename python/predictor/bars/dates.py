@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars.columns import NamedSource
-from predictor.bars.layouts import DateOrder, in_python
+from predictor.bars.layouts import DateOrder, python_option
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class DateForm:
 
     order: DateOrder | None = None
     zone: str = ""
-    can_be_told: bool = True
+    has_options: bool = True
 
 
 @final
@@ -73,12 +73,12 @@ class SessionColumn:
     remark: str = ""
 
 
-def sessions_of(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
-    """Parse a column of dates without options, as int32 [rows], yyyymmdd; see `days_of`."""
-    return days_of(column, source, DateForm(can_be_told=False)).sessions
+def parse_sessions(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
+    """Parse a column of dates without options, as int32 [rows], yyyymmdd; see `parse_dates`."""
+    return parse_dates(column, source, DateForm(has_options=False)).sessions
 
 
-def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def parse_dates(column: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """Parse a column of dates, timestamps, strings, or integers (yyyymmdd or since 1970).
 
     Raises:
@@ -98,7 +98,7 @@ def days_of(column: "pl.Series", source: NamedSource, form: DateForm) -> Session
     return _days_of_texts(text.str.strip_chars(), source, form)
 
 
-def check_read(cells: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
+def check_parsed(cells: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
     """Raise BarsError for the first cell that is not empty and could not be parsed."""
     unread = np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy())
     if unread.size:
@@ -139,7 +139,7 @@ def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Se
 
 
 def _checked(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.Series":
-    check_read(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
+    check_parsed(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
     return dates
 
 
@@ -201,14 +201,14 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
     """The advice for an ambiguous date: its value in each possible order, and the flag that selects the order."""
     import polars as pl
 
-    if not form.can_be_told:
+    if not form.has_options:
         return "write all dates as 2013-12-31"
     choices: list[str] = []
     for order in orders:
         date = _of_parts(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
-    return f"choose {' or '.join(choices)}{in_python('date_order')}"
+    return f"choose {' or '.join(choices)}{python_option('date_order')}"
 
 
 def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
@@ -236,7 +236,7 @@ def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) 
 def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
     """Parse ISO 8601 dates, with or without a time of day."""
     dates = _dates_of_iso(text)
-    check_read(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
+    check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
     if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
         return _days(dates)
     offset = text.str.extract(OFFSET, 1)
@@ -258,7 +258,7 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> 
     day = text.str.extract(MOMENT, 1).str.replace_all("-", "", literal=True)
     written = day + " " + text.str.extract(MOMENT, 2).str.slice(0, 5)
     moment = written.str.to_datetime("%Y%m%d %H:%M", time_unit="us", strict=False)
-    check_read(text, moment, source, "is not a timestamp; write 2013-12-31T16:00:00Z, or only the date")
+    check_parsed(text, moment, source, "is not a timestamp; write 2013-12-31T16:00:00Z, or only the date")
     sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
     hours, minutes = (offset.str.extract(r"^[+-]([0-9]{2}):?([0-9]{2})$", part).cast(pl.Int64) for part in (1, 2))
     ahead = (sign * (hours * 60 + minutes)).fill_null(0) * 60_000_000
@@ -283,9 +283,9 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> S
     if fit == [True, False]:
         return _days(written)
     advice = "write the exchange's local dates"
-    if form.can_be_told:
+    if form.has_options:
         zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"
-        advice = f"set the exchange's time zone, {zones}{in_python('time_zone')}"
+        advice = f"set the exchange's time zone, {zones}{python_option('time_zone')}"
     raise BarsError(
         f"{source.name}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
     )

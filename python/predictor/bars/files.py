@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from predictor.bars.columns import plain_name, plainly_named, repeated
-from predictor.bars.layouts import Layout, headerless_layout
+from predictor.bars.columns import find_duplicates, normalise_columns, normalise_name
+from predictor.bars.layouts import Layout, identify_headerless_layout
 from predictor.bars.wide import WideHeader
 from predictor.errors import BarsError, MissingPackageError, listed
 
@@ -74,9 +74,9 @@ def read_cells(path: Path) -> TableCells:
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     kind = _kind(path)
     if kind == PARQUET:
-        return TableCells(frame=plainly_named(_parquet(path), path))
+        return TableCells(frame=normalise_columns(_parquet(path), path))
     if kind in EXCEL_ENDINGS:
-        return TableCells(frame=plainly_named(_excel(path), path))
+        return TableCells(frame=normalise_columns(_excel(path), path))
     return _text_cells(path, _text(path))
 
 
@@ -87,7 +87,7 @@ def _require(package: str, extra: str, path: Path) -> None:
         raise MissingPackageError.of(package, extra, f"reading {path.name}")
 
 
-def stem_of(path: Path) -> str:
+def file_stem(path: Path) -> str:
     """The file's name without its suffixes, such as `.csv.gz`."""
     inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return inner.stem if inner.suffix.lower() in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET) else inner.name
@@ -224,18 +224,18 @@ def _text_cells(path: Path, text: _Text) -> TableCells:
     if wide is not None:
         body = _csv(path, text, delimiter, first + wide.lines, tuple(str(at) for at in range(len(rows[0]))))
         return TableCells(frame=wide.stacked(body, path.name), delimiter=delimiter, layout=wide.layout)
-    headerless = headerless_layout(rows[0])
+    headerless = identify_headerless_layout(rows[0])
     if headerless is not None:
         frame = _csv(path, text, delimiter, first, headerless.header)
         return TableCells(frame=frame, delimiter=delimiter, layout=headerless)
     _check_header(path, rows[0])
-    frame = plainly_named(_csv(path, text, delimiter, first, ()), path)
+    frame = normalise_columns(_csv(path, text, delimiter, first, ()), path)
     return TableCells(frame=frame, delimiter=delimiter)
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
-    names = [plain_name(name) for name in header]
-    twice = repeated([name for name in names if name])
+    names = [normalise_name(name) for name in header]
+    twice = find_duplicates([name for name in names if name])
     if twice:
         raise BarsError(f"{path.name} has more than one column {', '.join(twice)}; remove all but one")
     if not any(name[:1].isalpha() for name in names):

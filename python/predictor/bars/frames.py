@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from predictor.bars.columns import plainly_named
+from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.layouts import layout_of, named_layout
-from predictor.bars.tables import BarTable, ReadingOptions, TableSource, table_of
+from predictor.bars.layouts import get_layout, identify_layout
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table
 from predictor.bars.wide import WideHeader
 from predictor.errors import BarsError, MissingPackageError
 
@@ -40,7 +40,7 @@ Frame = ArrowStream | Interchange
 """Any table in memory."""
 
 
-def frame_table(frame: object, *, symbol: str = "", options: ReadingOptions | None = None) -> BarTable:
+def read_frame(frame: object, *, symbol: str = "", options: ReadingOptions | None = None) -> BarTable:
     """Read the bars of a DataFrame.
 
     Args:
@@ -54,10 +54,12 @@ def frame_table(frame: object, *, symbol: str = "", options: ReadingOptions | No
     """
     options = options or ReadingOptions()
     cells = _cells(_narwhal(frame))
-    layout = named_layout(options.layout) if options.layout else cells.layout or layout_of(cells.frame.columns, NAME)
+    layout = (
+        get_layout(options.layout) if options.layout else cells.layout or identify_layout(cells.frame.columns, NAME)
+    )
     if not symbol and "symbol" not in cells.frame.columns:
         raise BarsError(f"{NAME} has no column symbol; add one, or pass the symbol, such as symbol='AAPL'")
-    return table_of(cells, TableSource(name=NAME, symbol=symbol, options=options), layout)
+    return build_table(cells, TableSource(name=NAME, symbol=symbol, options=options), layout)
 
 
 def _narwhal(frame: object) -> "nw.DataFrame[Any]":
@@ -94,11 +96,11 @@ def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
 
     native = nw.to_native(frame)
     if not nw.dependencies.is_pandas_dataframe(native):
-        return TableCells(frame=plainly_named(frame.to_polars(), _SOURCE))
+        return TableCells(frame=normalise_columns(frame.to_polars(), _SOURCE))
     native = _with_index(native)
     if native.columns.nlevels == 1:
         native = native.set_axis([str(name) for name in native.columns], axis=1)
-        return TableCells(frame=plainly_named(_of_pandas(native), _SOURCE))
+        return TableCells(frame=normalise_columns(_of_pandas(native), _SOURCE))
     return _wide(native)
 
 

@@ -50,7 +50,7 @@ class PriceKind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The table layout of one program. Column names are normalised by `columns.plain_name`.
+    """The table layout of one program. Column names are normalised by `columns.normalise_name`.
 
     Attributes:
         name: The value for `--layout`.
@@ -236,12 +236,12 @@ SYNONYMS: Final = MappingProxyType(
 BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYOUT, *LAYOUTS)})
 
 
-def in_python(option: str) -> str:
+def python_option(option: str) -> str:
     """The end of a message about a flag: how to set the option in Python."""
     return f"; in Python pass options=ReadingOptions({option}=…) to BarPanel.of or BarPanel.read"
 
 
-def named_layout(name: str) -> Layout:
+def get_layout(name: str) -> Layout:
     """Look up a layout by name.
 
     Raises:
@@ -252,7 +252,7 @@ def named_layout(name: str) -> Layout:
     return BY_NAME[name]
 
 
-def layout_of(columns: Sequence[str], source: str) -> Layout:
+def identify_layout(columns: Sequence[str], source: str) -> Layout:
     """Identify the layout of a table.
 
     Args:
@@ -267,11 +267,11 @@ def layout_of(columns: Sequence[str], source: str) -> Layout:
     if len(marked) > 1:
         names = [layout.name for layout in marked]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
-        raise BarsError(f"{source} has the columns of {listed(names)}; choose {choices}{in_python('layout')}")
+        raise BarsError(f"{source} has the columns of {listed(names)}; choose {choices}{python_option('layout')}")
     return marked[0] if marked else PLAIN_LAYOUT
 
 
-def headerless_layout(cells: Sequence[str]) -> Layout | None:
+def identify_headerless_layout(cells: Sequence[str]) -> Layout | None:
     """The layout without a header that matches a first row of cells; None if there is none."""
     if not all(_is_number(cell) for cell in cells):
         return None
@@ -282,7 +282,7 @@ def _is_number(cell: str) -> bool:
     return re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", cell.strip()) is not None
 
 
-def fields_of(columns: Sequence[str], layout: Layout, source: str) -> dict[str, str]:
+def map_fields(columns: Sequence[str], layout: Layout, source: str) -> dict[str, str]:
     """Map each field of a table to the column that holds it.
 
     Args:
@@ -318,7 +318,7 @@ def _synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> 
     return by_field
 
 
-def symbol_of(stem: str, layout: Layout) -> str:
+def symbol_from_name(stem: str, layout: Layout) -> str:
     """Extract the symbol from a file's name, in capitals."""
     name = unicodedata.normalize("NFC", stem)  # macOS decomposes accents
     if layout.stem_end:

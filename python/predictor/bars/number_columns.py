@@ -8,8 +8,8 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.columns import NamedSource
-from predictor.bars.dates import check_read
-from predictor.bars.layouts import in_python
+from predictor.bars.dates import check_parsed
+from predictor.bars.layouts import python_option
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ class NumberColumns:
     is_rounded: bool = False
 
 
-def numbers_of(column: "pl.Series", source: NamedSource) -> FloatArray:
+def parse_numbers(column: "pl.Series", source: NamedSource) -> FloatArray:
     """Parse a column with decimal points as float64 [rows]; an empty cell is NaN."""
     cleaned = _clean(column, source)
     numbers = _cast(cleaned)
-    check_read(cleaned, numbers, source, NO_NUMBER)
+    check_parsed(cleaned, numbers, source, NO_NUMBER)
     return _filled(numbers)
 
 
-def table_numbers(
+def parse_number_columns(
     columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool
 ) -> NumberColumns:
     """Parse the columns of one table.
@@ -96,7 +96,7 @@ def _filled(numbers: "pl.Series") -> FloatArray:
 def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
     """Parse a column; errors show the original cell."""
     numbers = _cast(_pointed(column, sign))
-    check_read(cells, numbers, source, NO_NUMBER)
+    check_parsed(cells, numbers, source, NO_NUMBER)
     return _filled(numbers)
 
 
@@ -177,6 +177,6 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
             raise BarsError(
                 f"{source.name}: row {row + 1} after the header, column {text.name}: {text[row]!r} is "
                 f"ambiguous, and so are all other cells; choose {point[row]:g} with --decimal point or {comma[row]:g} "
-                f"with --decimal comma{in_python('decimal')}"
+                f"with --decimal comma{python_option('decimal')}"
             )
     return "."

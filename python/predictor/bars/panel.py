@@ -137,7 +137,7 @@ class BarPanel:
             MissingPackageError: The extra `data` is not installed, or for Excel files the extra `excel`.
         """
         table = tables.read_table(Path(path), options)
-        tables.warn_of(table.warnings, Path(path).name)
+        tables.emit_warnings(table.warnings, Path(path).name)
         return cls.of_table(table, calendar=calendar, currency=currency)
 
     @classmethod
@@ -164,8 +164,8 @@ class BarPanel:
             BarsError: A cell is invalid, named by column, row and value, or a bar is impossible.
             MissingPackageError: The extra `data` is not installed.
         """
-        table = frames.frame_table(frame, symbol=symbol, options=options)
-        tables.warn_of(table.warnings, frames.NAME)
+        table = frames.read_frame(frame, symbol=symbol, options=options)
+        tables.emit_warnings(table.warnings, frames.NAME)
         return cls.of_table(table, calendar=calendar, currency=currency)
 
     @classmethod

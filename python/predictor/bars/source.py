@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
 from urllib.parse import parse_qsl, unquote
 
-from predictor.bars.columns import plainly_named
+from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
 from predictor.bars.panel import BarPanel
-from predictor.bars.tables import BarTable, ReadingOptions, TableSource, read_table, table_of, warn_of
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings, read_table
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
@@ -195,10 +195,10 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
     frame = _from_file(address, query) if address.scheme == "sqlite" else _from_server(address, query)
     symbol = address.database.upper()
     source = TableSource(name=SOURCE_NAME, symbol=symbol, ordered=False, options=options or ReadingOptions())
-    frame = plainly_named(frame.select(_plain(column) for column in frame), source)
+    frame = normalise_columns(frame.select(_plain(column) for column in frame), source)
     if "date" in frame.columns:
         _check_own_day(frame["date"])
-    return table_of(TableCells(frame=frame), source)
+    return build_table(TableCells(frame=frame), source)
 
 
 def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
@@ -298,7 +298,7 @@ def read_bars(
         currency=currency,
         options=options,
     )
-    warn_of(reading.warnings, reading.name)
+    emit_warnings(reading.warnings, reading.name)
     return reading.panel
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.bar_rows import BarRows, check_daily, in_order, repeated_rows
-from predictor.bars.columns import SYMBOL, texts_of
-from predictor.bars.dates import DateForm, SessionColumn, days_of
-from predictor.bars.files import TableCells, read_cells, stem_of
+from predictor.bars.bar_rows import BarRows, check_daily, find_repeated_rows, sort_rows
+from predictor.bars.columns import SYMBOL, to_strings
+from predictor.bars.dates import DateForm, SessionColumn, parse_dates
+from predictor.bars.files import TableCells, file_stem, read_cells
 from predictor.bars.layouts import (
     KNOWN,
     OPTIONAL,
@@ -26,13 +26,13 @@ from predictor.bars.layouts import (
     DecimalSign,
     Layout,
     PriceKind,
-    fields_of,
-    in_python,
-    layout_of,
-    named_layout,
-    symbol_of,
+    get_layout,
+    identify_layout,
+    map_fields,
+    python_option,
+    symbol_from_name,
 )
-from predictor.bars.number_columns import NumberColumns, table_numbers
+from predictor.bars.number_columns import NumberColumns, parse_number_columns
 from predictor.errors import BarsError, BarsWarning, shown_date
 from predictor.replacement import replace_file
 
@@ -114,19 +114,21 @@ def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
     cells = read_cells(path)
     options = options or ReadingOptions()
     layout = (
-        named_layout(options.layout) if options.layout else cells.layout or layout_of(cells.frame.columns, path.name)
+        get_layout(options.layout)
+        if options.layout
+        else cells.layout or identify_layout(cells.frame.columns, path.name)
     )
-    source = TableSource(name=path.name, symbol=symbol_of(stem_of(path), layout), options=options)
-    return table_of(cells, source, layout)
+    source = TableSource(name=path.name, symbol=symbol_from_name(file_stem(path), layout), options=options)
+    return build_table(cells, source, layout)
 
 
-def warn_of(warned: Sequence[str], name: str) -> None:
+def emit_warnings(warned: Sequence[str], name: str) -> None:
     """Emit a table's warnings as BarsWarning, attributed to the caller of the reading function."""
     for warning in warned:
         warnings.warn(f"{name}: {warning}", BarsWarning, stacklevel=3)
 
 
-def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
+def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYOUT) -> BarTable:
     """Convert a table with normalised column names to arrays.
 
     Raises:
@@ -137,14 +139,14 @@ def table_of(cells: TableCells, source: TableSource, layout: Layout = PLAIN_LAYO
     frame = _with_fields(cells.frame, source, layout)
     options = source.options
     form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
-    days = days_of(frame["date"], source, form)
+    days = parse_dates(frame["date"], source, form)
     numbers = _numbers(frame, source, layout, cells)
     symbols, owner = _symbols(frame, source)
     columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(options.volume_unit, 1)}
     rows = BarRows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
     empty = np.logical_and.reduce([np.isnan(values) for values in columns.values()])
-    ordered, is_sorted = in_order(frame, rows, source)
-    repeated = repeated_rows(frame, ordered, source)
+    ordered, is_sorted = sort_rows(frame, rows, source)
+    repeated = find_repeated_rows(frame, ordered, source)
     rows = ordered.of(~repeated) if repeated.any() else ordered
     sessions, places = np.unique(rows.days, return_inverse=True)
     check_daily(sessions, source)
@@ -165,7 +167,7 @@ def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> 
     """Rename the columns with a known meaning to their fields' names, and keep the unknown ones."""
     import polars as pl
 
-    names = fields_of(frame.columns, layout, source.name)
+    names = map_fields(frame.columns, layout, source.name)
     doubtful = next((name for name in frame.columns if THOUSANDS.fullmatch(name)), "")
     if doubtful and "volume" not in names:
         _check_unit(doubtful, source)
@@ -180,7 +182,7 @@ def _check_unit(column: str, source: TableSource) -> None:
     if not source.options.volume_unit:
         raise BarsError(
             f"{source.name}: column {column} may count thousands of shares or single shares; choose --volume-unit 1000 "
-            f"if 1 means 1,000 shares, or --volume-unit 1 if it means one share{in_python('volume_unit')}"
+            f"if 1 means 1,000 shares, or --volume-unit 1 if it means one share{python_option('volume_unit')}"
         )
 
 
@@ -213,7 +215,7 @@ def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -
 def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
     columns = [frame[name] for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
-    return table_numbers(columns, source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
+    return parse_number_columns(columns, source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
 
 
 def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
@@ -222,7 +224,7 @@ def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...
 
     if SYMBOL not in frame.columns:
         return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
-    column = texts_of(frame[SYMBOL], source)
+    column = to_strings(frame[SYMBOL], source)
     empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
     if empty.size:
         raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self, final
 
-from predictor.bars.columns import SYMBOL, plain_name, repeated
+from predictor.bars.columns import SYMBOL, find_duplicates, normalise_name
 from predictor.bars.layouts import BY_NAME, Layout
 from predictor.errors import BarsError, listed
 
@@ -42,9 +42,9 @@ class WideHeader:
         """
         if len(rows) < 2 or len(rows[0]) != len(rows[1]):  # noqa: PLR2004 (two lines of names)
             return None
-        if not {plain_name(row[0]) for row in rows[:2]} <= CORNERS:
+        if not {normalise_name(row[0]) for row in rows[:2]} <= CORNERS:
             return None
-        first, second = ([plain_name(cell) for cell in row[1:]] for row in rows[:2])
+        first, second = ([normalise_name(cell) for cell in row[1:]] for row in rows[:2])
         lines = 3 if len(rows) > 2 and _names_dates(rows[2]) else 2  # noqa: PLR2004
         if _are_fields(first) and _are_symbols(rows[1][1:]):
             return cls(fields=tuple(first), symbols=tuple(rows[1][1:]), lines=lines)
@@ -72,7 +72,9 @@ class WideHeader:
         """
         import polars as pl
 
-        twice = repeated([f"{field} of {symbol}" for field, symbol in zip(self.fields, self.symbols, strict=True)])
+        twice = find_duplicates(
+            [f"{field} of {symbol}" for field, symbol in zip(self.fields, self.symbols, strict=True)]
+        )
         if twice:
             raise BarsError(f"{source} has more than one column {listed(twice)}; remove all but one")
 
@@ -89,7 +91,7 @@ class WideHeader:
 
 def _names_dates(row: Sequence[str]) -> bool:
     """Whether a header line only names the date column."""
-    return bool(row) and plain_name(row[0]) in DATES and not any(row[1:])
+    return bool(row) and normalise_name(row[0]) in DATES and not any(row[1:])
 
 
 def _are_fields(names: Sequence[str]) -> bool:

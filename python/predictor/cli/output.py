@@ -26,7 +26,7 @@ from predictor.catalog import ModelInfo
 from predictor.dates import as_number, optional_number
 from predictor.errors import QuantraError, answer_of, shown_date
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
-from predictor.internals import INTERNALS_NOTE, Internal, baseline_in_words, largest_shares
+from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, largest_shares
 from predictor.report.templates import iso, level
 from predictor.skill import Skill, Verdict
 
@@ -83,7 +83,7 @@ def contributions_table(attribution: Attribution, symbol: str) -> RenderableType
     title = (
         f"{symbol}: {attribution.horizon} sessions ahead, {level(attribution.quantile)}: "
         f"{shown(float(attribution.prediction[s]))} {unit}, "
-        f"{shown(float(attribution.baseline_prediction[s]))} for {baseline_in_words(attribution.baseline)}"
+        f"{shown(float(attribution.baseline_prediction[s]))} for {describe_baseline(attribution.baseline)}"
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     least, most = _BAR_WIDTHS
@@ -190,7 +190,7 @@ def skill_panel(skill: Skill | None) -> RenderableType:
 
 def scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> Table:
     """Scores of the model and the baselines, or of `rows` without captions; the lowest of each column is bold."""
-    explained = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.tells_fits else MEAN_EXPLAINED
+    explained = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.has_fits else MEAN_EXPLAINED
     table = Table(
         title=Text(f"\n{scores.split} split: {scores.unit}; lower is better"),
         title_justify="left",

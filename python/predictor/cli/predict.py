@@ -27,7 +27,7 @@ from predictor.client import ClientCredentials, QuantraClient
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import Instance, Query
-from predictor.internals import session_in_words
+from predictor.internals import describe_session
 from predictor.interruption import loading
 from predictor.report import write_forecast_chart, write_reason_chart
 from predictor.skill import line_of
@@ -231,7 +231,7 @@ def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> 
         _warn_of_gap(console, attribution, name)
     _warn(console, attribution.warnings)
     if lag:
-        console.print(f"Horizons count from {session_in_words(lag)} bar.")
+        console.print(f"Horizons count from {describe_session(lag)} bar.")
     console.print(line_of(attribution.skill), markup=False)
 
 

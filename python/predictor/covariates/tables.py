@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
-from predictor.bars.columns import SYMBOL, named_texts, renaming, texts_of
-from predictor.bars.dates import sessions_of
+from predictor.bars.columns import SYMBOL, symbol_advice, text_columns, to_strings
+from predictor.bars.dates import parse_sessions
 from predictor.bars.files import read_cells
-from predictor.bars.number_columns import numbers_of
+from predictor.bars.number_columns import parse_numbers
 from predictor.errors import BarsError, ConfigurationError, CovariatesError, shown_date
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
             "figures are published after the day that they describe. If both are the same day, repeat the date"
         )
     names = _value_columns(path, frame, ("date", KNOWN_FROM))
-    date, known_from = (sessions_of(frame[key], path) for key in ("date", KNOWN_FROM))
+    date, known_from = (parse_sessions(frame[key], path) for key in ("date", KNOWN_FROM))
     _check_whole_days(path, frame[KNOWN_FROM])
     symbols, owner = _owners(path, frame)
     if not symbols:
@@ -292,7 +292,7 @@ def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
     if SYMBOL not in frame.columns:
         raise CovariatesError(
             f"{path.name} has no column {SYMBOL}; it has {', '.join(frame.columns)}; "
-            f"{renaming([name for name, texts in named_texts(frame, ()).items() if texts.is_unique().all()])}"
+            f"{symbol_advice([name for name, texts in text_columns(frame, ()).items() if texts.is_unique().all()])}"
         )
     names = _value_columns(path, frame, (SYMBOL,))
     symbols, owner = _owners(path, frame)
@@ -340,11 +340,11 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
 
 def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
     """Raise CovariatesError for text columns in a file without a symbol column: one of them may hold the symbol."""
-    texts = list(named_texts(frame, _KEYS))
+    texts = list(text_columns(frame, _KEYS))
     if texts:
         raise CovariatesError(
             f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, and "
-            f"the file has no column {SYMBOL}; {renaming(texts)}"
+            f"the file has no column {SYMBOL}; {symbol_advice(texts)}"
         )
 
 
@@ -370,7 +370,7 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
 
 def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
     """Parse a column of finite numbers; NaN if a cell is empty or `nan`."""
-    values = numbers_of(column, path)
+    values = parse_numbers(column, path)
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
         row = int(infinite[0])
@@ -382,7 +382,7 @@ def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
 
 
 def _texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
-    return tuple(texts_of(column, path).fill_null("").to_list())
+    return tuple(to_strings(column, path).fill_null("").to_list())
 
 
 def _stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
-from predictor.bars.columns import repeated
+from predictor.bars.columns import find_duplicates
 from predictor.canonical import Record, read_as
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import EvaluationPlan
@@ -109,7 +109,7 @@ class FeatureSet:
             raise ConfigurationError(
                 f"a feature set has at most {MOST_FEATURES} features, but this one has {len(names)}"
             )
-        twice = repeated(names)
+        twice = find_duplicates(names)
         if twice:
             raise ConfigurationError(f"feature names appear twice: {', '.join(twice)}; rename them")
 

@@ -18,7 +18,7 @@ from predictor.errors import (
     UnknownQuantileError,
     listed,
 )
-from predictor.internals import session_in_words
+from predictor.internals import describe_session
 from predictor.skill import Skill, line_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Forecast:
         if not self.lag:
             return f"the last {what}"
         day = f" of {self.base_session}," if self.base_session else ""
-        return f"the {what}{day} {session_in_words(self.lag)} bar"
+        return f"the {what}{day} {describe_session(self.lag)} bar"
 
     def to_numpy(self) -> FloatArray:
         """`values`, [S, H, Q]."""

@@ -11,7 +11,7 @@ from predictor.arrays import FloatArray
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
-from predictor.internals import Internal, InternalAxis, baseline_in_words
+from predictor.internals import Internal, InternalAxis, describe_baseline
 from predictor.report.templates import PageBuilder, level, sessions
 
 BASIS_POINTS: Final = 10_000.0
@@ -139,7 +139,7 @@ def reason_view(
         label=label,
         unit=unit,
         method=attribution.method,
-        baseline=baseline_in_words(attribution.baseline),
+        baseline=describe_baseline(attribution.baseline),
         prediction=factor * float(attribution.prediction[s]),
         baseline_prediction=factor * float(attribution.baseline_prediction[s]),
         relative_gap=float(attribution.relative_gap[s]),

@@ -54,7 +54,7 @@ def _not_static(name: str, symbols: Sequence[str]) -> CovariatesError:
     )
 
 
-def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDArray[np.int32]) -> Covariates:
+def move_to_day(before: Covariates, have: NDArray[np.int32], session: int, future: NDArray[np.int32]) -> Covariates:
     """Move a day's covariates to another day and other future sessions, with the values that are known already.
 
     Args:
@@ -77,7 +77,7 @@ def moved(before: Covariates, have: NDArray[np.int32], session: int, future: NDA
     )
 
 
-def with_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariates:
+def replace_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariates:
     """Replace the covariates of P rows [P] by the pushed ones, on the same sessions."""
     if not day.names:
         return NO_COVARIATES
@@ -88,7 +88,7 @@ def with_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covariat
     )
 
 
-def joined(history: Covariates, day: Covariates) -> Covariates:
+def append_day(history: Covariates, day: Covariates) -> Covariates:
     """Append the covariates of a day [S, 1] and its future sessions to those of a history [S, T]."""
     if not history.names:
         return NO_COVARIATES
@@ -101,15 +101,15 @@ def joined(history: Covariates, day: Covariates) -> Covariates:
     )
 
 
-def joined_past(history: Covariates, day: Covariates) -> Covariates:
+def append_past(history: Covariates, day: Covariates) -> Covariates:
     """Append the covariates of a day [S, 1], without its future sessions, to those of a history [S, T]."""
     if not history.names:
         return NO_COVARIATES
     past = {name: values[:, :1] for name, values in day.known.items()}
-    return joined(history, Covariates(observed=day.observed, known=past))
+    return append_day(history, Covariates(observed=day.observed, known=past))
 
 
-def split(covariates: Covariates, sessions: int) -> tuple[Covariates, Covariates]:
+def split_last_day(covariates: Covariates, sessions: int) -> tuple[Covariates, Covariates]:
     """Split covariates on `sessions` sessions before the last one, as copies.
 
     The first part has the static values, the second one the future sessions.
@@ -132,7 +132,7 @@ def split(covariates: Covariates, sessions: int) -> tuple[Covariates, Covariates
     return history, day
 
 
-def size_of(covariates: Covariates) -> int:
+def count_bytes(covariates: Covariates) -> int:
     """Bytes of all values."""
     groups = (covariates.observed, covariates.known, covariates.numbers)
     texts = sum(len(text) for column in covariates.categories.values() for text in column)

@@ -96,7 +96,7 @@ class PartialDay:
         has_arrived[rows] = True
         return PartialDay(
             bars=self.bars.with_bars(bars, rows),
-            covariates=day_covariates.with_rows(self._ahead(covariates, rows), covariates, rows),
+            covariates=day_covariates.replace_rows(self._ahead(covariates, rows), covariates, rows),
             has_arrived=has_arrived,
             is_ready=self.is_ready or bool(has_arrived.all()),
         )
@@ -120,7 +120,7 @@ class PartialDay:
 
     def _moved(self, session: int, pushed: Covariates) -> Covariates:
         have = np.concatenate([self.bars.sessions, self.covariates.future_sessions])
-        return day_covariates.moved(self.covariates, have, session, pushed.future_sessions)
+        return day_covariates.move_to_day(self.covariates, have, session, pushed.future_sessions)
 
     def _names(self, these: BoolArray) -> Sequence[str]:
         return [self.bars.symbols[row] for row in np.flatnonzero(these)]
@@ -168,7 +168,7 @@ class Subscription:
         most = max(bars_needed, 2)
         kept = bars.last(most)
         count = len(kept.sessions)
-        history, ahead = day_covariates.split(instance.covariates.last(count), count)
+        history, ahead = day_covariates.split_last_day(instance.covariates.last(count), count)
         last = replace(kept.last(1))
         day = PartialDay(bars=last, covariates=ahead, has_arrived=np.ones(len(bars.symbols), np.bool_), is_ready=True)
         return cls(
@@ -202,7 +202,7 @@ class Subscription:
     def size(self) -> int:
         """Estimated size in bytes."""
         count = sum(getattr(self.history, name).nbytes for name in self.history.columns)
-        columns = count + day_covariates.size_of(self.covariates) + day_covariates.size_of(self.day.covariates)
+        columns = count + day_covariates.count_bytes(self.covariates) + day_covariates.count_bytes(self.day.covariates)
         day = len(self.symbols) * (8 * len(self.history.columns) + _BYTES_OF_A_NAME)
         return columns + self.history.sessions.nbytes + 2 * day
 
@@ -211,7 +211,7 @@ class Subscription:
         return replace(
             self.template,
             input=self.history.followed_by(self.day.bars),
-            covariates=day_covariates.joined(self.covariates, self.day.covariates),
+            covariates=day_covariates.append_day(self.covariates, self.day.covariates),
         )
 
     def pushed(self, push: Push, bars_needed: int) -> "AcceptedPush":
@@ -303,7 +303,7 @@ class Subscription:
             self,
             most=most,
             history=kept,
-            covariates=day_covariates.joined_past(self.covariates, self.day.covariates).last(len(kept.sessions)),
+            covariates=day_covariates.append_past(self.covariates, self.day.covariates).last(len(kept.sessions)),
             day=self.day.next(session, covariates),
             has_dropped=self.has_dropped or len(kept.sessions) < len(bars.sessions),
         )
