@@ -19,7 +19,7 @@ from trainers.dit.rewards import ValidatedReward
 from trainers.dit.sampling import GuidedNetwork
 from trainers.loop import OutOfMemoryError, SettingsError
 from trainers.loop.device import cause_of, is_out_of_memory
-from trainers.loop.validation import evaluating
+from trainers.loop.validation import evaluation_mode
 
 LATEST: Final = 0.96
 """Upper bound of the time in the noise scale, which diverges at 1."""
@@ -266,7 +266,7 @@ class Rollouts:
         prompts, targets = self._choose_prompts()
         try:
             condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
-            with evaluating([self._model.network.module]):
+            with evaluation_mode([self._model.network.module]):
                 steps, latents = self._run_all_steps(condition)
             images = self._model.latents.decode(latents)
         except (RuntimeError, MemoryError) as error:

@@ -13,7 +13,7 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import ImageNetwork, PromptCondition
 from trainers.dit.prompts import priors_of
 from trainers.dit.recipe import SamplingSettings
-from trainers.loop.validation import evaluating
+from trainers.loop.validation import evaluation_mode
 
 UNGUIDED = 1.0
 """Guidance up to this needs one network call per step instead of two."""
@@ -65,7 +65,7 @@ def draw_latents(model: ImageModel, condition: PromptCondition, noise: Tensor, s
     """
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it is untrained; train it first")
-    with evaluating([model.network.module]):
+    with evaluation_mode([model.network.module]):
         guided = GuidedNetwork(model.network, condition, model.unconditional().on(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)
 

@@ -12,12 +12,12 @@ from trainers.loop.checkpoint.compatibility import LearningRates
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.store import Checkpoints, StopSignals
 from trainers.loop.data.splitting import BatchCutter
-from trainers.loop.data.transfer import feeder_for
+from trainers.loop.data.transfer import create_feeder
 from trainers.loop.errors import listed
 from trainers.loop.group.group import Group
 from trainers.loop.group.processes import check_phases
 from trainers.loop.phase import FrozenParameters, Phase
-from trainers.loop.reports import kept_graphs
+from trainers.loop.reports import kept_graph_notices
 from trainers.loop.run_parts import LoopSettings, RunParts
 from trainers.loop.training_run import TrainingRun
 from trainers.loop.training_state import TrainingState
@@ -47,7 +47,7 @@ class Assembly(Generic[Batch]):
         self._settings = settings
         self._group = group
         self._names = names
-        self._feeder = feeder_for(settings.device, phases=len(settings.phases))
+        self._feeder = create_feeder(settings.device, phases=len(settings.phases))
         owners = [phase for phase in settings.phases if phase.forward is not None]
         self._shared = {phase.name: self._shared_forward(phase) for phase in owners}
         self._cutters = {name: self._cutter(evaluated=settings.frozen.values()) for name in self._shared}
@@ -80,7 +80,7 @@ class Assembly(Generic[Batch]):
         )
         recorder = None if checkpoints is None else Recorder(checkpoints, parts)
         resumed = [] if recorder is None else recorder.resume()
-        return TrainingRun(parts, recorder, [*resumed, *kept_graphs(settings.phases, settings.accumulate)])
+        return TrainingRun(parts, recorder, [*resumed, *kept_graph_notices(settings.phases, settings.accumulate)])
 
     def _phase_run(self, phase: Phase[Batch]) -> PhaseRun[Batch]:
         settings, precision = self._settings, self._settings.precisions[phase.name]
@@ -125,7 +125,7 @@ class Assembly(Generic[Batch]):
         return SharedForward(
             phase,
             users=[other.name for other in settings.phases if other.uses == phase.name],
-            withheld=FrozenParameters(self._foreign(phase)),
+            frozen=FrozenParameters(self._foreign(phase)),
             modules=[part for module in settings.trained.values() for part in parts_of(module, own, foreign)],
             device=settings.device,
             precision=settings.precisions[phase.name],
@@ -146,19 +146,16 @@ class Assembly(Generic[Batch]):
         return averages
 
     def _cutter(self, *, evaluated: Iterable[nn.Module]) -> BatchCutter[Batch]:
-        return BatchCutter(self._settings.cutting, refusal=self._why_whole(evaluated), spare=self._feeder.give_up)
-
-    def _why_whole(self, evaluated: Iterable[nn.Module]) -> str | None:
-        """Return the reason why batches must not be cut when memory runs out; None if they may be."""
         coupled = coupled_layers(self._settings.modules, evaluated)
+        refusal: str | None = None
         if self._settings.oom == "fail":
-            return 'oom="fail" is set; "split" would continue with smaller pieces and the same gradient'
-        if coupled and self._settings.batch_coupled == "refuse":
-            return (
+            refusal = 'oom="fail" is set; "split" would continue with smaller pieces and the same gradient'
+        elif coupled and self._settings.batch_coupled == "refuse":
+            refusal = (
                 f"the batch is not cut, because {listed(coupled)} mix its samples and the gradient would differ; "
                 'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
             )
-        return None
+        return BatchCutter(self._settings.cutting, refusal=refusal, spare=self._feeder.release_copies)
 
 
 def parts_of(module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]) -> Iterator[nn.Module]:

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 
 from trainers.loop.assembly import Assembly
 from trainers.loop.checkpoint.caller_state import Stateful
-from trainers.loop.checkpoint.compatibility import LearningRates, ResumeRates, Started, started_with
+from trainers.loop.checkpoint.compatibility import InitialSettings, LearningRates, ResumeRates, initial_settings
 from trainers.loop.checkpoint.store import Checkpoints, StopSignals
 from trainers.loop.data.splitting import BatchSplitter, SampleSplitter
 from trainers.loop.device import (
@@ -20,16 +20,16 @@ from trainers.loop.device import (
     choose_device,
     choose_precision,
     compact,
-    compiled,
+    compile_modules,
+    derive_seed,
     deterministic,
     keep_freed_memory,
-    made_current,
-    mixed,
     seed_everything,
+    use_device,
 )
 from trainers.loop.errors import SettingsError, listed
 from trainers.loop.group.group import Group
-from trainers.loop.group.processes import check_modules, joined, local_rank
+from trainers.loop.group.processes import check_modules, join_group, local_rank
 from trainers.loop.phase import FrozenModule, Phase
 from trainers.loop.run_parts import CoupledChoice, LoopSettings, OomChoice
 from trainers.loop.training_run import TrainingRun
@@ -118,15 +118,15 @@ class Loop(Generic[Batch]):
         trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
-        self.precision = self._chosen(precision, hardware)
+        self.precision = self._resolve_precision(precision, hardware)
         self._settings = LoopSettings(
             phases=tuple(phases),
             groups={phase.name: len(phase.optimizer.param_groups) for phase in phases},
             trained=trained,
-            frozen={name: held.module for name, held in modules.items() if isinstance(held, FrozenModule)},
+            frozen={name: module.module for name, module in modules.items() if isinstance(module, FrozenModule)},
             device=self.device.device,
             precision=self.precision,
-            precisions={phase.name: self._chosen(phase.precision, hardware) for phase in phases},
+            precisions={phase.name: self._resolve_precision(phase.precision, hardware) for phase in phases},
             accumulate=accumulate,
             oom=oom,
             cutting=SampleSplitter() if cutting is None else cutting,
@@ -139,8 +139,9 @@ class Loop(Generic[Batch]):
         )
         self._compile, self._deterministic = compile, deterministic
         self._resume_rates: ResumeRates = resume_rates
-        self._started: Started | None = None
-        _check_covered(phases, self._settings.modules)
+        self._started: InitialSettings | None = None
+        parameters = {phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}
+        check_coverage(parameters, self._settings.modules)
 
     @contextmanager
     def running(self, checkpoints: Checkpoints | None = None) -> Generator[TrainingRun[Batch]]:
@@ -166,40 +167,40 @@ class Loop(Generic[Batch]):
         """
         device = self.device.device
         with ExitStack() as stack:
-            stack.enter_context(made_current(device))
+            stack.enter_context(use_device(device))
             check_device(device)
             keep_freed_memory()
-            group = stack.enter_context(joined(device.type))
+            group = stack.enter_context(join_group(device.type))
             self._check_modules(group)
             if self._deterministic:
                 stack.enter_context(deterministic(device))
             modules = self._settings.modules
             for module in modules.values():
                 compact(module.to(device))
-            self._join(group, checkpoints)
+            self._synchronize(group, checkpoints)
             names = parameter_names(self._settings.trained.items())
             stack.callback(_drop_gradients, names)
             if self._compile:
-                stack.enter_context(compiled(modules))
+                stack.enter_context(compile_modules(modules))
             signals = StopSignals(echo_seconds=ECHO_SECONDS if group.size > 1 else 0.0)
             if checkpoints is not None:
                 if group.rank == 0:
                     stack.enter_context(checkpoints.open())
                 stack.enter_context(signals)
-            yield Assembly(self._settings, group, names).run(signals, checkpoints, self._rates())
+            # Training changes the optimizers' settings, so they are read only before the first run.
+            self._started = self._started or initial_settings(self._settings.phases)
+            rates = LearningRates(self._settings.phases, self._started, self._resume_rates)
+            yield Assembly(self._settings, group, names).run(signals, checkpoints, rates)
 
-    def _chosen(self, wanted: str | Precision | None, hardware: Hardware) -> Precision:
-        """Resolve a precision; None means the loop's."""
-        if wanted is None:
+    def _resolve_precision(self, requested: str | Precision | None, hardware: Hardware) -> Precision:
+        """Return the requested precision; None means the loop's."""
+        if requested is None:
             return self.precision
-        return wanted if isinstance(wanted, Precision) else choose_precision(wanted, self.device.device, hardware)
+        if isinstance(requested, Precision):
+            return requested
+        return choose_precision(requested, self.device.device, hardware)
 
-    def _rates(self) -> LearningRates:
-        # Training changes the settings, so they are read before the first run only.
-        self._started = self._started or started_with(self._settings.phases)
-        return LearningRates(self._settings.phases, self._started, self._resume_rates)
-
-    def _join(self, group: Group, checkpoints: Checkpoints | None) -> None:
+    def _synchronize(self, group: Group, checkpoints: Checkpoints | None) -> None:
         """Check that the processes match, copy rank 0's weights to all and seed each process differently."""
         if group.size == 1:
             return
@@ -211,9 +212,9 @@ class Loop(Generic[Batch]):
         group.check_same("the accumulation window", f"{settings.accumulate} batches")
         group.check_same("the checkpoints", "none" if checkpoints is None else "some")
         group.check_same("the names of the state", str(list(settings.state)))
-        group.spread(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
+        group.broadcast(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
-            seed_everything(mixed(torch.initial_seed(), group.rank) % 2**32)
+            seed_everything(derive_seed(torch.initial_seed(), group.rank) % 2**32)
 
     def _check_modules(self, group: Group) -> None:
         modules = self._settings.modules
@@ -234,20 +235,16 @@ def _check_phases(phases: Sequence[Phase[Batch]]) -> None:
             )
 
 
-def _check_covered(phases: Sequence[Phase[Batch]], modules: Mapping[str, nn.Module]) -> None:
-    check_coverage({phase.name: (tuple(phase.parameters), phase.optimizer) for phase in phases}, modules)
-
-
 def _check_names(modules: Iterable[str], state: Mapping[str, object]) -> None:
     dotted = [name for name in modules if "." in name]
     if dotted:
         raise SettingsError(
             f"the module names {dotted} contain a dot, which separates modules from parameters; rename them"
         )
-    for name, thing in state.items():
-        if not isinstance(thing, Stateful):
+    for name, value in state.items():
+        if not isinstance(value, Stateful):
             raise SettingsError(
-                f"state {name!r} is a {type(thing).__name__}, which has no state_dict() and load_state_dict(); wrap it "
+                f"state {name!r} is a {type(value).__name__}, which has no state_dict() and load_state_dict(); wrap it "
                 "in a small class that has both"
             )
 

@@ -176,7 +176,7 @@ def check_loss(loss: object) -> Loss:
         ContractError: It is not a `Loss`, or its mean, count or parts are invalid.
     """
     if not isinstance(loss, Loss):
-        raise ContractError(f"the loss function returned {described(loss)}; expected Loss(mean, count, parts)")
+        raise ContractError(f"the loss function returned {describe_value(loss)}; expected Loss(mean, count, parts)")
     _check_scalar("mean", loss.mean)
     _check_count("Loss.count", loss.count)
     for name, part in loss.parts.items():
@@ -259,7 +259,7 @@ def check_finite_score(value: float, what: str) -> None:
 
 def _check_scalar(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
-        raise ContractError(f"Loss.{name} is {described(value)}; expected a scalar tensor")
+        raise ContractError(f"Loss.{name} is {describe_value(value)}; expected a scalar tensor")
     if value.ndim:
         raise ContractError(f"Loss.{name} has shape {list(value.shape)}; expected a scalar: reduce it with .mean()")
     if not value.is_floating_point():
@@ -268,27 +268,24 @@ def _check_scalar(name: str, value: object) -> None:
 
 def _check_term(name: str, term: object) -> None:
     if not isinstance(term, Term):
-        raise ContractError(f"the term {name!r} is {described(term)}; expected Term(mean, count, weight=…)")
+        raise ContractError(f"the term {name!r} is {describe_value(term)}; expected Term(mean, count, weight=…)")
     _check_scalar(f"of({name}).mean", term.mean)
     _check_count(f"the count of the term {name!r}", term.count)
-    if not _is_finite_number(term.weight):
+    weight: object = term.weight
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or not math.isfinite(weight):
         raise ContractError(
             f"the weight of the term {name!r} is {term.weight!r}; expected a finite number, such as 45.0"
         )
 
 
-def _is_finite_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _check_count(name: str, count: object) -> None:
     if not isinstance(count, int) or isinstance(count, bool):
-        raise ContractError(f"{name} is {described(count)}; expected an int: the number of targets in the batch")
+        raise ContractError(f"{name} is {describe_value(count)}; expected an int: the number of targets in the batch")
     if count < 0:
         raise ContractError(f"{name} is {count}; expected 0 or more: the number of targets in the batch")
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """Describe a value for messages: its class, the shape of a tensor [...] or the keys of a dict."""
     match value:
         case None:

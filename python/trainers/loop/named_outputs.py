@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.loop.errors import ContractError, SettingsError, listed
-from trainers.loop.loss import Loss, described
+from trainers.loop.loss import Loss, describe_value
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
@@ -56,52 +56,56 @@ class OutputContract:
         """
         outputs = self._outputs(output)
         tensors = {name: self._tensor(name, outputs[name]) for name in self.names}
-        self._check_sizes(tensors)
-        _check_attached(tensors)
+        if len({tensor.shape for tensor in tensors.values()}) > 1:
+            shapes = ", ".join(f"{name!r} {list(tensor.shape)}" for name, tensor in tensors.items())
+            raise ContractError(
+                f"the outputs have different shapes: {shapes}; expected the same {self._shape()} in all"
+            )
+        detached = [repr(name) for name, tensor in tensors.items() if not tensor.requires_grad]
+        if detached and torch.is_grad_enabled():
+            raise ContractError(
+                f"these outputs have no graph, so training would have no effect: {listed(detached)}; look for "
+                ".detach(), .data, torch.no_grad() or frozen heads in the network; to evaluate, use "
+                "torch.inference_mode()"
+            )
         return tensors
 
     def _outputs(self, output: object) -> Mapping[object, object]:
         """Return the dict whose keys are the names."""
         if not isinstance(output, Mapping):
-            raise ContractError(f"the network returned {described(output)}; {self._expected()}")
+            raise ContractError(f"the network returned {describe_value(output)}; {self._expected()}")
         outputs: object = output.get(self.within, output)
         where = f" under {self.within!r}" if self.within in output else ""
         if not isinstance(outputs, Mapping):
-            raise ContractError(f"the network returned {described(outputs)}{where}; {self._expected()}")
+            raise ContractError(f"the network returned {describe_value(outputs)}{where}; {self._expected()}")
         missing = [name for name in self.names if name not in outputs]
         unexpected = [key for key in outputs if key not in self.names]
         if missing or unexpected:
             raise ContractError(
-                f"the network returned {described(outputs)}{where}; {self._expected()}{_differ(missing, unexpected)}; "
-                f"{self._hint(outputs, nested=bool(where))}"
+                f"the network returned {describe_value(outputs)}{where}; {self._expected()}"
+                + (f"; missing: {listed([repr(name) for name in missing])}" if missing else "")
+                + (f"; unexpected: {listed([repr(key) for key in unexpected])}" if unexpected else "")
+                + f"; {self._hint(outputs, nested=bool(where))}"
             )
         return outputs
 
     def _tensor(self, name: str, value: object) -> Tensor:
         if not isinstance(value, Tensor):
             raise ContractError(
-                f"the output {name!r} is {described(value)}; expected a tensor of shape {self._shape()}"
+                f"the output {name!r} is {describe_value(value)}; expected a tensor of shape {self._shape()}"
             )
         if not value.is_floating_point():
             raise ContractError(
                 f"the output {name!r} is {value.dtype}; expected floating point: argmax and rounding have no gradient"
             )
-        wanted = self.shape
-        if value.ndim != len(wanted) or any(
-            size not in (None, real) for size, real in zip(wanted, value.shape, strict=True)
+        if value.ndim != len(self.shape) or any(
+            expected not in (None, size) for expected, size in zip(self.shape, value.shape, strict=True)
         ):
             raise ContractError(
                 f"the output {name!r} has shape {list(value.shape)}; expected {self._shape()}: an extra dimension of "
                 "size 1 would be broadcast against the targets; remove it with .squeeze(-1)"
             )
         return value
-
-    def _check_sizes(self, tensors: Mapping[str, Tensor]) -> None:
-        if len({tensor.shape for tensor in tensors.values()}) > 1:
-            shapes = ", ".join(f"{name!r} {list(tensor.shape)}" for name, tensor in tensors.items())
-            raise ContractError(
-                f"the outputs have different shapes: {shapes}; expected the same {self._shape()} in all"
-            )
 
     def _expected(self) -> str:
         place = f", or the same under {self.within!r}" if self.within is not None else ""
@@ -122,20 +126,6 @@ class OutputContract:
         return f"[{', '.join('any' if size is None else str(size) for size in self.shape)}]"
 
 
-def _check_attached(tensors: Mapping[str, Tensor]) -> None:
-    detached = [repr(name) for name, tensor in tensors.items() if not tensor.requires_grad]
-    if torch.is_grad_enabled() and detached:
-        raise ContractError(
-            f"these outputs have no graph, so training would have no effect: {listed(detached)}; look for .detach(), "
-            ".data, torch.no_grad() or frozen heads in the network; to evaluate, use torch.inference_mode()"
-        )
-
-
-def _differ(missing: Sequence[str], unexpected: Sequence[object]) -> str:
-    lacks = f"; missing: {listed([repr(name) for name in missing])}" if missing else ""
-    return lacks + (f"; unexpected: {listed([repr(key) for key in unexpected])}" if unexpected else "")
-
-
 def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor], criterion: Criterion) -> Loss:
     """Return the mean loss over the targets of all outputs; NaN targets are missing and do not count.
 
@@ -152,13 +142,11 @@ def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]
     Raises:
         ContractError: Predictions and targets differ in names or shapes, or the criterion has reduced its losses.
     """
-    _check_names(predictions, targets)
-    for name, target in targets.items():
-        _check_shapes(name, predictions[name], target)
+    _check_targets(predictions, targets)
     present = {name: ~target.isnan() for name, target in targets.items()}
     counts = torch.stack([mask.sum() for mask in present.values()]).tolist()  # synchronises with the device only once
     sums = {
-        name: _summed(name, predictions[name][mask], targets[name][mask], criterion)
+        name: _sum_losses(name, predictions[name][mask], targets[name][mask], criterion)
         for (name, mask), count in zip(present.items(), counts, strict=True)
         if count
     }
@@ -170,7 +158,7 @@ def summed_loss(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]
     return Loss(mean, count, {name: part.detach() for name, part in parts.items()})
 
 
-def _summed(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) -> Tensor:
+def _sum_losses(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) -> Tensor:
     losses = criterion(predicted.to(torch.promote_types(predicted.dtype, torch.float32)), target)
     if losses.shape != target.shape:
         raise ContractError(
@@ -180,17 +168,16 @@ def _summed(name: str, predicted: Tensor, target: Tensor, criterion: Criterion) 
     return losses.sum()
 
 
-def _check_names(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> None:
+def _check_targets(predictions: Mapping[str, Tensor], targets: Mapping[str, Tensor]) -> None:
     if not targets or predictions.keys() != targets.keys():
         raise ContractError(
             f"predictions have the names {list(predictions)} and targets {list(targets)}; expected the same names, at "
             "least one; use NaN for missing targets"
         )
-
-
-def _check_shapes(name: str, prediction: Tensor, target: Tensor) -> None:
-    if prediction.shape[: target.ndim] != target.shape:
-        raise ContractError(
-            f"the prediction of {name!r} has shape {list(prediction.shape)} and its target {list(target.shape)}; "
-            "expected the same, or additional trailing dimensions in the prediction"
-        )
+    for name, target in targets.items():
+        shape = predictions[name].shape
+        if shape[: target.ndim] != target.shape:
+            raise ContractError(
+                f"the prediction of {name!r} has shape {list(shape)} and its target {list(target.shape)}; expected the "
+                "same, or additional trailing dimensions in the prediction"
+            )

@@ -70,23 +70,22 @@ def adamw(
         fused: Whether to use the fused kernel; None uses it if torch supports it for the parameters.
         spared: Parameters without weight decay, such as biases.
     """
-    trained, free = list(parameters), {id(parameter) for parameter in spared}
+    trained, without_decay = list(parameters), {id(parameter) for parameter in spared}
     use_fused = can_fuse(trained) if fused is None else fused
+    groups: list[Parameter] | list[dict[str, Any]] = trained
+    if without_decay:
+        groups = [
+            {"params": [parameter for parameter in trained if id(parameter) not in without_decay]},
+            {"params": [parameter for parameter in trained if id(parameter) in without_decay], "weight_decay": 0.0},
+        ]
     return torch.optim.AdamW(
-        _grouped(trained, free) if free else trained,
+        groups,
         lr=lr,
         weight_decay=weight_decay,
         betas=betas,
         fused=use_fused,
         foreach=None if use_fused else True,
     )
-
-
-def _grouped(trained: list[Parameter], free: set[int]) -> list[dict[str, Any]]:
-    """Return two parameter groups; the second has no weight decay."""
-    decaying = [parameter for parameter in trained if id(parameter) not in free]
-    rest = [parameter for parameter in trained if id(parameter) in free]
-    return [{"params": decaying}, {"params": rest, "weight_decay": 0.0}]
 
 
 def can_fuse(parameters: Iterable[Parameter]) -> bool:

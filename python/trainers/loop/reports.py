@@ -169,7 +169,7 @@ class TrainingNotice:
 Report = WindowReport | EpochReport | CheckpointReport | TrainingNotice
 
 
-def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
+def shortage_notice(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
     """Return the notice that memory ran out in a window.
 
     Args:
@@ -188,7 +188,7 @@ def shortage(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
     )
 
 
-def validation_shortage(limit: int | None) -> TrainingNotice:
+def validation_shortage_notice(limit: int | None) -> TrainingNotice:
     """Return the notice that memory ran out in a validation; `limit` is the new maximum cost of a piece."""
     return TrainingNotice(
         message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
@@ -196,7 +196,7 @@ def validation_shortage(limit: int | None) -> TrainingNotice:
     )
 
 
-def farewell(stop: int, report: CheckpointReport | None) -> str:
+def stop_message(stop: int, report: CheckpointReport | None) -> str:
     """Return the message for a run that a signal (number `stop`) ended, with its last checkpoint if any."""
     name = Signals(stop).name
     if report is None:
@@ -207,7 +207,7 @@ def farewell(stop: int, report: CheckpointReport | None) -> str:
     return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
-def kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
+def kept_graph_notices(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
     """Return a notice for every phase that uses the forward of a later phase, which keeps graphs in memory.
 
     Args:

@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Generic, TypeVar, final
 
 from trainers.loop.checkpoint.recorder import Recorder
-from trainers.loop.data.sources import Source, check_source, order_digest, read_apart, remarks
-from trainers.loop.data.transfer import foreseeable
-from trainers.loop.device import mixed, peak_bytes
+from trainers.loop.data.sources import Source, check_source, collect_source_notices, order_digest, read_batches
+from trainers.loop.data.transfer import can_read_ahead
+from trainers.loop.device import derive_seed, peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
 from trainers.loop.group.group import WindowRequests
 from trainers.loop.loss import Loss
@@ -19,13 +19,13 @@ from trainers.loop.reports import (
     Report,
     TrainingNotice,
     ValidationReport,
-    farewell,
-    shortage,
-    validation_shortage,
+    shortage_notice,
+    stop_message,
+    validation_shortage_notice,
 )
 from trainers.loop.run_parts import RunParts
 from trainers.loop.training_state import PhaseResult
-from trainers.loop.validation import Validation, evaluating
+from trainers.loop.validation import Validation, evaluation_mode
 from trainers.loop.weights.initial_weights import kept_buffers
 from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import windows
@@ -88,15 +88,15 @@ class TrainingRun(Generic[Batch]):
             StoppedError: A signal ended the training. A checkpoint was written if there is a folder for it.
             LoopError: Any other error of the loop; it names phase, epoch, window and batch shapes.
         """
-        self._look_at(train)
+        self._check_train_source(train)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
         yield from self._pending_notices()
         while self._training.epoch < max_epochs:
             yield from self._epoch(train, max_epochs)
-            yield self._complete(max_epochs, validation)
+            yield self._finish_epoch(max_epochs, validation)
             yield from self._pending_notices()
-            yield from self._recorded()
+            yield from self._save_epoch()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
         """Score a source in evaluation and inference mode, each batch weighted by its count.
@@ -116,13 +116,13 @@ class TrainingRun(Generic[Batch]):
         limit = scorer.cutter.limit
         group = self.group
         self._share_buffers()
-        with evaluating(self._parts.settings.trained.values()), self._averaged():
+        with evaluation_mode(self._parts.settings.trained.values()), self._with_averages():
             order = self._training.order_seed
-            own = partial(read_apart, source, 0, start=group.rank, step=group.size, seed=order)
-            seed = mixed(order, group.rank)
+            own = partial(read_batches, source, 0, start=group.rank, step=group.size, seed=order)
+            seed = derive_seed(order, group.rank)
             total = group.total(scorer.total(score, own, self._training.epoch, seed=seed))
         if scorer.cutter.limit != limit:
-            self._notices.append(validation_shortage(scorer.cutter.limit))
+            self._notices.append(validation_shortage_notice(scorer.cutter.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
         self._parts.score_guard.note(total.mean())
@@ -139,7 +139,7 @@ class TrainingRun(Generic[Batch]):
         Raises:
             NonFiniteError: The value is not finite, and the loop has `nonfinite="raise"`.
         """
-        with self._averaged():
+        with self._with_averages():
             self.best.record(self.group.gather(value)[0])
         return self.best.stale >= patience
 
@@ -160,11 +160,12 @@ class TrainingRun(Generic[Batch]):
         for average in self._averages():
             average.settle()
 
-    def _look_at(self, train: Source[Batch]) -> None:
+    def _check_train_source(self, train: Source[Batch]) -> None:
         """Add notices on how the source is read, and check that all processes read the same order."""
         check_source(train)
         training, group = self._training, self.group
-        messages = remarks(train, epoch=training.epoch, window=training.epoch_totals.windows, processes=group.size)
+        window = training.epoch_totals.windows
+        messages = collect_source_notices(train, epoch=training.epoch, window=window, processes=group.size)
         self._notices.extend(TrainingNotice(message=message) for message in messages)
         if group.size > 1:
             digest = order_digest(train, training.epoch, seed=training.order_seed)
@@ -181,15 +182,19 @@ class TrainingRun(Generic[Batch]):
         length = self.group.agreed_length(train.length)
         total = None if length is None else -(-length // (self._parts.settings.accumulate * self.group.size))
         self._set_modes()
-        for window, waited in timed(self._windows(train, total), self._reading):
+        windows = time_windows(
+            self._windows(train, total),
+            lambda: f"the reading of epoch {self._training.epoch}, window {epoch_totals.windows}",
+        )
+        for window, waited in windows:
             started = perf_counter()
-            worked, requests = self._work(window, total, max_epochs, waited)
-            epoch_totals.add(worked, seconds=perf_counter() - started + waited, data_seconds=waited)
-            yield from [report for report, _ in worked]
+            results, requests = self._train_window(window, total, max_epochs, waited)
+            epoch_totals.add(results, seconds=perf_counter() - started + waited, data_seconds=waited)
+            yield from [report for report, _ in results]
             if self._notices:
                 yield from self._pending_notices()
             if requests.any:
-                yield from self._fulfil(requests, epoch_end=False)
+                yield from self._handle_requests(requests, epoch_end=False)
         if not epoch_totals.windows:
             raise EmptyTargetError(f"the source has no batch in epoch {self._training.epoch}")
         for phase in self._phases:
@@ -210,14 +215,10 @@ class TrainingRun(Generic[Batch]):
             )
         training.order = now
 
-    def _reading(self) -> str:
-        """Return the position to add to errors of the source."""
-        return f"the reading of epoch {self._training.epoch}, window {self._training.epoch_totals.windows}"
-
     def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """Return the remaining windows of the epoch; in a group, every process gets the same number."""
         size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
-        batches = read_apart(
+        batches = read_batches(
             train,
             self._training.epoch,
             start=done * size * group.size + group.rank,
@@ -225,9 +226,9 @@ class TrainingRun(Generic[Batch]):
             seed=self._training.order_seed,
         )
         read = windows(batches, size, None if group.size == 1 or total is None else total - done)
-        return self._parts.feeder.windows(read, ahead=foreseeable(train))
+        return self._parts.feeder.windows(read, ahead=can_read_ahead(train))
 
-    def _work(
+    def _train_window(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
     ) -> tuple[list[PhaseResult], WindowRequests]:
         """Run all phases that are due."""
@@ -235,7 +236,7 @@ class TrainingRun(Generic[Batch]):
         number, done = training.windows + 1, training.epoch_totals.windows
         ask = partial(self._requests, number, last=done + 1 == total)
         due = [phase for phase in self._phases if phase.phase.is_due(number)]
-        requests, worked = NO_REQUESTS, list[PhaseResult]()
+        requests, results = NO_REQUESTS, list[PhaseResult]()
         for shared in shared_forwards:
             shared.begin([phase.phase.name for phase in due])
         try:
@@ -243,7 +244,7 @@ class TrainingRun(Generic[Batch]):
                 started, shortages = perf_counter(), phase.accumulator.shortages
                 position = Position(phase.phase.name, training.epoch, done, window)
                 outcome = phase.step(window, position, ask)
-                requests = requests.and_those(outcome.requests)
+                requests = requests.merge(outcome.requests)
                 report = phase.report(
                     outcome,
                     position,
@@ -254,17 +255,17 @@ class TrainingRun(Generic[Batch]):
                     data_seconds=waited,
                 )
                 if report.shortages:
-                    self._notices.append(shortage(report, self._parts.coupled))
-                worked.append((report, outcome.loss))
+                    self._notices.append(shortage_notice(report, self._parts.coupled))
+                results.append((report, outcome.loss))
         finally:
             for shared in shared_forwards:
                 shared.end()
         training.windows = number
-        if not worked:  # requests travel with the gradients, and no phase has exchanged any
-            requests = self._agreed(ask())
-        return worked, requests
+        if not results:  # requests travel with the gradients, and no phase has exchanged any
+            requests = self._gather_requests(ask())
+        return results, requests
 
-    def _complete(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
+    def _finish_epoch(self, max_epochs: int, validation: Validation[Sample] | None) -> EpochReport:
         """Validate after an epoch and record its report."""
         started, training = perf_counter(), self._training
         epoch_totals = training.epoch_totals
@@ -293,13 +294,15 @@ class TrainingRun(Generic[Batch]):
         save = recorder is not None and not last and recorder.is_due(number)
         if save or stop:
             return WindowRequests(stop=stop, save=save)
-        self._parts.feeder.look_ahead()
+        self._parts.feeder.prefetch()
         return NO_REQUESTS
 
-    def _agreed(self, own: WindowRequests) -> WindowRequests:
-        return reduce(WindowRequests.and_those, self.group.gather(own), NO_REQUESTS)
+    def _gather_requests(self, own: WindowRequests) -> WindowRequests:
+        return reduce(WindowRequests.merge, self.group.gather(own), NO_REQUESTS)
 
-    def _fulfil(self, requests: WindowRequests, *, epoch_end: bool) -> Iterator[CheckpointReport | TrainingNotice]:
+    def _handle_requests(
+        self, requests: WindowRequests, *, epoch_end: bool
+    ) -> Iterator[CheckpointReport | TrainingNotice]:
         """Write a checkpoint, and raise `StoppedError` if a stop is requested."""
         recorder = self._recorder
         self._share_buffers()
@@ -308,22 +311,22 @@ class TrainingRun(Generic[Batch]):
             yield report
             yield from recorder.outgrown()
         if requests.stop:
-            raise StoppedError(farewell(requests.stop, report), signal=requests.stop)
+            raise StoppedError(stop_message(requests.stop, report), signal=requests.stop)
 
-    def _recorded(self) -> Iterator[CheckpointReport | TrainingNotice]:
+    def _save_epoch(self) -> Iterator[CheckpointReport | TrainingNotice]:
         """Write the checkpoint at the end of an epoch if one is due or a stop is requested."""
         recorder = self._recorder
         if recorder is None:
             return
         due = recorder.is_due(self._training.windows, epoch_end=True)
-        requests = self._agreed(WindowRequests(stop=self._parts.signals.requested, save=due))
+        requests = self._gather_requests(WindowRequests(stop=self._parts.signals.requested, save=due))
         if requests.any:
-            yield from self._fulfil(requests, epoch_end=True)
+            yield from self._handle_requests(requests, epoch_end=True)
 
     def _share_buffers(self) -> None:
         """Copy rank 0's buffers to all processes, because each process changes them with different batches."""
         if self.group.size > 1:
-            self.group.spread(kept_buffers(self._parts.settings.trained))
+            self.group.broadcast(kept_buffers(self._parts.settings.trained))
 
     def _set_modes(self) -> None:
         for module in self._parts.settings.trained.values():
@@ -333,7 +336,7 @@ class TrainingRun(Generic[Batch]):
             module.eval()
 
     @contextmanager
-    def _averaged(self) -> Generator[None]:
+    def _with_averages(self) -> Generator[None]:
         """Replace the weights by their averages, if any, inside the context."""
         with ExitStack() as stack:
             for average in self._averages():
@@ -344,7 +347,9 @@ class TrainingRun(Generic[Batch]):
         return (average for phase in self._phases for average in phase.averages)
 
 
-def timed(windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]) -> Iterator[tuple[tuple[Batch, ...], float]]:
+def time_windows(
+    windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]
+) -> Iterator[tuple[tuple[Batch, ...], float]]:
     """Yield every window with the seconds spent waiting for it, and add the position to errors of the source."""
     while True:
         started = perf_counter()

@@ -33,12 +33,12 @@ class EpochTotals:
         self.seconds = 0.0
         self.data_seconds = 0.0
 
-    def add(self, worked: Sequence[PhaseResult], *, seconds: float, data_seconds: float) -> None:
+    def add(self, results: Sequence[PhaseResult], *, seconds: float, data_seconds: float) -> None:
         """Add a window; skipped steps and zero gradients are only counted."""
         self.windows += 1
         self.seconds += seconds
         self.data_seconds += data_seconds
-        for report, loss in worked:
+        for report, loss in results:
             self._shortages[report.phase] += report.shortages
             if report.zero_gradient:
                 self._zeros[report.phase] += 1

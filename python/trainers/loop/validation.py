@@ -11,16 +11,16 @@ from torch import nn
 
 from trainers.loop.data.sources import Source
 from trainers.loop.data.splitting import BatchCutter, MicroBatch
-from trainers.loop.data.tree import mover
+from trainers.loop.data.tree import make_mover
 from trainers.loop.device import (
     Precision,
-    captured,
+    capture_generators,
     cause_of,
+    describe_usage,
     is_out_of_memory,
     release,
-    restore,
+    restore_generators,
     seed_everything,
-    usage,
 )
 from trainers.loop.loss import (
     Loss,
@@ -67,7 +67,7 @@ class Scorer:
 
     def __init__(self, device: torch.device, precision: Precision, cutter: BatchCutter[Any]) -> None:
         self._device = device
-        self._move: Callable[[Any], Any] = mover(device)
+        self._move: Callable[[Any], Any] = make_mover(device)
         self._dtype = precision.dtype
         self.cutter = cutter
 
@@ -89,14 +89,14 @@ class Scorer:
             ContractError: The score function did not return a valid `Loss`.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
-        with apart(self._device), torch.inference_mode():
+        with preserve_generators(self._device), torch.inference_mode():
             losses = None
             while losses is None:
                 seed_everything(seed % 2**32)
-                losses = self._losses(score, batches(), epoch)
+                losses = self._score_batches(score, batches(), epoch)
             return weighted_mean_of(losses, iter(read(scalars_of(losses))))
 
-    def _losses(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
+    def _score_batches(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
         """Return the scores of all pieces with targets; None if memory ran out and the limit was lowered."""
         losses: list[Loss] = []
         for number, batch in enumerate(batches):
@@ -104,33 +104,29 @@ class Scorer:
                 start: int | None = 0
                 while start is not None:
                     piece = self.cutter.piece(batch, start)
-                    loss = self._scored(score, piece)
+                    loss = self._score_piece(score, piece)
                     if loss is None:
                         return None
                     losses.append(loss)
                     start = None if piece.last else piece.stop
         return [loss for loss in losses if loss.counted]
 
-    def _scored(self, score: Score[Sample], piece: MicroBatch[Sample]) -> Loss | None:
+    def _score_piece(self, score: Score[Sample], piece: MicroBatch[Sample]) -> Loss | None:
         """Return the score of a piece; None if memory ran out and the limit was lowered."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
-                return _checked(score(self._move(piece.batch)))
+                loss = check_loss(score(self._move(piece.batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             cause = cause_of(error)
-        release(self._device)  # outside of the except block, which keeps the failed frames
-        self.cutter.lower(piece, f"memory ran out in the validation ({cause}; now {usage(self._device)})")
+        else:
+            for mean in loss.roots():
+                check_width(loss.name_of(mean), mean)
+            return loss
+        release(self._device)  # outside the except block, which keeps the failed frames alive
+        self.cutter.lower(piece, f"memory ran out in the validation ({cause}; now {describe_usage(self._device)})")
         return None
-
-
-def _checked(score: object) -> Loss:
-    """Return the score if it is a valid `Loss` of at least 32 bits."""
-    loss = check_loss(score)
-    for mean in loss.roots():
-        check_width(loss.name_of(mean), mean)
-    return loss
 
 
 @final
@@ -155,8 +151,8 @@ class ScoreGuard:
         """
         self._in_a_row = 0 if math.isfinite(mean) else self._in_a_row + 1
         if self._nonfinite == "raise" or self._in_a_row >= self._skip_limit:
-            several = f", not finite for the last {self._in_a_row} validations," if self._in_a_row > 1 else ""
-            check_finite_score(mean, f"the validation's mean{several}")
+            row = f", not finite for the last {self._in_a_row} validations," if self._in_a_row > 1 else ""
+            check_finite_score(mean, f"the validation's mean{row}")
 
     def state(self) -> dict[str, Any]:
         """Return the number of non-finite means in a row, for a checkpoint."""
@@ -168,17 +164,17 @@ class ScoreGuard:
 
 
 @contextmanager
-def apart(device: torch.device) -> Generator[None]:
+def preserve_generators(device: torch.device) -> Generator[None]:
     """Restore the state of all generators at the end of the context."""
-    before = captured(device)
+    before = capture_generators(device)
     try:
         yield
     finally:
-        restore(before, device)
+        restore_generators(before, device)
 
 
 @contextmanager
-def evaluating(modules: Iterable[nn.Module]) -> Generator[None]:
+def evaluation_mode(modules: Iterable[nn.Module]) -> Generator[None]:
     """Put modules in evaluation mode, and restore the mode of every submodule at the end of the context."""
     modes: Sequence[tuple[nn.Module, bool]] = [(part, part.training) for module in modules for part in module.modules()]
     for part, _ in modes:

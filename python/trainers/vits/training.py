@@ -14,7 +14,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_rank, launched_size
-from trainers.loop.checkpoint.compatibility import differences, plain
+from trainers.loop.checkpoint.compatibility import as_json, differences
 from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, rounds_for, run_folder
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer
@@ -323,7 +323,7 @@ def _different(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[s
 
     A run that fine-tuned its own voice would now start from its own result: that does not count.
     """
-    wanted = plain(settings)
+    wanted = as_json(settings)
     if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
         wanted[PARENT] = record.get(PARENT)
     return differences({name: record[name] for name in wanted if name in record}, wanted)

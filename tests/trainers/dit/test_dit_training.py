@@ -31,7 +31,7 @@ from trainers.dit.training import (
     warmed_up,
 )
 from trainers.loop import FrozenModule, IterableSource, Loop, Report, WindowReport, seed_everything
-from trainers.loop.validation import evaluating
+from trainers.loop.validation import evaluation_mode
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 
@@ -168,7 +168,7 @@ def score(model: ImageModel, cache: LatentCache) -> float:
     assert model.objective is not None
     learnt = DenoisingLoss(model, NoiseSource(model.objective, 0.1))
     torch.manual_seed(77)
-    with torch.no_grad(), evaluating([model.network.module]):
+    with torch.no_grad(), evaluation_mode([model.network.module]):
         return sum(learnt.loss(cache.gather(torch.arange(12))).mean.item() for _ in range(40)) / 40
 
 

@@ -7,14 +7,14 @@ import torch
 from torch.nn import Parameter
 
 from trainers.loop.group.group import Group, LocalTotals, WindowRequests
-from trainers.loop.group.processes import joined, local_rank
+from trainers.loop.group.processes import join_group, local_rank
 from trainers.loop.loss import Loss, read
 
 
 def main(folder: Path) -> None:
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         first = added_up(group)
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         second = added_up(group)
     text = f"rank {group.rank} of {group.size} on device {local_rank()}: {first}, again {second}"
     (folder / str(group.rank)).write_text(text)

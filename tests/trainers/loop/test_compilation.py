@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.device.compilation import compact, compiled
+from trainers.loop.device.compilation import compact, compile_modules
 from trainers.loop.weights.weight_copies import AveragedWeights
 
 # torch's compiler itself looks at the gradient of its inputs.
@@ -62,7 +62,7 @@ def inputs() -> Tensor:
 def test_the_largest_parts_without_recurrent_layers_are_compiled() -> None:
     net, backend = network(), Counting()
     expected = net(inputs())
-    with compiled({"net": net}, backend=backend) as names:
+    with compile_modules({"net": net}, backend=backend) as names:
         found = net(inputs())
     assert names == PARTS
     assert backend.graphs == len(PARTS)
@@ -72,7 +72,7 @@ def test_the_largest_parts_without_recurrent_layers_are_compiled() -> None:
 def test_gradients_reach_the_parameters_of_compiled_parts() -> None:
     net, reference = network(), network()
     reference(inputs()).sum().backward()
-    with compiled({"net": net}, backend="eager"):
+    with compile_modules({"net": net}, backend="eager"):
         net(inputs()).sum().backward()
     for parameter, other in zip(net.parameters(), reference.parameters(), strict=True):
         assert parameter.grad is not None
@@ -81,13 +81,13 @@ def test_gradients_reach_the_parameters_of_compiled_parts() -> None:
 
 
 def test_a_network_without_recurrent_layers_is_compiled_whole() -> None:
-    with compiled({"net": nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))}, backend="eager") as names:
+    with compile_modules({"net": nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))}, backend="eager") as names:
         assert names == ["net"]
 
 
 def test_many_parts_are_compiled_beyond_torch_s_limit_for_one_piece_of_code() -> None:
     net, backend = nn.ModuleList([nn.Linear(1, width) for width in range(1, 13)]), Counting()
-    with compiled({"net": net}, backend=backend):
+    with compile_modules({"net": net}, backend=backend):
         for part in net:
             part(torch.ones(2, 1))
     assert backend.graphs == 12
@@ -101,26 +101,26 @@ def test_hooks_of_a_compiled_part_still_run() -> None:
 
     net.heads[0].register_forward_hook(doubled)
     expected = net(inputs())
-    with compiled({"net": net}, backend="eager"):
+    with compile_modules({"net": net}, backend="eager"):
         assert torch.allclose(net(inputs()), expected)
 
 
 @pytest.mark.parametrize("module", [nn.LSTM(3, 4), nn.GRUCell(3, 4), nn.Dropout(0.5), nn.ModuleList([nn.RNN(3, 4)])])
 def test_a_recurrent_layer_and_a_module_without_parameters_are_left_alone(module: nn.Module) -> None:
-    with compiled({"net": module}, backend="eager") as names:
+    with compile_modules({"net": module}, backend="eager") as names:
         assert names == []
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM(3, 4), nn.GRUCell(3, 4)])
 def test_a_parametrized_recurrent_layer_is_left_alone_too(layer: nn.Module) -> None:
     name = next(name for name, _ in layer.named_parameters() if name.startswith("weight_hh"))
-    with compiled({"net": nn.utils.parametrizations.weight_norm(layer, name)}, backend="eager") as names:
+    with compile_modules({"net": nn.utils.parametrizations.weight_norm(layer, name)}, backend="eager") as names:
         assert names == []
 
 
 def test_afterwards_nothing_is_compiled_even_after_an_error() -> None:
     net, backend = network(), Counting()
-    with pytest.raises(KeyError), compiled({"net": net}, backend=backend):
+    with pytest.raises(KeyError), compile_modules({"net": net}, backend=backend):
         raise KeyError
     net(inputs())
     assert backend.graphs == 0
@@ -128,8 +128,8 @@ def test_afterwards_nothing_is_compiled_even_after_an_error() -> None:
 
 def test_a_part_that_was_compiled_before_stays_compiled_as_it_was() -> None:
     net, own, ours = network(), Counting(), Counting()
-    with compiled({"net": net}, backend=own):
-        with compiled({"net": net}, backend=ours):
+    with compile_modules({"net": net}, backend=own):
+        with compile_modules({"net": net}, backend=ours):
             pass
         net(inputs())
     assert (own.graphs, ours.graphs) == (len(PARTS), 0)
@@ -138,7 +138,7 @@ def test_a_part_that_was_compiled_before_stays_compiled_as_it_was() -> None:
 def test_names_and_copies_of_a_compiled_network_are_those_of_a_plain_one() -> None:
     net, backend = network(), Counting()
     plain = list(net.state_dict())
-    with compiled({"net": net}, backend=backend):
+    with compile_modules({"net": net}, backend=backend):
         assert list(net.state_dict()) == plain
         copied = copy.deepcopy(net)
     copied(inputs())

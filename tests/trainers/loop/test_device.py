@@ -22,7 +22,7 @@ from trainers.loop import (
     choose_device,
     choose_precision,
 )
-from trainers.loop.device.hardware import CPU, Probe, check_device, figures, made_current
+from trainers.loop.device.hardware import CPU, Probe, check_device, run_probe, use_device
 from trainers.loop.errors import SelfTestError
 
 NOTHING = Hardware()
@@ -79,7 +79,7 @@ def test_a_gpu_is_torch_s_current_device_inside_and_not_afterwards(
         current.pop()
 
     monkeypatch.setattr("torch.accelerator.device_index", device_index)
-    with made_current(torch.device(device)):
+    with use_device(torch.device(device)):
         assert current[-1] == (0 if index is None else index)
     assert current == [0]
 
@@ -99,7 +99,7 @@ def test_the_device_is_current_from_the_self_test_to_the_end_of_a_training(monke
         finally:
             steps.append("no more")
 
-    monkeypatch.setattr("trainers.loop.loop.made_current", current)
+    monkeypatch.setattr("trainers.loop.loop.use_device", current)
     monkeypatch.setattr("trainers.loop.loop.check_device", _noting(steps))
     net = linear()
     phase = Phase[Tensor]("main", partial(linear_loss, net), net.parameters(), torch.optim.SGD(net.parameters()))
@@ -212,7 +212,7 @@ SOME_GPU = torch.device("cuda", 0)
 
 def check(make: Callable[[float], nn.Module]) -> None:
     """The self-test of a GPU whose networks are made by `make`."""
-    check_device(SOME_GPU, compute=lambda _: figures(CPU, make))
+    check_device(SOME_GPU, compute=lambda _: run_probe(CPU, make))
 
 
 def test_a_device_that_computes_like_the_cpu_passes() -> None:

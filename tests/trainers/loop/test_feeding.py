@@ -27,7 +27,7 @@ from trainers.loop import (
     TrainingNotice,
     WindowReport,
 )
-from trainers.loop.data.transfer import DirectFeeder, Prefetcher, feeder_for, foreseeable
+from trainers.loop.data.transfer import DirectFeeder, Prefetcher, can_read_ahead, create_feeder
 from trainers.loop.data.tree import leaves, map_tensors
 
 Tree = TypeVar("Tree")
@@ -53,15 +53,15 @@ class Made:
     overlaps: bool = True
     _waiting: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
 
-    def readied(self, batch: Tree) -> Tree:
+    def prepare(self, batch: Tree) -> Tree:
         self.log.append(f"ready {_first(batch)}")
         return map_tensors(batch, torch.clone)
 
-    def moved(self, batch: Tree) -> Tree:
+    def copy(self, batch: Tree) -> Tree:
         self.log.append(f"move {_first(batch)}")
         return map_tensors(batch, torch.clone)
 
-    def sent(self, batch: Tree) -> Tree:
+    def start_copy(self, batch: Tree) -> Tree:
         if self.short:
             self.short -= 1
             raise cuda_shortage()
@@ -70,7 +70,7 @@ class Made:
         self._waiting.append((copy, batch))
         return copy
 
-    def received(self, batch: Any) -> None:
+    def finish_copy(self, batch: Any) -> None:
         (found,) = [pair for pair in self._waiting if pair[0] is batch]
         self._waiting = [pair for pair in self._waiting if pair is not found]
         for (_, target), (_, source) in zip(leaves(found[0]), leaves(found[1]), strict=True):
@@ -159,7 +159,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> Feed:
             made.append(Prefetcher(carrier, most=most, shared=phases > 1))
             return made[-1]
 
-        monkeypatch.setattr("trainers.loop.assembly.feeder_for", feeder)
+        monkeypatch.setattr("trainers.loop.assembly.create_feeder", feeder)
         return carrier, made
 
     return feed
@@ -241,7 +241,7 @@ def test_the_next_window_is_sent_before_this_one_is_reported_and_received_only_w
     assert carrier.log.index("work 4") < carrier.log.index("ready 8")
 
 
-@pytest.mark.parametrize("source", [listed, lambda: IterableSource(_loader(0))], ids=["foreseeable", "not"])
+@pytest.mark.parametrize("source", [listed, lambda: IterableSource(_loader(0))], ids=["list", "loader"])
 def test_every_batch_is_copied_once_for_all_phases(fed: Feed, source: Callable[[], Source[Rows]]) -> None:
     carrier, _ = fed()
     train(source(), phases=3, epochs=1)
@@ -277,11 +277,11 @@ def test_a_source_that_may_depend_on_the_training_is_read_when_its_window_is_due
 
 
 def test_only_data_in_memory_lists_and_loaders_with_workers_are_read_ahead() -> None:
-    assert foreseeable(resident())
-    assert foreseeable(listed())
-    assert foreseeable(IterableSource(_loader(1)))
-    assert not foreseeable(IterableSource(_loader(0)))
-    assert not foreseeable(IterableSource(_Drawing()))
+    assert can_read_ahead(resident())
+    assert can_read_ahead(listed())
+    assert can_read_ahead(IterableSource(_loader(1)))
+    assert not can_read_ahead(IterableSource(_loader(0)))
+    assert not can_read_ahead(IterableSource(_Drawing()))
 
 
 def test_an_error_of_the_source_comes_when_its_window_is_due(fed: Feed) -> None:
@@ -414,23 +414,23 @@ def test_before_a_checkpoint_nothing_is_read_ahead(fed: Feed, tmp_path: Path) ->
 
 
 def test_on_a_cpu_windows_pass_as_they_are() -> None:
-    feeder = feeder_for(torch.device("cpu"), phases=2)
+    feeder = create_feeder(torch.device("cpu"), phases=2)
     assert isinstance(feeder, DirectFeeder)
     windows = iter([(rows(),)])
     assert feeder.windows(windows, ahead=True) is windows
     batch = rows()
-    feeder.look_ahead()
+    feeder.prefetch()
     assert next(windows, None) is not None
     assert feeder.move(batch) is batch
-    assert not feeder.give_up()
+    assert not feeder.release_copies()
 
 
 def test_other_devices_are_fed_without_a_stream_of_their_own() -> None:
-    feeder = cast("Prefetcher", feeder_for(torch.device("meta"), phases=2))
+    feeder = cast("Prefetcher", create_feeder(torch.device("meta"), phases=2))
     source = iter([(rows(),), (rows(),)])
     found = feeder.windows(source, ahead=True)
     (batch,) = next(found)
-    feeder.look_ahead()
+    feeder.prefetch()
     assert next(source, None) is not None
     assert feeder.move(batch).x.device.type == "meta"
     assert batch.x.device.type == "cpu"

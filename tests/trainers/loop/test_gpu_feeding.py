@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
 from trainers.loop.data.transfer import UNPINNED, DirectFeeder, StreamTransfer
-from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copies_of
+from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors
 
 pytestmark = [
     pytest.mark.gpu,
@@ -86,7 +86,7 @@ def test_batches_that_are_fetched_ahead_have_the_same_bits(
     def direct(device: torch.device, *, phases: int) -> DirectFeeder:  # noqa: ARG001
         return DirectFeeder(device)
 
-    monkeypatch.setattr("trainers.loop.assembly.feeder_for", direct)
+    monkeypatch.setattr("trainers.loop.assembly.create_feeder", direct)
     assert equal(found, train(source()))
 
 
@@ -95,11 +95,11 @@ def test_a_copy_that_was_sent_is_there_once_it_was_received() -> None:
     carrier = StreamTransfer(device)
     for seed in range(20):
         host = torch.full((1 << 22,), float(seed))
-        ready = carrier.readied(host)
+        ready = carrier.prepare(host)
         assert ready.is_pinned()
         torch.cuda._sleep(10_000_000)  # the computing stream has work of its own
-        copy = carrier.sent(ready)
-        carrier.received(copy)
+        copy = carrier.start_copy(ready)
+        carrier.finish_copy(copy)
         assert float((copy - seed).abs().max()) == 0.0
         del copy, ready  # whose memory the next round may take
 
@@ -194,9 +194,9 @@ def test_weights_that_give_way_to_their_average_take_no_memory_of_the_device_whe
 
 def test_small_copies_stay_on_the_device() -> None:
     weight = torch.ones(8, device="cuda")
-    (copy,) = copies_of([weight])
+    (copy,) = copy_tensors([weight])
     assert copy.device == weight.device
-    (aside,) = copies_of([weight], large=0)
+    (aside,) = copy_tensors([weight], large=0)
     assert aside.is_pinned()
     assert torch.equal(aside, torch.ones(8))
 

@@ -20,7 +20,15 @@ from torch.nn import Parameter
 from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
 from trainers.loop.group.bundle import check_one_vector
 from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals, WindowRequests, WindowTotals
-from trainers.loop.group.processes import Processes, answered, check_modules, chunks, joined, local_rank, power_of_two
+from trainers.loop.group.processes import (
+    Processes,
+    check_modules,
+    chunks,
+    convert_peer_errors,
+    join_group,
+    local_rank,
+    power_of_two,
+)
 from trainers.loop.loss import Loss, WeightedMean, read
 
 PROGRAM = Path(__file__).with_name("group_program.py")
@@ -101,7 +109,7 @@ def weight() -> Parameter:
 def share_unevenly(dtype: torch.dtype, windows: int) -> Combined:
     """Rank 0 works 8 + 5 samples, rank 1 the other 6; each reckons with a count of its own."""
     net, (inputs, targets) = network(dtype), samples(dtype)
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         bounds, expected = ([(0, 8), (8, 13)], 16.0) if group.rank == 0 else ([(13, 19)], 37.0)
         pieces = [(inputs[start:stop], targets[start:stop]) for start, stop in bounds]
         results = [
@@ -135,7 +143,7 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
 
 def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[WindowRequests]) -> Combined:
     """Every rank has the pieces and requests of its number."""
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         return combined(group, told(pieces[group.rank], requests[group.rank]), [weight()])
 
 
@@ -181,7 +189,7 @@ def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
 
 def leave_one_rank_empty() -> Combined:
     net, (inputs, targets) = network(), samples()
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         pieces = [(inputs, targets)] if group.rank == 1 else []
         return combined(group, worked(net, pieces, expected=40.0 * group.rank), list(net.parameters()))
 
@@ -199,7 +207,7 @@ def test_a_rank_without_a_batch_gets_the_gradient_of_the_others() -> None:
 def miss_gradients() -> list[Combined]:
     """Two windows: in the first rank 0 has all gradients but the last, rank 1 the first only; then both have none."""
     parameters = [Parameter(torch.zeros(2)) for _ in range(3)]
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         for place, parameter in enumerate(parameters[: 2 - group.rank]):
             parameter.grad = torch.full((2,), 1.0 + place + group.rank)
         first = combined(group, told([Piece(1.0, 1)]), parameters)
@@ -221,7 +229,7 @@ def test_a_gradient_that_no_rank_has_stays_missing() -> None:
 def lose_a_gradient() -> Combined:
     """Two windows: in the second, rank 1 has no gradient any more."""
     parameter = weight()
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         combined(group, told([Piece(1.0, 1)]), [parameter])
         parameter.grad = None if group.rank else torch.ones(3)
         return combined(group, told([Piece(1.0, 1)]), [parameter])
@@ -236,7 +244,7 @@ def test_a_gradient_of_an_earlier_window_is_not_added_again() -> None:
 
 def add_mixed_dtypes() -> list[Tensor | None]:
     parameters = [Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.bfloat16, torch.float64)]
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 1.0 + 2.0**-7 * group.rank)
         group.combine(told([Piece(1.0, 1)]), parameters)
@@ -252,7 +260,7 @@ def test_gradients_keep_their_dtypes() -> None:
 
 
 def read_on_device() -> tuple[float, float, list[float]]:
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         totals = group.combine(told([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
         return read_totals(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
 
@@ -265,7 +273,7 @@ def test_totals_are_known_on_the_device_before_they_are_read() -> None:
 
 def invent_a_part() -> Combined:
     parameter = weight()
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         combined(group, told([Piece(1.0, 1, {"known": 1.0})]), [parameter])
         return combined(group, told([Piece(1.0, 1, {"late": 1.0} if group.rank else {})]), [parameter])
 
@@ -279,7 +287,7 @@ def test_a_part_that_turns_up_later_is_refused_by_name() -> None:
 
 def train_two_phases() -> tuple[Combined, Combined]:
     one, other = weight(), weight()
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         return (
             combined(group, told([Piece(1.0, 1, {"fake": 2.0})]), [one]),
             combined(group, told([Piece(3.0, 1, {"feature": 4.0})]), [other]),
@@ -309,7 +317,7 @@ def test_gradients_are_measured_in_powers_of_two() -> None:
 
 
 def agree_on_length(lengths: Sequence[int | None]) -> int | None:
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         return group.agreed_length(lengths[group.rank])
 
 
@@ -328,7 +336,7 @@ def test_lengths_that_differ_or_are_unknown_are_refused(lengths: Sequence[int | 
 
 
 def compare(values: Sequence[str]) -> None:
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         group.check_same("the settings", values[group.rank])
 
 
@@ -345,7 +353,7 @@ def test_values_that_differ_are_refused_with_the_place_where_they_do() -> None:
 
 def exchange() -> tuple[list[object], float, int, dict[str, float]]:
     tally = WeightedMean()
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         if group.rank == 1:
             tally.add(2.0, 3, {"near": 5.0})
             tally.add(1.0, 1, {})
@@ -364,7 +372,7 @@ def test_a_rank_that_validated_nothing_does_not_weigh() -> None:
 
 
 def spread_from_zero() -> list[Tensor]:
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         tensors = [
             Parameter(torch.full((2, 3), 1.5 + group.rank)),
             torch.full((3, 2), 7.0 + group.rank).t(),
@@ -373,7 +381,7 @@ def spread_from_zero() -> list[Tensor]:
             torch.zeros(0),
             torch.full((4,), 0.25 + group.rank, dtype=torch.bfloat16),
         ]
-        group.spread(iter(tensors))
+        group.broadcast(iter(tensors))
     return [tensor.detach() for tensor in tensors]
 
 
@@ -414,10 +422,10 @@ def arrive_together() -> None:
 def lose_a_rank_to_an_error() -> None:
     """Rank 1 leaves the group with an error, but its process lives on until rank 0 has ended."""
     if os.environ["RANK"] == "0":
-        with telling_the_end(), joined("cpu") as group:
+        with telling_the_end(), join_group("cpu") as group:
             combined(group, told([Piece(1.0, 1)]), [weight()])
     else:
-        with pytest.raises(ValueError, match="bad batch"), joined("cpu"):
+        with pytest.raises(ValueError, match="bad batch"), join_group("cpu"):
             raise ValueError("bad batch")
         meeting_store().wait(["ended"])
 
@@ -432,7 +440,7 @@ def test_a_rank_that_raises_ends_the_others_at_once() -> None:
 
 def lose_a_rank_to_a_kill() -> None:
     parameter = weight()
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         combined(group, told([Piece(1.0, 1)]), [parameter])
         if group.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -443,13 +451,13 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
     lost, killed = on_ranks(lose_a_rank_to_a_kill)
     assert killed.exit_code == -signal.SIGKILL
     assert lost.error.startswith(PeerLostError.__name__)
-    assert "adding up the window's gradients" in lost.error
+    assert "summing the window's gradients" in lost.error
 
 
 def lose_a_rank_that_hangs() -> None:
     parameter = weight()
     arrive_together()  # so that only the hanging has to end within the timeout, not the start of a process
-    with joined("cpu", timeout=timedelta(seconds=10)) as group:
+    with join_group("cpu", timeout=timedelta(seconds=10)) as group:
         combined(group, told([Piece(1.0, 1)]), [parameter])
         if group.rank == 1:
             meeting_store().wait(["ended"])
@@ -465,7 +473,7 @@ def test_a_rank_that_hangs_ends_the_others_after_the_timeout() -> None:
 
 
 def test_memory_that_runs_out_here_is_not_blamed_on_others() -> None:
-    with pytest.raises(torch.OutOfMemoryError), answered("adding up"):
+    with pytest.raises(torch.OutOfMemoryError), convert_peer_errors("summing"):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
@@ -477,7 +485,7 @@ def test_a_process_that_torchrun_did_not_start_is_alone(size: str | None, monkey
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     if size is not None:
         monkeypatch.setenv("WORLD_SIZE", size)
-    with joined("mps") as group:
+    with join_group("mps") as group:
         assert isinstance(group, SingleProcess)
         assert (group.rank, group.size) == (0, 1)
 
@@ -501,20 +509,20 @@ def test_the_local_rank_chooses_the_device(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_apple_gpus_cannot_form_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ParallelismError, match="'mps'"), joined("mps"):
+    with pytest.raises(ParallelismError, match="'mps'"), join_group("mps"):
         pass
 
 
 @pytest.mark.skipif(dist.is_backend_available("xccl"), reason="this torch can speak to Intel GPUs")
 def test_a_backend_that_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ParallelismError, match="xccl"), joined("xpu"):
+    with pytest.raises(ParallelismError, match="xccl"), join_group("xpu"):
         pass
 
 
 def use_the_users_group() -> tuple[list[int], bool]:
     dist.init_process_group("gloo")
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         assert isinstance(group, Processes)
         gathered = group.gather(group.rank)
     still_there = dist.is_initialized()
@@ -529,7 +537,7 @@ def test_a_group_that_the_user_made_is_used_and_kept() -> None:
 def join_three_times() -> list[list[object]]:
     gathered: list[list[object]] = []
     for visit in range(3):
-        with joined("cpu") as group:
+        with join_group("cpu") as group:
             gathered.append(group.gather((visit, group.rank)))
     return gathered
 
@@ -541,19 +549,19 @@ def test_processes_can_join_again_after_leaving() -> None:
 
 def miss_a_rank_that_was_there() -> None:
     """Rank 0 joins again, rank 1 does not."""
-    with joined("cpu") as group:
+    with join_group("cpu") as group:
         rank = group.rank
     if rank == 1:
         meeting_store().wait(["ended"])
     else:
-        with telling_the_end(), joined("cpu", timeout=timedelta(seconds=5)):
+        with telling_the_end(), join_group("cpu", timeout=timedelta(seconds=5)):
             pass
 
 
 def test_a_rank_that_has_not_come_again_is_waited_for_under_a_new_name() -> None:
     missing_it, _ = on_ranks(miss_a_rank_that_was_there)
     assert missing_it.error.startswith(PeerLostError.__name__)
-    assert "meeting the group" in missing_it.error
+    assert "joining the group" in missing_it.error
     assert "visit 2" in missing_it.error
 
 
@@ -600,7 +608,7 @@ def test_statistics_and_gradients_of_this_process_alone_pass() -> None:
 
 
 def wrap_in_ddp() -> tuple[str, str]:
-    with joined("cpu"):
+    with join_group("cpu"):
         wrapped = nn.parallel.DistributedDataParallel(network())
         return refusal(wrapped, size=2), refusal(wrapped.module, size=2)
 
@@ -616,7 +624,7 @@ def shard() -> list[tuple[str, str, str]]:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import distribute_module
 
-    with joined("cpu"):
+    with join_group("cpu"):
         mesh = init_device_mesh("cpu", (2,))
         fully = network()
         fully_shard(fully, mesh=mesh)

@@ -46,7 +46,7 @@ from trainers.loop import (
     launched_rank,
     seed_everything,
 )
-from trainers.loop.data.sources import read_apart
+from trainers.loop.data.sources import read_batches
 
 SAMPLES = 16
 ENDLESS = 10_000
@@ -336,7 +336,7 @@ SAMPLERS: dict[str, Callable[[], DataLoader[Tensor]]] = {
 
 def epoch_of(loader: DataLoader[Tensor], epoch: int, *, start: int = 0, step: int = 1) -> list[list[list[float]]]:
     source = IterableSource(loader)
-    return [batch[..., :2].tolist() for batch in read_apart(source, epoch, start=start, step=step, seed=5)]
+    return [batch[..., :2].tolist() for batch in read_batches(source, epoch, start=start, step=step, seed=5)]
 
 
 @pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS.keys())
@@ -344,7 +344,7 @@ def test_every_sampler_gives_an_epoch_again_from_any_batch_on(make: Callable[[],
     loader = make()
     source = IterableSource(loader)
     epochs = [
-        [batch[..., :2].tolist() for batch in read_apart(source, epoch, start=0, step=1, seed=5)] for epoch in (0, 1)
+        [batch[..., :2].tolist() for batch in read_batches(source, epoch, start=0, step=1, seed=5)] for epoch in (0, 1)
     ]
     assert epochs[0] != epochs[1]
     for start, step in ((0, 1), (2, 1), (3, 2)):
@@ -516,11 +516,11 @@ class Own(DataLoader[Tensor]):
 
 def test_a_class_of_loader_that_reads_in_its_own_way_is_read_as_it_is() -> None:
     source = IterableSource(Own(data, batch_size=2, sampler=RandomSampler(data)))
-    assert source.passed_over == "Own of Augmented"
+    assert source.sequential_class == "Own of Augmented"
     whole = followed(source)
     assert sorted(numbers(whole)) == sorted([*range(0, 2 * SAMPLES, 2)] * 2)
-    again = [batch[..., 0].tolist() for batch in read_apart(source, 1, start=3, step=2, seed=1)]
-    assert again == [batch[..., 0].tolist() for batch in read_apart(source, 1, start=0, step=1, seed=1)][3::2]
+    again = [batch[..., 0].tolist() for batch in read_batches(source, 1, start=3, step=2, seed=1)]
+    assert again == [batch[..., 0].tolist() for batch in read_batches(source, 1, start=0, step=1, seed=1)][3::2]
     with pytest.raises(ContractError, match=r"a Own has a custom way of reading.*persistent_workers=False"):
         IterableSource(Own(data, num_workers=1, persistent_workers=True))
 

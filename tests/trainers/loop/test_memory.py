@@ -33,7 +33,7 @@ from trainers.loop import (
     TrainingRun,
     WindowReport,
 )
-from trainers.loop.device.memory import is_out_of_memory, usage
+from trainers.loop.device.memory import describe_usage, is_out_of_memory
 
 STAGES: tuple[Stage, ...] = ("forward", "backward")
 
@@ -399,7 +399,7 @@ def test_a_window_whose_backward_failed_leaves_no_half_gradient() -> None:
 
 
 def test_memory_in_use_is_told_in_words() -> None:
-    assert re.fullmatch(r"[\d.]+ \w+ in use on cpu of [\d.]+ \w+", usage(torch.device("cpu")))
+    assert re.fullmatch(r"[\d.]+ \w+ in use on cpu of [\d.]+ \w+", describe_usage(torch.device("cpu")))
 
 
 def test_the_loop_s_own_errors_are_not_taken_for_memory() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from trainers.loop.device.memory import in_words, peak_bytes, total_bytes, used_bytes
+from trainers.loop.device.memory import format_size, peak_bytes, total_bytes, used_bytes
 
 CPU = torch.device("cpu")
 MEBIBYTE = 2**20
@@ -26,7 +26,7 @@ MEBIBYTE = 2**20
     ],
 )
 def test_a_size_is_written_in_the_unit_that_people_use(size: int, words: str) -> None:
-    assert in_words(size) == words
+    assert format_size(size) == words
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the present size, which the peak is built on")

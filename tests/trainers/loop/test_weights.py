@@ -12,7 +12,7 @@ from trainers.loop import BestWeights
 from trainers.loop.errors import ResumeMismatchError, SettingsError
 from trainers.loop.weights import weight_copies
 from trainers.loop.weights.initial_weights import digest
-from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copies_of, is_large
+from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors, is_large
 
 
 def parameter(*values: float, dtype: torch.dtype = torch.float32) -> Parameter:
@@ -163,16 +163,16 @@ def test_weights_on_the_host_are_copied_where_they_are_however_large() -> None:
 
 
 def test_small_copies_stay_on_the_device_and_large_ones_leave_it() -> None:
-    assert [copy.device.type for copy in copies_of([ten("meta")], large=BYTES)] == ["meta"]
+    assert [copy.device.type for copy in copy_tensors([ten("meta")], large=BYTES)] == ["meta"]
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):  # nothing else can be done there
-        copies_of([ten("meta")], large=BYTES - 1)
+        copy_tensors([ten("meta")], large=BYTES - 1)
 
 
 def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = nn.Parameter(torch.randn(4, 3).t())
-    (beside,) = copies_of([weight])
+    (beside,) = copy_tensors([weight])
     monkeypatch.setattr(weight_copies, "is_large", _always)
-    (aside,) = copies_of([weight])
+    (aside,) = copy_tensors([weight])
     for copy in (beside, aside):
         assert torch.equal(copy, weight)
         assert copy.stride() == weight.stride()

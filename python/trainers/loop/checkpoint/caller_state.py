@@ -1,6 +1,6 @@
 """State that the caller adds to checkpoints, such as a replay buffer."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -30,12 +30,12 @@ class Stateful(Protocol):
         ...
 
 
-def state_of(things: Mapping[str, Stateful]) -> dict[str, Any]:
+def collect_states(things: Mapping[str, Stateful]) -> dict[str, Any]:
     """Return the states with all tensors on the host, because another process may read them on other devices."""
     return {name: on_host(thing.state_dict()) for name, thing in things.items()}
 
 
-def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
+def check_states_fit(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
     """Check that saved states fit the current objects, without changing them.
 
     Empty values and None fit everything, and lists may differ in length, because buffers start empty and grow. All
@@ -44,7 +44,11 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
     Raises:
         ResumeMismatchError: A name is missing on one side, or the structure of a state differs.
     """
-    problems = [*_misnamed(saved, things), *_misfits(saved, things)]
+    problems = [f"{name!r} is in the checkpoint and not here" for name in saved if name not in things]
+    problems += [f"{name!r} is here and not in the checkpoint" for name in things if name not in saved]
+    for name, thing in things.items():
+        if name in saved:
+            problems += _differences(name, saved[name], thing.state_dict())
     if problems:
         raise ResumeMismatchError(
             f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; use the objects that the training was "
@@ -52,7 +56,7 @@ def check_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None
         )
 
 
-def outgrown(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
+def structure_changes(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
     """Return why the current states would not fit objects in their initial state.
 
     Args:
@@ -62,16 +66,16 @@ def outgrown(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
     return [difference for name, state in now.items() for difference in _differences(name, state, begun[name])]
 
 
-def check_keepable(things: Mapping[str, Stateful]) -> None:
+def check_states_writable(things: Mapping[str, Stateful]) -> None:
     """Check that the states can be written and read back.
 
     Raises:
         CheckpointError: A state holds more than tensors and plain values; the message names the path.
     """
-    check_state(state_of(things))
+    check_state(collect_states(things))
 
 
-def load_kept(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
+def load_states(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
     """Restore the states.
 
     Raises:
@@ -100,25 +104,13 @@ def on_host(value: Any) -> Any:
     return value
 
 
-def _misnamed(saved: Iterable[str], things: Iterable[str]) -> Iterator[str]:
-    known, given = list(saved), list(things)
-    yield from (f"{name!r} is in the checkpoint and not here" for name in known if name not in given)
-    yield from (f"{name!r} is here and not in the checkpoint" for name in given if name not in known)
-
-
-def _misfits(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> Iterator[str]:
-    for name, thing in things.items():
-        if name in saved:
-            yield from _differences(name, saved[name], thing.state_dict())
-
-
 def _differences(place: str, saved: object, here: object) -> Iterator[str]:
     """Yield the differences in structure."""
     if saved is None or here is None:
         return
-    kind, shown = _kind(here), (_shown(saved), _shown(here))
+    kind = _kind(here)
     if _kind(saved) != kind or (isinstance(here, Tensor) and not _same_tensor(cast("Tensor", saved), here)):
-        yield f"{place} is {shown[0]} in the checkpoint and {shown[1]} here"
+        yield f"{place} is {_shown(saved)} in the checkpoint and {_shown(here)} here"
     elif kind is dict:
         yield from _in_mappings(place, cast("Mapping[object, object]", saved), cast("Mapping[object, object]", here))
     elif kind in (list, tuple):

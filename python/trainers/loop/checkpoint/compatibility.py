@@ -22,14 +22,14 @@ SHOWN_VALUE = 60
 
 ResumeRates = Literal["refuse", "saved", "new"]
 GroupSettings: TypeAlias = Mapping[str, Any]
-Started: TypeAlias = Mapping[str, Sequence[GroupSettings]]
+InitialSettings: TypeAlias = Mapping[str, Sequence[GroupSettings]]
 """The initial settings of every parameter group, by phase."""
 
 ELSEWHERE = ("params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
 """Keys of a group that are not compared as they are: parameters, learning rate, and device-dependent options."""
 
 
-def plain(settings: Mapping[str, Json]) -> dict[str, Json]:
+def as_json(settings: Mapping[str, Json]) -> dict[str, Json]:
     """Return a copy as JSON reads it back, with lists for tuples.
 
     Raises:
@@ -123,9 +123,21 @@ def check_layout(saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         )
 
 
-def started_with(phases: Sequence[Phase[Any]]) -> Started:
-    """Return the settings of all optimizers as plain values; call it before the first step."""
-    return {phase.name: [_settings(group) for group in phase.optimizer.param_groups] for phase in phases}
+def initial_settings(phases: Sequence[Phase[Any]]) -> InitialSettings:
+    """Return the settings of all optimizers as plain values; call it before the first step.
+
+    The learning rate of a group is its rate before any schedule.
+    """
+    return {
+        phase.name: [
+            {
+                "lr": _plain(group.get("initial_lr", group["lr"])),
+                **{name: _plain(value) for name, value in group.items() if name not in ELSEWHERE},
+            }
+            for group in phase.optimizer.param_groups
+        ]
+        for phase in phases
+    }
 
 
 @final
@@ -138,17 +150,17 @@ class LearningRates:
         choice: What to do if those of a checkpoint differ.
     """
 
-    def __init__(self, phases: Sequence[Phase[Any]], started: Started, choice: ResumeRates) -> None:
+    def __init__(self, phases: Sequence[Phase[Any]], started: InitialSettings, choice: ResumeRates) -> None:
         self._phases = phases
         self._here = started
         self._choice: ResumeRates = choice
-        self._started: Started | None = started
+        self._started: InitialSettings | None = started
 
-    def state(self) -> Started | None:
+    def state(self) -> InitialSettings | None:
         """Return the initial settings of the training for a checkpoint."""
         return self._started
 
-    def check(self, saved: Started | None) -> None:
+    def check(self, saved: InitialSettings | None) -> None:
         """Check that the training may continue with the current settings.
 
         Raises:
@@ -162,7 +174,7 @@ class LearningRates:
                 'Loop(resume_rates="new") to continue with the new ones'
             )
 
-    def load(self, saved: Started | None) -> list[str]:
+    def load(self, saved: InitialSettings | None) -> list[str]:
         """Apply the choice after optimizers and schedules were restored, and return messages for the user."""
         different = self._differences(saved)
         new = self._choice == "new"
@@ -174,7 +186,7 @@ class LearningRates:
             self._take(saved)
         return [f"the optimizers continue with the {'new' if new else 'saved'} settings: {listed(different)}"]
 
-    def _differences(self, saved: Started | None) -> list[str]:
+    def _differences(self, saved: InitialSettings | None) -> list[str]:
         """Describe every setting that differs, with both values; none if an old checkpoint lacks them."""
         return [
             f"{name} of group {number} of phase {phase.name!r} was {before.get(name)} and is now {now.get(name)}"
@@ -182,7 +194,7 @@ class LearningRates:
             for name in _changed(before, now)
         ]
 
-    def _take(self, saved: Started) -> None:
+    def _take(self, saved: InitialSettings) -> None:
         """Apply the current settings to optimizers and schedules; a learning rate keeps its factor."""
         for phase, number, before, now in self._pairs(saved):
             group = phase.optimizer.param_groups[number]
@@ -195,18 +207,12 @@ class LearningRates:
             for schedule in _simple(phase.scheduler):
                 schedule.base_lrs = [group["initial_lr"] for group in phase.optimizer.param_groups]
 
-    def _pairs(self, saved: Started) -> Iterator[tuple[Phase[Any], int, GroupSettings, GroupSettings]]:
+    def _pairs(self, saved: InitialSettings) -> Iterator[tuple[Phase[Any], int, GroupSettings, GroupSettings]]:
         """Yield phase, number, saved initial settings and current initial settings of every group."""
         for phase in self._phases:
             pairs = zip(saved.get(phase.name, ()), self._here[phase.name], strict=False)
             for number, (before, now) in enumerate(pairs):
                 yield phase, number, before, now
-
-
-def _settings(group: GroupSettings) -> GroupSettings:
-    """Return the settings of a group, including its learning rate before any schedule."""
-    rate = group.get("initial_lr", group["lr"])
-    return {"lr": _plain(rate), **{name: _plain(value) for name, value in group.items() if name not in ELSEWHERE}}
 
 
 def _plain(value: Any) -> Any:

@@ -59,7 +59,7 @@ class CheckpointEntry:
     path: Path
 
 
-def make(folder: Path) -> None:
+def create_folder(folder: Path) -> None:
     """Create the folder if it is missing.
 
     Raises:
@@ -188,7 +188,7 @@ else:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
+def lock(path: Path) -> Generator[None]:
     """Hold the lock file; the system releases it when this process ends for any reason.
 
     Raises:
@@ -220,10 +220,10 @@ def check_space(folder: Path, needed: int) -> None:
         OSError: The free space cannot be read.
     """
     if needed > shutil.disk_usage(folder).free:
-        raise full(folder, needed)
+        raise disk_full_error(folder, needed)
 
 
-def full(folder: Path, needed: int) -> CheckpointError:
+def disk_full_error(folder: Path, needed: int) -> CheckpointError:
     """Return the error for a disk with too little space.
 
     Raises:
@@ -231,18 +231,18 @@ def full(folder: Path, needed: int) -> CheckpointError:
     """
     free = shutil.disk_usage(folder).free
     return CheckpointError(
-        f"disk full: the checkpoint needs {shown(needed)}, {folder} has {shown(free)} free; {ADVICE}; earlier "
-        "checkpoints are unchanged"
+        f"disk full: the checkpoint needs {format_bytes(needed)}, {folder} has {format_bytes(free)} free; {ADVICE}; "
+        "earlier checkpoints are unchanged"
     )
 
 
-def reason(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Describe an error and what to do about it."""
     known = REASONS.get(error.errno) if error.errno is not None else None
     return known or error.strerror or str(error)
 
 
-def shown(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a number of bytes, such as `1.5 GB`."""
     value, units = float(size), ["B", "kB", "MB", "GB"]
     while value >= UNIT and len(units) > 1:

@@ -9,11 +9,17 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from trainers.loop.checkpoint.caller_state import check_keepable, check_kept, load_kept, outgrown, state_of
+from trainers.loop.checkpoint.caller_state import (
+    check_states_fit,
+    check_states_writable,
+    collect_states,
+    load_states,
+    structure_changes,
+)
 from trainers.loop.checkpoint.compatibility import check_layout, layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.device import captured, compact, restore
+from trainers.loop.device import capture_generators, compact, restore_generators
 from trainers.loop.errors import CheckpointError, listed
 from trainers.loop.reports import CheckpointReport, TrainingNotice
 from trainers.loop.run_parts import RunParts
@@ -63,7 +69,7 @@ class Recorder:
         started = perf_counter()
         training = self._parts.training
         snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
-        place, size, problem = self._group.gather(self._written(snapshot))[0]
+        place, size, problem = self._group.gather(self._write(snapshot))[0]
         self._saved = perf_counter()
         self._took = self._saved - started
         return CheckpointReport(
@@ -82,8 +88,8 @@ class Recorder:
             CheckpointError: All checkpoints are damaged, or a checkpoint cannot hold the caller's state.
             ResumeMismatchError: The checkpoints belong to another training.
         """
-        check_keepable(self._settings.state)  # fail at the start rather than at every checkpoint
-        self._begun = deepcopy(state_of(self._settings.state))
+        check_states_writable(self._settings.state)  # fail at the start rather than at every checkpoint
+        self._begun = deepcopy(collect_states(self._settings.state))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
@@ -93,8 +99,8 @@ class Recorder:
         # Older checkpoints have neither "started" nor "kept".
         self._parts.rates.check(restored.state.get("started"))
         kept = restored.state["processes"][self._group.rank].get("kept", {})
-        check_kept(kept, self._settings.state)
-        load_kept(kept, self._settings.state)  # before anything else is changed, because it may still fail
+        check_states_fit(kept, self._settings.state)
+        load_states(kept, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
         notices += [
             TrainingNotice(message=message) for message in self._parts.rates.load(restored.state.get("started"))
@@ -107,7 +113,7 @@ class Recorder:
         """Return a notice, once, if the caller's state has changed so that a resume would fail."""
         if self._begun is None:
             return []
-        differences = outgrown(state_of(self._settings.state), self._begun)
+        differences = structure_changes(collect_states(self._settings.state), self._begun)
         if not differences:
             return []
         self._begun = None
@@ -119,7 +125,7 @@ class Recorder:
             )
         ]
 
-    def _written(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
+    def _write(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
         """Write the checkpoint on rank 0 and return its folder, size and problem."""
         place = str(self._checkpoints.folder)
         if self._group.rank:
@@ -174,13 +180,13 @@ class Recorder:
         for phase in parts.phases:
             phase.cutter.limit = own["limits"][phase.phase.name]
         parts.scorer.cutter.limit = own["validation's limit"]
-        restore(own["generators"], self._settings.device)
+        restore_generators(own["generators"], self._settings.device)
 
     def _own(self) -> dict[str, Any]:
         """Return the state that differs between processes."""
         return {
-            "generators": captured(self._settings.device),
+            "generators": capture_generators(self._settings.device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in self._parts.phases},
             "validation's limit": self._parts.scorer.cutter.limit,
-            "kept": state_of(self._settings.state),
+            "kept": collect_states(self._settings.state),
         }

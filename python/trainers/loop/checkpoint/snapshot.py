@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainers.loop.checkpoint.compatibility import Json
-from trainers.loop.checkpoint.folder import META, STATE, SUFFIX, DamagedError, reason
+from trainers.loop.checkpoint.folder import META, STATE, SUFFIX, DamagedError, describe_error
 from trainers.loop.checkpoint.tensors import (
     FileDigest,
     check_group,
@@ -206,7 +206,7 @@ def read_checkpoint(folder: Path) -> LoadedCheckpoint:
             folder=folder,
         )
     except OSError as error:
-        raise DamagedError(f"it cannot be read: {reason(error)}") from error
+        raise DamagedError(f"it cannot be read: {describe_error(error)}") from error
 
 
 def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
@@ -220,7 +220,7 @@ def read_tensors(folder: Path, group: str) -> dict[str, Tensor] | None:
         _verify(folder, meta.files)
         return read_group(folder / f"{group}{SUFFIX}") if f"{group}{SUFFIX}" in meta.files else None
     except OSError as error:
-        raise DamagedError(f"it cannot be read: {reason(error)}") from error
+        raise DamagedError(f"it cannot be read: {describe_error(error)}") from error
 
 
 def read_meta(folder: Path) -> CheckpointMetadata:
@@ -243,16 +243,12 @@ def _verify(folder: Path, files: Mapping[str, FileDigest]) -> None:
     for name in sorted(present - {META, *files}):
         raise DamagedError(f"{name} does not belong to it")
     for name, mark in files.items():
-        _verify_file(folder / name, mark)
-
-
-def _verify_file(path: Path, mark: FileDigest) -> None:
-    size = path.stat().st_size
-    if size != mark.bytes:
-        raise DamagedError(f"{path.name} has {size} bytes and should have {mark.bytes}")
-    with path.open("rb") as file:
-        if file_digest(file, "sha256").hexdigest() != mark.sha256:
-            raise DamagedError(f"{path.name} does not match its digest")
+        size = (folder / name).stat().st_size
+        if size != mark.bytes:
+            raise DamagedError(f"{name} has {size} bytes and should have {mark.bytes}")
+        with (folder / name).open("rb") as file:
+            if file_digest(file, "sha256").hexdigest() != mark.sha256:
+                raise DamagedError(f"{name} does not match its digest")
 
 
 def _sealed(content: Mapping[str, object]) -> bytes:

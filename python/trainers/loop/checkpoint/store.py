@@ -14,19 +14,19 @@ from typing import Literal, Self, TypeAlias, final
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.compatibility import Json, differences, plain
+from trainers.loop.checkpoint.compatibility import Json, as_json, differences
 from trainers.loop.checkpoint.folder import (
     CheckpointEntry,
     DamagedError,
     check_space,
+    create_folder,
+    describe_error,
+    disk_full_error,
     draft,
     entries,
-    full,
-    locked,
-    make,
+    lock,
     next_entry,
     publish,
-    reason,
     remove,
     sweep,
 )
@@ -90,7 +90,7 @@ class Checkpoints:
             raise SettingsError(f"every_seconds is {every_seconds}; it must be a positive number, or None")
         self.folder = Path(folder)
         self._keep = keep
-        self._settings = plain(settings or {})
+        self._settings = as_json(settings or {})
         self._every_seconds = every_seconds
         self._every_windows = every_windows
         self._clock = clock
@@ -111,11 +111,11 @@ class Checkpoints:
             return
         with ExitStack() as stack:
             try:
-                make(self.folder)
-                stack.enter_context(locked(self.folder / LOCK))
+                create_folder(self.folder)
+                stack.enter_context(lock(self.folder / LOCK))
                 sweep(self.folder)
             except OSError as error:
-                raise CheckpointError(f"{self.folder} cannot hold checkpoints: {reason(error)}") from error
+                raise CheckpointError(f"{self.folder} cannot hold checkpoints: {describe_error(error)}") from error
             self._since = self._clock()
             self._is_open = True
             try:
@@ -142,7 +142,12 @@ class Checkpoints:
             except DamagedError as error:
                 damaged.append(f"{entry.path.name}: {error.message}")
                 continue
-            _check_settings(entry, restored.settings, self._settings)
+            different = differences(restored.settings, self._settings)
+            if different:
+                raise ResumeMismatchError(
+                    f"{entry.path} belongs to another training: {'; '.join(different)}; restore these settings to "
+                    "resume it, or choose another folder to start anew"
+                )
             return replace(restored, damaged=tuple(damaged))
         if damaged:
             raise CheckpointError(
@@ -170,7 +175,10 @@ class Checkpoints:
         """
         if which not in GROUPS:
             raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
-        entry = self._newest()
+        present = self._entries()
+        if not present:
+            raise CheckpointError(f"{self.folder} holds no checkpoint; give the checkpoint folder of a training")
+        entry = present[-1]
         try:
             tensors = read_tensors(entry.path, GROUPS[which])
         except DamagedError as error:
@@ -185,12 +193,6 @@ class Checkpoints:
                 f'{entry.path} holds no best weights, because no value was recorded; use the newest: weights("newest")'
             )
         return tensors
-
-    def _newest(self) -> CheckpointEntry:
-        entries = self._entries()
-        if not entries:
-            raise CheckpointError(f"{self.folder} holds no checkpoint; give the checkpoint folder of a training")
-        return entries[-1]
 
     def is_due(self, windows: int) -> bool:
         """Return whether a checkpoint is due after `windows`, 1 or more, since the start of the training."""
@@ -224,7 +226,7 @@ class Checkpoints:
             for entry in entries(self.folder):
                 remove(entry)
         except OSError as error:
-            raise CheckpointError(f"checkpoints in {self.folder} cannot be removed: {reason(error)}") from error
+            raise CheckpointError(f"checkpoints in {self.folder} cannot be removed: {describe_error(error)}") from error
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -234,7 +236,7 @@ class Checkpoints:
         try:
             return entries(self.folder)
         except OSError as error:
-            raise CheckpointError(f"{self.folder} cannot be read: {reason(error)}") from error
+            raise CheckpointError(f"{self.folder} cannot be read: {describe_error(error)}") from error
 
 
 def unwanted(present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int) -> list[CheckpointEntry]:
@@ -260,10 +262,10 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
             publish(path, entry)
     except OSError as error:
         if error.errno == ENOSPC:
-            raise full(folder, needed) from error
+            raise disk_full_error(folder, needed) from error
         raise CheckpointError(
-            f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {reason(error)}; earlier "
-            "checkpoints are unchanged"
+            f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {describe_error(error)}; "
+            "earlier checkpoints are unchanged"
         ) from error
     return entry, size
 
@@ -274,7 +276,7 @@ def _prune(folder: Path, newest: CheckpointEntry, keep: int) -> None:
             remove(entry)
     except OSError as error:
         raise CheckpointError(
-            f"{newest.path} is written, but older checkpoints cannot be removed: {reason(error)}"
+            f"{newest.path} is written, but older checkpoints cannot be removed: {describe_error(error)}"
         ) from error
 
 
@@ -283,15 +285,6 @@ def _was_best(entry: CheckpointEntry) -> bool:
         return read_meta(entry.path).best
     except DamagedError:
         return False
-
-
-def _check_settings(entry: CheckpointEntry, saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
-    different = differences(saved, wanted)
-    if different:
-        raise ResumeMismatchError(
-            f"{entry.path} belongs to another training: {'; '.join(different)}; restore these settings to resume it, "
-            "or choose another folder to start anew"
-        )
 
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int

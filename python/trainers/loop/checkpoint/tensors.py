@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from trainers.loop.checkpoint.folder import DamagedError, shown
+from trainers.loop.checkpoint.folder import DamagedError, format_bytes
 from trainers.loop.errors import CheckpointError
 
 READABLE = 0o644
@@ -132,17 +132,18 @@ def check_state(state: Mapping[str, Any]) -> None:
     """
     for place, value in _leaves(state):
         if not _is_readable(value):
-            kind = type(value)
+            kind, text = type(value), repr(value)
+            shown = text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
             raise CheckpointError(
-                f"{place} is a {kind.__module__}.{kind.__qualname__} ({_short(value)}), which a checkpoint cannot "
+                f"{place} is a {kind.__module__}.{kind.__qualname__} ({shown}), which a checkpoint cannot "
                 "hold, only tensors and plain Python values; convert it with float(), int(), .tolist() or "
                 "torch.as_tensor(), or remove it from its state_dict()"
             )
     expanded = _expanded_bytes(state)
     if expanded > MAX_EXPANDED_BYTES:
         raise CheckpointError(
-            f"expanded tensors of the state would take {shown(expanded)} in full, but the limit is "
-            f"{shown(MAX_EXPANDED_BYTES)}; save them unexpanded, and expand them when needed"
+            f"expanded tensors of the state would take {format_bytes(expanded)} in full, but the limit is "
+            f"{format_bytes(MAX_EXPANDED_BYTES)}; save them unexpanded, and expand them when needed"
         )
 
 
@@ -193,11 +194,11 @@ def read_state(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path.name} holds more than tensors and plain values, or is not an archive") from error
     if type(state) is not dict:
         raise DamagedError(f"{path.name} holds a {type(state).__name__} instead of a state")
-    found = cast("dict[str, Any]", state)
-    expanded = _expanded_bytes(found)
+    result = cast("dict[str, Any]", state)
+    expanded = _expanded_bytes(result)
     if expanded > MAX_EXPANDED_BYTES:
-        raise DamagedError(f"{path.name} holds tensors that would take {shown(expanded)} in full")
-    return found
+        raise DamagedError(f"{path.name} holds tensors that would take {format_bytes(expanded)} in full")
+    return result
 
 
 def _check_archive(path: Path) -> None:
@@ -252,11 +253,6 @@ def _is_readable(value: object) -> bool:
     return type(value) in (*LEAVES, *TENSORS)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
-
-
 def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
     """Check that a safetensors file can hold the tensors [...].
 
@@ -273,7 +269,7 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
     if len(_header(tensors)) - LENGTH_BYTES > MAX_HEADER_BYTES:
         raise CheckpointError(
             f"the names and shapes of the {len(tensors)} tensors in {group!r} take more than "
-            f"{shown(MAX_HEADER_BYTES)}; use fewer and larger tensors, or shorter names"
+            f"{format_bytes(MAX_HEADER_BYTES)}; use fewer and larger tensors, or shorter names"
         )
 
 
@@ -302,19 +298,15 @@ def read_group(path: Path) -> dict[str, Tensor]:
     Raises:
         DamagedError: It is not a safetensors file, or its header exceeds the maximum size.
     """
-    _check_header(path)
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+    if length > MAX_HEADER_BYTES:
+        raise DamagedError(f"{path.name} is not a safetensors file of a checkpoint: its header claims {length} bytes")
     try:
         with safe_open(path, framework="pt") as file:  # pyright: ignore[reportUnknownVariableType]  typed as Any
             return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  it is not a mapping
     except SafetensorError as error:
         raise DamagedError(f"{path.name} is not a safetensors file: {error}") from error
-
-
-def _check_header(path: Path) -> None:
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
-    if length > MAX_HEADER_BYTES:
-        raise DamagedError(f"{path.name} is not a safetensors file of a checkpoint: its header claims {length} bytes")
 
 
 def _header(tensors: Mapping[str, Tensor]) -> bytes:

@@ -1,7 +1,7 @@
 """Adapters of a `DataLoader` that read selected batches of an epoch in a reproducible order."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, final, runtime_checkable
@@ -22,7 +22,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from trainers.loop.device import HostGenerators, LighterGenerators, TorchGenerator, mixed, seed_host
+from trainers.loop.device import HostGenerators, LighterGenerators, TorchGenerator, derive_seed, seed_host
 from trainers.loop.errors import ContractError
 
 Item = TypeVar("Item")
@@ -89,12 +89,12 @@ class Samplers:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.first: Iterable[Any] = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-        self._all = _reached(self.first)
+        self._all = _nested_samplers(self.first)
         for sampler in self._all:
-            _check(sampler)
+            _check_sampler(sampler)
         self.replayed = all(type(sampler) in REPLAYED or isinstance(sampler, list) for sampler in self._all)
-        kept = [value for sampler in self._all for value in _attributes(sampler)]
-        self._generators = [each for each in (*kept, loader.generator) if isinstance(each, GENERATORS)]
+        values = [value for sampler in self._all for value in _attributes(sampler)]
+        self._generators = [value for value in (*values, loader.generator) if isinstance(value, GENERATORS)]
         self._seeds = [
             generator.initial_seed() if isinstance(generator, torch.Generator) else 0 for generator in self._generators
         ]
@@ -102,7 +102,7 @@ class Samplers:
     @property
     def name(self) -> str:
         """The class name for messages: of the first sampler that is not torch's own."""
-        return type(next((each for each in self._all if type(each) not in REPLAYED), self.first)).__name__
+        return type(next((sampler for sampler in self._all if type(sampler) not in REPLAYED), self.first)).__name__
 
     def begin(self, epoch: int, seed: int) -> None:
         """Set the epoch of the samplers, and seed the generators in their attributes for it.
@@ -114,7 +114,7 @@ class Samplers:
             if isinstance(sampler, EpochAware):
                 sampler.set_epoch(epoch)
         for place, (generator, own) in enumerate(zip(self._generators, self._seeds, strict=True)):
-            _set(generator, own=mixed(own, epoch), drawn=mixed(seed, place))
+            _seed_generator(generator, own=derive_seed(own, epoch), drawn=derive_seed(seed, place))
 
 
 @final
@@ -133,7 +133,10 @@ class Order:
 
     def __iter__(self) -> Iterator[Pick]:
         """Iterate over the batches of `wanted`."""
-        return self._picks(self.wanted)
+        wanted = self.wanted
+        indices = chain.from_iterable(self._chunks(wanted.epoch, wanted.seed))
+        seeds = count(wanted.seed + 1 + wanted.start, wanted.step)
+        return zip(seeds, islice(indices, wanted.start, None, wanted.step), strict=False)
 
     def digest(self, epoch: int, seed: int) -> str:
         """Return a hash of the beginning of an epoch's order."""
@@ -157,11 +160,6 @@ class Order:
     def _beginning(self, epoch: int, seed: int) -> list[str]:
         return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED)]
 
-    def _picks(self, wanted: BatchRange) -> Iterator[Pick]:
-        indices = chain.from_iterable(self._chunks(wanted.epoch, wanted.seed))
-        seeds = count(wanted.seed + 1 + wanted.start, wanted.step)
-        return zip(seeds, islice(indices, wanted.start, None, wanted.step), strict=False)
-
     def _chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
         generators = TorchGenerator(seed) if self._samplers.replayed else HostGenerators(seed)
         with generators.inside():
@@ -177,7 +175,7 @@ class Order:
             size = min(2 * size, LARGEST_CHUNK)
 
 
-def _reached(first: object) -> list[object]:
+def _nested_samplers(first: object) -> list[object]:
     """Return the sampler and all samplers nested in it, breadth first."""
     reached: list[object] = []
     waiting = [first]
@@ -192,17 +190,15 @@ def _reached(first: object) -> list[object]:
 
 
 def _attributes(sampler: object) -> Iterator[object]:
-    """Yield the attributes of an object; lists and tuples yield their items."""
+    """Yield the attributes of an object; lists and tuples yield their items, except for long lists of indices."""
     for value in getattr(sampler, "__dict__", {}).values():
-        yield from value if isinstance(value, list | tuple) and not _numbers(value) else (value,)
+        holds_objects = isinstance(value, list | tuple) and not (
+            value and isinstance(value[0], int | float | list | tuple)
+        )
+        yield from value if holds_objects else (value,)
 
 
-def _numbers(values: Sequence[object]) -> bool:
-    """Return whether it is a list of indices, which may be too long to search."""
-    return bool(values) and isinstance(values[0], int | float | list | tuple)
-
-
-def _check(sampler: object) -> None:
+def _check_sampler(sampler: object) -> None:
     if isinstance(sampler, DistributedSampler):
         raise ContractError(
             f"the loader's sampler is a {type(sampler).__name__}, which shards the data by process, but the loop "
@@ -216,7 +212,7 @@ def _check(sampler: object) -> None:
         )
 
 
-def _set(
+def _seed_generator(
     generator: torch.Generator | random.Random | np.random.Generator | np.random.RandomState, *, own: int, drawn: int
 ) -> None:
     match generator:
@@ -230,7 +226,7 @@ def _set(
             generator.seed(drawn % 2**32)
 
 
-def taken_apart(loader: DataLoader[Any]) -> bool:
+def has_indexed_batches(loader: DataLoader[Any]) -> bool:
     """Return whether batches can be read by index: not from an `IterableDataset` or with a custom `__iter__`."""
     kinds = type(loader).mro()
     own = any({"__iter__", "_get_iterator"} & vars(kind).keys() for kind in kinds[: kinds.index(DataLoader)])
@@ -269,7 +265,7 @@ class IndexedLoader:
         self._readings = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
-            PickedSamples(loader.dataset, listed=loader.batch_sampler is not None),
+            PickedSamples(loader.dataset, batched=loader.batch_sampler is not None),
             batch_size=None,  # a pick is a batch
             sampler=self._order,
             collate_fn=loader.collate_fn,
@@ -295,9 +291,9 @@ class IndexedLoader:
         self._order.wanted = BatchRange(epoch=epoch, seed=seed, start=start, step=step)
         self._base.manual_seed(seed)
         self._readings += 1
-        return self._alone(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
+        return self._check_exclusive(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
 
-    def _alone(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _check_exclusive(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches of persistent workers, which can serve only one iteration at a time."""
         reading = self._readings
         while batch := tuple(islice(batches, 1)):
@@ -315,7 +311,7 @@ class IndexedLoader:
 
     def _seed(self, epoch: int) -> int:
         """Derive the seed of an epoch from the loader's generator, or from torch's, which the loop seeds per epoch."""
-        return mixed(torch.initial_seed() if self._own_seed is None else self._own_seed, epoch) % 2**63
+        return derive_seed(torch.initial_seed() if self._own_seed is None else self._own_seed, epoch) % 2**63
 
 
 @final
@@ -327,13 +323,12 @@ class PickedSamples(Dataset[Any]):
 
     Args:
         dataset: The dataset to read.
-        listed: Whether a pick holds a list of indices.
+        batched: Whether a pick holds a list of indices.
     """
 
-    def __init__(self, dataset: Dataset[Any], *, listed: bool) -> None:
+    def __init__(self, dataset: Dataset[Any], *, batched: bool) -> None:
         self.dataset = dataset
-        self._listed = listed
-        self._bulk = dataset if isinstance(dataset, BatchedDataset) else None
+        self._batched = batched
 
     def __getitem__(self, pick: Pick) -> Any:
         """Return the samples for the loader's `collate_fn`."""
@@ -342,10 +337,11 @@ class PickedSamples(Dataset[Any]):
             torch.default_generator.manual_seed(seed)
         else:
             seed_host(seed)
-        return self._samples(index) if self._listed else self.dataset[index]
-
-    def _samples(self, index: list[Any]) -> Any:
-        return [self.dataset[one] for one in index] if self._bulk is None else self._bulk.__getitems__(index)
+        if not self._batched:
+            return self.dataset[index]
+        if isinstance(self.dataset, BatchedDataset):
+            return self.dataset.__getitems__(index)
+        return [self.dataset[sample] for sample in index]
 
 
 @final
@@ -385,14 +381,14 @@ class StreamLoader:
         _check_in_order(loader)
         self._samplers = None if isinstance(loader.dataset, IterableDataset) else Samplers(loader)
         self._own_seed = None if loader.generator is None else loader.generator.initial_seed()
-        self._loader = _restarting(loader) if loader.persistent_workers else loader
+        self._loader = _without_persistent_workers(loader) if loader.persistent_workers else loader
 
     def batches(self, epoch: int, *, start: int, step: int) -> Iterator[Any]:
         """Read all batches from the first on, and return every `step`-th from `start` on."""
-        return islice(self._all(epoch), start, None, step)
+        return islice(self._read_all(epoch), start, None, step)
 
-    def _all(self, epoch: int) -> Iterator[Any]:
-        seed, loader = mixed(torch.initial_seed(), epoch), self._loader
+    def _read_all(self, epoch: int) -> Iterator[Any]:
+        seed, loader = derive_seed(torch.initial_seed(), epoch), self._loader
         generators = LighterGenerators(seed)
         with generators:
             if self._samplers is not None:
@@ -400,7 +396,7 @@ class StreamLoader:
             if isinstance(loader.dataset, EpochAware):
                 loader.dataset.set_epoch(epoch)
             if loader.generator is not None and self._own_seed is not None:
-                loader.generator.manual_seed(mixed(self._own_seed, epoch))
+                loader.generator.manual_seed(derive_seed(self._own_seed, epoch))
             batches = iter(loader)
         while True:
             with generators:
@@ -410,7 +406,7 @@ class StreamLoader:
             yield batch[0]
 
 
-def _restarting(loader: DataLoader[Any]) -> DataLoader[Any]:
+def _without_persistent_workers(loader: DataLoader[Any]) -> DataLoader[Any]:
     """Return the same loader with workers that are started again for every epoch.
 
     The random draws of persistent workers depend on all earlier draws, which a resumed training cannot reproduce.

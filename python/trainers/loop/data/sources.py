@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainers.loop.data.loader import IndexedLoader, StreamLoader, taken_apart
-from trainers.loop.data.tree import describe, leaves, map_tensors, of_one_piece
-from trainers.loop.device import mixed
+from trainers.loop.data.loader import IndexedLoader, StreamLoader, has_indexed_batches
+from trainers.loop.data.tree import describe, find_uncuttable, leaves, map_tensors
+from trainers.loop.device import derive_seed
 from trainers.loop.errors import ContractError, SettingsError
 
 Batch = TypeVar("Batch")
@@ -61,8 +61,8 @@ class IterableSource(Generic[Batch]):
             `DataLoader`, if known.
 
     Attributes:
-        passed_over: The class of an iterable that must be read from the start to reach a batch; None if any batch can
-            be read directly.
+        sequential_class: The class of an iterable that must be read from the start to reach a batch; None if any
+            batch can be read directly.
         sets_every_batch: Whether torch's generator is seeded for every batch when it is read.
 
     Raises:
@@ -77,13 +77,17 @@ class IterableSource(Generic[Batch]):
                 "use a list, a DataLoader or a class with __iter__, or LiveSource(...) if the batches are available "
                 "only once"
             )
-        self._given = length
+        self._limit = length
         self._length = _length(batches) if length is None else length
         self._batches = batches
         self._loading: IndexedLoader | StreamLoader | None = None
         if isinstance(batches, DataLoader):
-            self._loading = IndexedLoader(batches) if taken_apart(batches) else StreamLoader(batches)
-        self.passed_over = _passed_over(batches)
+            self._loading = IndexedLoader(batches) if has_indexed_batches(batches) else StreamLoader(batches)
+        self.sequential_class = None if isinstance(batches, Sequence) else type(batches).__name__
+        if isinstance(batches, DataLoader):
+            indexed = isinstance(self._loading, IndexedLoader)
+            dataset = type(batches.dataset).__name__
+            self.sequential_class = None if indexed else f"{type(batches).__name__} of {dataset}"
         self.sets_every_batch = isinstance(self._loading, IndexedLoader)
 
     @property
@@ -92,7 +96,7 @@ class IterableSource(Generic[Batch]):
         return self._length
 
     @property
-    def foreseeable(self) -> bool:
+    def can_read_ahead(self) -> bool:
         """Whether batches may be read ahead: those of a list, or of a loader's workers."""
         batches = self._batches
         return isinstance(batches, list | tuple) or (isinstance(batches, DataLoader) and batches.num_workers > 0)
@@ -103,11 +107,11 @@ class IterableSource(Generic[Batch]):
         Raises:
             ContractError: A sampler of a `DataLoader` gives a different order each time it is read.
         """
-        wanted = None if self._given is None else len(range(start, self._given, step))
+        wanted = None if self._limit is None else len(range(start, self._limit, step))
         if self._loading is not None:
             batches = self._loading.batches(epoch, start=start, step=step)
             return batches if wanted is None else islice(batches, wanted)
-        return islice(iter(self._batches), start, self._given, step)
+        return islice(iter(self._batches), start, self._limit, step)
 
     def digest(self, epoch: int) -> str:
         """Return a hash of the beginning of an epoch's order; empty if the loop does not control the order."""
@@ -278,36 +282,28 @@ def check_source(source: object) -> None:
 def _first_tensor(tree: object, common: str) -> Tensor:
     """Return the first tensor of a tree, and check that all tensors have the same first dimension."""
     tensors = [tensor for _, tensor in leaves(tree)]
-    if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or of_one_piece(tree):
+    if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or find_uncuttable(tree):
         raise ContractError(f"expected tensors of one common {common}, got {describe(tree)}")
     return tensors[0]
 
 
-def _passed_over(batches: Iterable[Any]) -> str | None:
-    if isinstance(batches, DataLoader):
-        return None if taken_apart(batches) else f"{type(batches).__name__} of {type(batches.dataset).__name__}"
-    return None if isinstance(batches, Sequence) else type(batches).__name__
-
-
 def _length(batches: Iterable[Any]) -> int | None:
-    if isinstance(batches, DataLoader):
-        return None if isinstance(batches.dataset, IterableDataset) else _loader_length(batches)
-    return len(batches) if isinstance(batches, Collection) else None
-
-
-def _loader_length(loader: DataLoader[Any]) -> int | None:
+    if not isinstance(batches, DataLoader):
+        return len(batches) if isinstance(batches, Collection) else None
+    if isinstance(batches.dataset, IterableDataset):
+        return None
     try:
-        return len(loader)
+        return len(batches)
     except (TypeError, NotImplementedError):  # a sampler of unknown length, or a BatchSampler around one
         return None
 
 
 def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
     """Return the order of an epoch, int64 [samples]; it depends only on the arguments."""
-    return torch.randperm(samples, generator=torch.Generator().manual_seed(mixed(seed, epoch)))
+    return torch.randperm(samples, generator=torch.Generator().manual_seed(derive_seed(seed, epoch)))
 
 
-def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
+def read_batches(source: Source[Batch], epoch: int, *, start: int, step: int, seed: int) -> Iterator[Batch]:
     """Yield a source's batches, and give torch's generator a separate state while the source is read.
 
     Orders and augmentations that are drawn from torch's generator therefore depend only on seed and epoch, and a
@@ -327,7 +323,7 @@ def read_apart(source: Source[Batch], epoch: int, *, start: int, step: int, seed
         return
     generator = torch.default_generator
     goes_on = not isinstance(source, IterableSource) or not source.sets_every_batch
-    reading = torch.Generator().manual_seed(mixed(seed, epoch)).get_state()
+    reading = torch.Generator().manual_seed(derive_seed(seed, epoch)).get_state()
     batches: Iterator[Batch] | None = None
     while True:
         training = generator.get_state()
@@ -350,11 +346,11 @@ def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
     if not isinstance(source, IterableSource):
         return ""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(mixed(seed, epoch))
+        torch.default_generator.manual_seed(derive_seed(seed, epoch))
         return source.digest(epoch)
 
 
-def remarks(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
+def collect_source_notices(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
     """Return notices for the user on how a source is read from a window of an epoch on."""
     messages: list[str] = []
     if isinstance(source, LiveSource) and window:
@@ -362,9 +358,10 @@ def remarks(source: Source[object], *, epoch: int, window: int, processes: int) 
             f"the source is live, so no batch of epoch {epoch + 1} is read again or skipped: the next batches are "
             f"window {window + 1}"
         )
-    if isinstance(source, IterableSource) and source.passed_over and processes > 1:
+    if isinstance(source, IterableSource) and source.sequential_class and processes > 1:
         messages.append(
-            f"each of the {processes} processes reads and decodes all of {source.passed_over} and drops the batches of "
-            "the others; with a DataLoader over a dataset with indices, each process reads only its own batches"
+            f"each of the {processes} processes reads and decodes all of {source.sequential_class} and drops the "
+            "batches of the others; with a DataLoader over a dataset with indices, each process reads only its own "
+            "batches"
         )
     return messages

@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 from torch import Tensor
 
-from trainers.loop.data.tree import leaves, map_tensors, of_one_piece, others
+from trainers.loop.data.tree import find_uncuttable, leaves, map_tensors, non_tensors
 from trainers.loop.errors import OutOfMemoryError
 
 Batch = TypeVar("Batch")
@@ -45,8 +45,9 @@ class SampleSplitter:
         """Return the common first dimension; 1 if there is none."""
         sizes = {tensor.shape[0] for _, tensor in leaves(batch) if tensor.ndim}
         size = max(1, sizes.pop()) if len(sizes) == 1 else 1
-        whole = size > 1 and (any(_has_length(other, size) for other in others(batch)) or of_one_piece(batch))
-        return 1 if whole else size
+        if size > 1 and (any(_has_length(other, size) for other in non_tensors(batch)) or find_uncuttable(batch)):
+            return 1
+        return size
 
     def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost the same
         """Return 1: the cost of a piece is its number of samples."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainers.loop.data.sources import IterableSource, ResidentSource, Source
-from trainers.loop.data.tree import indivisible, leaves, map_tensors, mover
+from trainers.loop.data.tree import find_opaque, leaves, make_mover, map_tensors
 from trainers.loop.device import is_out_of_memory, total_bytes
 
 Batch = TypeVar("Batch")
@@ -37,11 +37,11 @@ class Feeder(Protocol):
 
         Args:
             windows: The windows as read from the source.
-            ahead: Whether they may be read ahead; see `foreseeable`.
+            ahead: Whether they may be read ahead; see `can_read_ahead`.
         """
         ...
 
-    def look_ahead(self) -> None:
+    def prefetch(self) -> None:
         """Read the next window, if allowed; called when all work of the current window is queued."""
         ...
 
@@ -49,7 +49,7 @@ class Feeder(Protocol):
         """Return a batch of the window, or a piece of one, on the device."""
         ...
 
-    def give_up(self) -> bool:
+    def release_copies(self) -> bool:
         """Free all copies after memory ran out, keep none from now on, and return whether there were any."""
         ...
 
@@ -62,33 +62,33 @@ class DeviceTransfer(Protocol):
         """Whether copies overlap with computation."""
         ...
 
-    def readied(self, batch: Tree) -> Tree:
+    def prepare(self, batch: Tree) -> Tree:
         """Return the batch in memory that allows asynchronous copies."""
         ...
 
-    def moved(self, batch: Tree) -> Tree:
+    def copy(self, batch: Tree) -> Tree:
         """Return a copy on the device that work queued from now on may use."""
         ...
 
-    def sent(self, batch: Tree) -> Tree:
-        """Start a copy and return it; it may be used only after `received`."""
+    def start_copy(self, batch: Tree) -> Tree:
+        """Start a copy and return it; it may be used only after `finish_copy`."""
         ...
 
-    def received(self, batch: Any) -> None:
+    def finish_copy(self, batch: Any) -> None:
         """Make work queued from now on wait until the copy is complete."""
         ...
 
 
-def foreseeable(source: Source[Any]) -> bool:
+def can_read_ahead(source: Source[Any]) -> bool:
     """Return whether a source may be read one window ahead of the training.
 
     This holds for data in memory, lists, and a `DataLoader` with workers, which read ahead anyway. The batches of
     other sources may depend on the state of the training, as rollouts do.
     """
-    return isinstance(source, ResidentSource) or (isinstance(source, IterableSource) and source.foreseeable)
+    return isinstance(source, ResidentSource) or (isinstance(source, IterableSource) and source.can_read_ahead)
 
 
-def feeder_for(device: torch.device, *, phases: int) -> Feeder:
+def create_feeder(device: torch.device, *, phases: int) -> Feeder:
     """Create the feeder for a device.
 
     Args:
@@ -97,9 +97,9 @@ def feeder_for(device: torch.device, *, phases: int) -> Feeder:
     """
     if device.type == "cpu":
         return DirectFeeder(device)
-    carrier = StreamTransfer(device) if device.type == "cuda" else DirectTransfer(device)
+    transfer = StreamTransfer(device) if device.type == "cuda" else DirectTransfer(device)
     memory = total_bytes(device)
-    return Prefetcher(carrier, most=0 if memory is None else memory // SHARE, shared=phases > 1)
+    return Prefetcher(transfer, most=0 if memory is None else memory // SHARE, shared=phases > 1)
 
 
 @final
@@ -107,16 +107,16 @@ class DirectFeeder:
     """Moves batches when they are used; on a CPU it does nothing."""
 
     def __init__(self, device: torch.device) -> None:
-        self.move = mover(device)
+        self.move = make_mover(device)
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:  # noqa: ARG002
         """Return the windows unchanged."""
         return windows
 
-    def look_ahead(self) -> None:
+    def prefetch(self) -> None:
         """Do nothing."""
 
-    def give_up(self) -> bool:
+    def release_copies(self) -> bool:
         """Return False: there are no copies."""
         return False
 
@@ -141,13 +141,13 @@ class Prefetcher:
     """Keeps the device copies of a window for all phases, and prefetches the next window.
 
     Args:
-        carrier: Copies batches to the device.
+        transfer: Copies batches to the device.
         most: Maximum size in bytes of a window on the device.
         shared: Whether several phases use the same batches.
     """
 
-    def __init__(self, carrier: DeviceTransfer, *, most: int, shared: bool) -> None:
-        self._carrier = carrier
+    def __init__(self, transfer: DeviceTransfer, *, most: int, shared: bool) -> None:
+        self._transfer = transfer
         self._most = most
         self._shared = shared
         self._crowded = False
@@ -158,14 +158,14 @@ class Prefetcher:
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
         """Yield the windows of an epoch in memory that allows asynchronous copies."""
-        self._windows, self._ahead = windows, ahead and self._carrier.overlaps
+        self._windows, self._ahead = windows, ahead and self._transfer.overlaps
         try:
-            while (window := self._taken().window) is not None:
+            while (window := self._take_next().window) is not None:
                 yield window
         finally:
             self._windows, self._now, self._next = iter(()), ReadWindow(), None
 
-    def look_ahead(self) -> None:
+    def prefetch(self) -> None:
         """Read the next window and start its copies; an error is raised when the window is taken."""
         if self._ahead and self._next is None:
             try:
@@ -178,12 +178,12 @@ class Prefetcher:
         """Return the copy of a batch or piece; copies of batches are kept if several phases use them."""
         copy = self._now.copies.get(id(batch))
         if copy is None:
-            copy = self._carrier.moved(batch)
-            if self._shared and self._fits(self._now) and any(batch is whole for whole in self._now.window or ()):
+            copy = self._transfer.copy(batch)
+            if self._shared and self._fits(self._now) and any(batch is other for other in self._now.window or ()):
                 self._now.copies[id(batch)] = copy
         return copy
 
-    def give_up(self) -> bool:
+    def release_copies(self) -> bool:
         """Free the copies of this window and the next, and return whether there were any."""
         self._crowded = True
         reads = [self._now] if self._next is None else [self._now, self._next]
@@ -192,29 +192,29 @@ class Prefetcher:
             read.copies.clear()
         return held
 
-    def _taken(self) -> ReadWindow[Any]:
+    def _take_next(self) -> ReadWindow[Any]:
         """Return the next window, ready for use."""
         self._now = ReadWindow()  # free its copies first, so that at most two windows are on the device
         taken, self._next = self._read() if self._next is None else self._next, None
         if taken.failure is not None:
             raise taken.failure
         for copy in taken.copies.values():
-            self._carrier.received(copy)
+            self._transfer.finish_copy(copy)
         self._now = taken
         return taken
 
     def _read(self) -> ReadWindow[Any]:
         window = next(self._windows, None)
-        return ReadWindow(None if window is None else tuple([self._carrier.readied(batch) for batch in window]))
+        return ReadWindow(None if window is None else tuple([self._transfer.prepare(batch) for batch in window]))
 
     def _send(self, read: ReadWindow[Any]) -> None:
         """Start the copies of a window; if memory runs out, keep no copies from now on."""
-        # `received` cannot reach the tensors inside an object with `.to`, so their memory might be reused too soon.
-        if not self._fits(read) or any(indivisible(batch) for batch in read.window or ()):
+        # `finish_copy` cannot reach the tensors inside an object with `.to`, so their memory might be reused too soon.
+        if not self._fits(read) or any(find_opaque(batch) for batch in read.window or ()):
             return
         try:
             for batch in read.window or ():
-                read.copies[id(batch)] = self._carrier.sent(batch)
+                read.copies[id(batch)] = self._transfer.start_copy(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -234,21 +234,21 @@ class DirectTransfer:
     overlaps = False
 
     def __init__(self, device: torch.device) -> None:
-        self._move: Callable[[Any], Any] = mover(device)
+        self._move: Callable[[Any], Any] = make_mover(device)
 
-    def readied(self, batch: Tree) -> Tree:
+    def prepare(self, batch: Tree) -> Tree:
         """Return the batch unchanged."""
         return batch
 
-    def moved(self, batch: Tree) -> Tree:
+    def copy(self, batch: Tree) -> Tree:
         """Return a copy on the device."""
         return self._move(batch)
 
-    def sent(self, batch: Tree) -> Tree:
+    def start_copy(self, batch: Tree) -> Tree:
         """Return a copy on the device."""
         return self._move(batch)
 
-    def received(self, batch: Any) -> None:
+    def finish_copy(self, batch: Any) -> None:
         """Do nothing: the copy is complete."""
 
 
@@ -264,23 +264,23 @@ class StreamTransfer:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._move: Callable[[Any], Any] = mover(device)
+        self._move: Callable[[Any], Any] = make_mover(device)
         self._stream = torch.cuda.Stream(device)
 
-    def readied(self, batch: Tree) -> Tree:
+    def prepare(self, batch: Tree) -> Tree:
         """Return the batch in pinned memory, which torch does not reuse before the copy is complete."""
         return map_tensors(batch, _pinned)
 
-    def moved(self, batch: Tree) -> Tree:
+    def copy(self, batch: Tree) -> Tree:
         """Copy on the computing stream."""
         return self._move(batch)
 
-    def sent(self, batch: Tree) -> Tree:
+    def start_copy(self, batch: Tree) -> Tree:
         """Copy on the copy stream, in memory that belongs to it."""
         with torch.cuda.stream(self._stream):
             return self._move(batch)
 
-    def received(self, batch: Any) -> None:
+    def finish_copy(self, batch: Any) -> None:
         """Make the computing stream wait for the copies, and prevent reuse of their memory until it is done."""
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)

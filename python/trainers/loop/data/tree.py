@@ -54,7 +54,7 @@ def _moved_itself(thing: Any, device: torch.device) -> Any:
     return moved
 
 
-def mover(device: torch.device) -> Callable[[Tree], Tree]:
+def make_mover(device: torch.device) -> Callable[[Tree], Tree]:
     """Return a function that moves trees to `device`; on a machine without accelerators it does nothing.
 
     The function checks the first tree of every class, on every machine.
@@ -80,7 +80,7 @@ def check_tree(tree: object, path: str = "batch") -> None:
     Raises:
         ContractError: An object that is not a known container holds tensors and has no method `.to`.
     """
-    for place, thing in leaves_and_others(tree, path):
+    for place, thing in all_leaves(tree, path):
         if not isinstance(thing, Tensor) and not _moves_itself(thing) and _holds_tensor(thing):
             raise ContractError(
                 f"{place} is a {type(thing).__name__} that holds tensors, which the loop cannot move to a device; use "
@@ -90,20 +90,20 @@ def check_tree(tree: object, path: str = "batch") -> None:
 
 def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor with its path, such as `batch.x` or `batch[0]['y']`, in the order of the tree."""
-    return ((place, thing) for place, thing in leaves_and_others(tree, path) if isinstance(thing, Tensor))
+    return ((place, thing) for place, thing in all_leaves(tree, path) if isinstance(thing, Tensor))
 
 
-def leaves_and_others(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
+def all_leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
     """Yield every leaf, tensor or not, with its path."""
     children = None if isinstance(tree, Tensor) else _children(tree)
     if children is None:
         yield path, tree
         return
     for name, child in children:
-        yield from leaves_and_others(child, path + name)
+        yield from all_leaves(child, path + name)
 
 
-def others(tree: object) -> Iterator[object]:
+def non_tensors(tree: object) -> Iterator[object]:
     """Yield everything except the tensors: other leaves, and lists and tuples without tensors as one object each."""
     if isinstance(tree, Tensor):
         return
@@ -112,29 +112,29 @@ def others(tree: object) -> Iterator[object]:
         yield tree
         return
     for child in children:
-        yield from others(child)
+        yield from non_tensors(child)
 
 
-def indivisible(tree: object, path: str = "batch") -> list[str]:
+def find_opaque(tree: object, path: str = "batch") -> list[str]:
     """Return paths and classes of the objects that may hide tensors inside."""
     return [
         f"{place} {type(thing).__name__}"
-        for place, thing in leaves_and_others(tree, path)
+        for place, thing in all_leaves(tree, path)
         if not isinstance(thing, Tensor) and _moves_itself(thing)
     ]
 
 
-def of_one_piece(tree: object) -> list[str]:
+def find_uncuttable(tree: object) -> list[str]:
     """Return paths and classes of the objects that cannot be cut to fewer samples.
 
     These are objects that may hide tensors inside, and dataclasses that compute fields in `__post_init__`.
     """
-    return [*indivisible(tree), *_computing(tree, "batch")]
+    return [*find_opaque(tree), *_computing(tree, "batch")]
 
 
 def describe(tree: object) -> str:
     """Describe a tree for messages: paths, dtypes and shapes of its tensors, and the objects that move themselves."""
-    parts = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + indivisible(tree)
+    parts = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + find_opaque(tree)
     return ", ".join(parts) or f"no tensor in {type(tree).__name__}"
 
 

@@ -1,27 +1,27 @@
 """The device of a training: hardware, precision, memory, compilation and random state."""
 
-from trainers.loop.device.compilation import compact, compiled
-from trainers.loop.device.hardware import DeviceChoice, Hardware, check_device, choose_device, made_current
+from trainers.loop.device.compilation import compact, compile_modules
+from trainers.loop.device.hardware import DeviceChoice, Hardware, check_device, choose_device, use_device
 from trainers.loop.device.memory import (
     cause_of,
+    describe_usage,
     free_bytes,
     is_out_of_memory,
     keep_freed_memory,
     peak_bytes,
     release,
     total_bytes,
-    usage,
 )
 from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision, full_precision
 from trainers.loop.device.random_state import (
     HostGenerators,
     LighterGenerators,
     TorchGenerator,
-    captured,
+    capture_generators,
+    derive_seed,
     deterministic,
     device_generator,
-    mixed,
-    restore,
+    restore_generators,
     seed_everything,
     seed_host,
 )
@@ -35,26 +35,26 @@ __all__ = [
     "Precision",
     "PrecisionName",
     "TorchGenerator",
-    "captured",
+    "capture_generators",
     "cause_of",
     "check_device",
     "choose_device",
     "choose_precision",
     "compact",
-    "compiled",
+    "compile_modules",
+    "derive_seed",
+    "describe_usage",
     "deterministic",
     "device_generator",
     "free_bytes",
     "full_precision",
     "is_out_of_memory",
     "keep_freed_memory",
-    "made_current",
-    "mixed",
     "peak_bytes",
     "release",
-    "restore",
+    "restore_generators",
     "seed_everything",
     "seed_host",
     "total_bytes",
-    "usage",
+    "use_device",
 ]

@@ -13,7 +13,7 @@ Backend = str | Callable[..., Any]
 
 
 @contextmanager
-def compiled(modules: Mapping[str, nn.Module], *, backend: Backend = "inductor") -> Generator[list[str]]:
+def compile_modules(modules: Mapping[str, nn.Module], *, backend: Backend = "inductor") -> Generator[list[str]]:
     """Compile the parts of modules that contain no recurrent layer, and undo it at the end of the context.
 
     The modules stay the same objects, so optimizers, state-dict names, copies and saved files are not affected. A part

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 TOLERANCE = 0.02
 BATCH, STEPS, FEATURES, HIDDEN = 4, 6, 8, 16
 
-Figures = Mapping[str, Tensor]
+ProbeResults = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +81,19 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
     if name in present and requested == "auto":
         return DeviceChoice(device=torch.device(name), reason=_why_automatic(name, hardware))
     if name not in present:
-        asker = f" by process {local_rank} of its group" if local_rank else ""
+        process = f" by process {local_rank} of its group" if local_rank else ""
+        build = ""
+        if requested.startswith("cuda") and not hardware.cuda:
+            cuda = torch.version.cuda
+            build = f" (this torch was built {f'for CUDA {cuda}, so check the driver' if cuda else 'without CUDA'})"
         raise DeviceUnavailableError(
-            f"device {requested!r} was requested{asker}, but this machine has {', '.join(present)}; "
-            f"use one of them or 'auto'{_why_no_accelerator(requested, hardware)}"
+            f"device {requested!r} was requested{process}, but this machine has {', '.join(present)}; "
+            f"use one of them or 'auto'{build}"
         )
     return DeviceChoice(device=torch.device(name), reason=f"{requested!r} was requested")
 
 
-def made_current(device: torch.device) -> AbstractContextManager[None]:
+def use_device(device: torch.device) -> AbstractContextManager[None]:
     """Make `device` torch's current device inside the context, which names without an index, such as `cuda`, refer to.
 
     Without it, every process of a group would allocate on the first GPU whatever has no index: the workspaces of NCCL
@@ -111,13 +115,6 @@ def _why_automatic(name: str, hardware: Hardware) -> str:
             return "automatic: the Apple GPU"
         case _:
             return "automatic: no accelerator that this build of torch can use"
-
-
-def _why_no_accelerator(requested: str, hardware: Hardware) -> str:
-    if requested.startswith("cuda") and not hardware.cuda:
-        built = torch.version.cuda
-        return f" (this torch was built {f'for CUDA {built}, so check the driver' if built else 'without CUDA'})"
-    return ""
 
 
 @final
@@ -145,7 +142,7 @@ class Probe(nn.Module):
         return self.head(hidden[:, -1])
 
 
-def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) -> dict[str, Tensor]:
+def run_probe(device: torch.device, make: Callable[[float], nn.Module] = Probe) -> dict[str, Tensor]:
     """Compute a training step and an evaluation on a device, without changing the global generators.
 
     Args:
@@ -162,7 +159,7 @@ def figures(device: torch.device, make: Callable[[float], nn.Module] = Probe) ->
         return {name: tensor.detach().to(CPU) for name, tensor in results.items()}
 
 
-def check_device(device: torch.device, *, compute: Callable[[torch.device], Figures] = figures) -> None:
+def check_device(device: torch.device, *, compute: Callable[[torch.device], ProbeResults] = run_probe) -> None:
     """Compare a training step on the device with one on the CPU, in float32; on the CPU do nothing.
 
     Some drivers and releases silently compute wrong results. One on Apple GPUs continued to apply dropout in evaluation
@@ -177,7 +174,7 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Figu
     """
     if device.type == "cpu":
         return
-    wrong = _differences(compute(device), figures(CPU))
+    wrong = _differences(compute(device), run_probe(CPU))
     if wrong:
         raise SelfTestError(
             f"{device} computes incorrectly: in a small training step of recurrent layers, compared with the CPU, "
@@ -219,7 +216,7 @@ def _inputs(device: torch.device) -> Tensor:
     return torch.randn(BATCH, STEPS, FEATURES, generator=generator, device=CPU, dtype=torch.float32).to(device)
 
 
-def _differences(results: Figures, expected: Figures) -> list[str]:
+def _differences(results: ProbeResults, expected: ProbeResults) -> list[str]:
     """Describe the results that differ by more than rounding."""
     wrong: list[str] = []
     for name, tensor in results.items():

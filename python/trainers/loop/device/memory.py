@@ -90,7 +90,7 @@ def free_bytes(device: torch.device) -> int | None:
             return None
 
 
-def in_words(size: int) -> str:
+def format_size(size: int) -> str:
     """Format a size in bytes, such as `1.5 GiB`."""
     amount = float(size)
     for unit in UNITS[:-1]:
@@ -146,11 +146,11 @@ def cause_of(error: BaseException) -> str:
     )
 
 
-def usage(device: torch.device) -> str:
+def describe_usage(device: torch.device) -> str:
     """Describe the memory in use and the total memory."""
     used, total = used_bytes(device), total_bytes(device)
-    known = "an unknown amount" if used is None else in_words(used)
-    return f"{known} in use on {device}" + ("" if total is None else f" of {in_words(total)}")
+    known = "an unknown amount" if used is None else format_size(used)
+    return f"{known} in use on {device}" + ("" if total is None else f" of {format_size(total)}")
 
 
 def release(device: torch.device, *, thorough: bool = True) -> None:

@@ -82,9 +82,11 @@ def choose_precision(requested: str, device: torch.device, hardware: Hardware) -
             "fp16 was requested on a CPU, where recurrent layers have no float16 kernel (torch: 'could not create a "
             "primitive descriptor for the LSTM forward propagation primitive'); use fp32 or bf16"
         )
-    name, reason = (
-        _automatic(device, hardware) if requested == "auto" else (requested, _asked(requested, device, hardware))
-    )
+    name, reason = requested, f"{requested!r} was requested"
+    if requested == "auto":
+        name, reason = _automatic(device, hardware)
+    elif requested == "bf16" and device.type == "cuda" and not hardware.cuda_bf16:
+        reason = "'bf16' was requested; this GPU emulates it, which is slow: fp16 would be faster"
     match name:
         case "bf16":
             return Precision(name=name, dtype=torch.bfloat16, scaler=None, reason=reason)
@@ -107,12 +109,6 @@ def _automatic(device: torch.device, hardware: Hardware) -> tuple[str, str]:
             return "fp32", "automatic: Apple GPUs gain little from a lower precision"
         case _:
             return "fp32", "automatic: the safe choice on a CPU; bf16 may be faster where the processor supports it"
-
-
-def _asked(requested: str, device: torch.device, hardware: Hardware) -> str:
-    if requested == "bf16" and device.type == "cuda" and not hardware.cuda_bf16:
-        return "'bf16' was requested; this GPU emulates it, which is slow: fp16 would be faster"
-    return f"{requested!r} was requested"
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[Any]:

@@ -39,7 +39,7 @@ def seed_host(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-def mixed(*numbers: int) -> int:
+def derive_seed(*numbers: int) -> int:
     """Derive a seed, 0 to 2**64 - 1, from several numbers that are 0 or more."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
@@ -56,7 +56,7 @@ def device_generator(device: torch.device) -> torch.Generator | None:
             return generators[device.index or 0]
 
 
-def captured(device: torch.device) -> dict[str, Any]:
+def capture_generators(device: torch.device) -> dict[str, Any]:
     """Return the states of Python's, NumPy's and torch's generators as tensors and plain Python values."""
     generator = device_generator(device)
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002  the global one
@@ -68,7 +68,7 @@ def captured(device: torch.device) -> dict[str, Any]:
     }
 
 
-def restore(state: Mapping[str, Any], device: torch.device) -> None:
+def restore_generators(state: Mapping[str, Any], device: torch.device) -> None:
     """Set all generators to a captured state."""
     random.setstate(state["python"])
     name, keys, *rest = state["numpy"]
@@ -120,16 +120,16 @@ class HostGenerators:
     @contextmanager
     def inside(self) -> Generator[None]:
         """Continue the separate states inside the context, and restore the generators at the end."""
-        before = captured(CPU)
+        before = capture_generators(CPU)
         try:
             if self._left is None:
                 seed_host(self._seed)
             else:
-                restore(self._left, CPU)
+                restore_generators(self._left, CPU)
             yield
-            self._left = captured(CPU)
+            self._left = capture_generators(CPU)
         finally:
-            restore(before, CPU)
+            restore_generators(before, CPU)
 
 
 @final

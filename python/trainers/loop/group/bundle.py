@@ -68,7 +68,7 @@ class RowFormat:
         if not local.losses:
             return
         self._check_known(local.losses)
-        columns = [_counted((loss.mean, loss.count) for loss in local.losses)]
+        columns = [_with_targets((loss.mean, loss.count) for loss in local.losses)]
         columns += [self._column(name, local.losses) for name in self.parts]
         for place, column in enumerate(columns):
             if column:
@@ -102,7 +102,7 @@ class RowFormat:
         """Return the means and counts of a part or term in all pieces."""
         if self.terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]
-            return _counted((term.mean, term.count) for term in terms)
+            return _with_targets((term.mean, term.count) for term in terms)
         return [(loss.parts[name], loss.count) for loss in losses if name in loss.parts]
 
     def _check_known(self, losses: Sequence[Loss]) -> None:
@@ -129,7 +129,7 @@ def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
     return torch.stack(weighted).sum()
 
 
-def _counted(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+def _with_targets(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
     return [(mean, count) for mean, count in column if count]
 
 

@@ -30,7 +30,7 @@ class WindowRequests:
         """Whether anything is requested."""
         return self.save or self.stop != 0
 
-    def and_those(self, others: "WindowRequests") -> "WindowRequests":
+    def merge(self, others: "WindowRequests") -> "WindowRequests":
         """Combine two requests; of two stop signals, the first one counts."""
         return WindowRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
 
@@ -207,7 +207,7 @@ class Group(Protocol):
         """Return the values of all processes in the order of ranks; the values are pickled."""
         ...
 
-    def spread(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Copy the contents of rank 0's tensors to all processes, in place.
 
         Args:
@@ -269,7 +269,7 @@ class SingleProcess:
         """Return a list of this one value."""
         return [value]
 
-    def spread(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Do nothing, for tensors of any shape."""
 
     def check_same(self, what: str, value: str) -> None:

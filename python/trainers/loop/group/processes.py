@@ -38,7 +38,7 @@ BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 
 
 @contextmanager
-def answered(operation: str) -> Generator[None]:
+def convert_peer_errors(operation: str) -> Generator[None]:
     """Convert the error of exactly one collective operation, which is named in the message.
 
     Raises:
@@ -79,7 +79,7 @@ class Processes:
         """Sum totals and gradients [...] in one all-reduce."""
         bundle = self._bundle(local, parameters)
         bundle.pack(local)
-        with answered("adding up the window's gradients"):
+        with convert_peer_errors("summing the window's gradients"):
             dist.all_reduce(bundle.vector)
         bundle.unpack()
         return bundle.totals()
@@ -88,7 +88,7 @@ class Processes:
         """Sum the counts [terms] in one all-reduce on the parameters' device."""
         names = self._terms_of(counts, parameters)
         vector = torch.tensor([counts.get(name, 0) for name in names], dtype=torch.int64, device=parameters[0].device)
-        with answered("adding up the targets of a window"):
+        with convert_peer_errors("summing the targets of a window"):
             dist.all_reduce(vector)
         return dict(zip(names, vector.tolist(), strict=True))
 
@@ -104,8 +104,8 @@ class Processes:
     def total(self, mean: WeightedMean) -> WeightedMean:
         """Merge the means in the order of ranks, so that all processes get bit-identical results."""
         total = WeightedMean()
-        for one in self._gathered(mean, "adding up the validation"):
-            total.merge(one)
+        for part in self._gathered(mean, "merging the validation"):
+            total.merge(part)
         return total
 
     def agreed_length(self, length: int | None) -> int:
@@ -126,11 +126,11 @@ class Processes:
         """Return the values of all processes in the order of ranks."""
         return self._gathered(value, "gathering values")
 
-    def spread(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Broadcast rank 0's tensors of any shapes [...] and dtypes as flat bytes."""
         for chunk in chunks(tensors, BROADCAST_BYTES):
             flat = torch.cat([tensor.flatten() for tensor in chunk])
-            with answered("copying rank 0's tensors"):
+            with convert_peer_errors("copying rank 0's tensors"):
                 dist.broadcast(flat.view(torch.uint8), src=0)
             for tensor, values in zip(chunk, flat.split([tensor.numel() for tensor in chunk]), strict=True):
                 tensor.copy_(values.view(tensor.shape))
@@ -177,7 +177,7 @@ class Processes:
 
     def _gathered(self, value: Value, operation: str) -> list[Value]:
         values: list[Value | None] = [None] * self.size
-        with answered(operation):
+        with convert_peer_errors(operation):
             dist.all_gather_object(values, value)
         return cast("list[Value]", values)
 
@@ -204,7 +204,7 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
     for kind in kinds.values():
         chunk: list[Tensor] = []
         for tensor in kind:
-            if chunk and sum(one.nbytes for one in chunk) + tensor.nbytes > limit:
+            if chunk and sum(other.nbytes for other in chunk) + tensor.nbytes > limit:
                 yield chunk
                 chunk = []
             chunk.append(tensor)
@@ -224,7 +224,7 @@ def _excerpt(text: str, start: int) -> str:
 
 
 @contextmanager
-def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Group]:
+def join_group(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Group]:
     """Join the group of this process.
 
     An existing default group of torch is used and stays open. Otherwise the process joins the group that `torchrun`
@@ -245,8 +245,8 @@ def joined(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Grou
         yield SingleProcess()
     else:
         backend = _backend(device_type)
-        with answered("meeting the group"):
-            _meet(backend, timeout)
+        with convert_peer_errors("joining the group"):
+            _init_process_group(backend, timeout)
         try:
             group = Processes()
             group.gather(group.rank)  # no process fails and leaves while another is still joining
@@ -287,7 +287,7 @@ def _backend(device_type: str) -> str:
     return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
 
 
-def _meet(backend: str, timeout: timedelta) -> None:
+def _init_process_group(backend: str, timeout: timedelta) -> None:
     # Losing a process must raise an error in the waiting ones. By default nccl aborts the program instead.
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     store, rank, size = next(rendezvous("env://", timeout=timeout))
@@ -334,24 +334,23 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
     """
     for name, module in modules.items():
         for path, part in module.named_modules(prefix=name):
-            if size > 1 or splitting:
-                _check_whole(path, part)
+            if (size > 1 or splitting) and _is_sharded(part):
+                raise ParallelismError(
+                    f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, "
+                    "which a process that runs out of memory cannot repeat, and its gradients are shards. Give the "
+                    "loop the unsharded module: it sums the gradients once per window. If the module is too large for "
+                    "one device, use a trainer that supports sharding"
+                )
             if size > 1:
-                _check_silent(path, part)
-            _check_dense(path, part)
+                _check_no_communication(path, part)
+            if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+                raise ParallelismError(
+                    f"{path} has sparse gradients, which have no norm and cannot be summed in one vector; create it "
+                    "with sparse=False"
+                )
 
 
-def _check_whole(path: str, part: nn.Module) -> None:
-    if _is_sharded(part):
-        raise ParallelismError(
-            f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, which a "
-            "process that runs out of memory cannot repeat, and its gradients are shards. Give the loop the unsharded "
-            "module: it sums the gradients once per window. If the module is too large for one device, use a trainer "
-            "that supports sharding"
-        )
-
-
-def _check_silent(path: str, part: nn.Module) -> None:
+def _check_no_communication(path: str, part: nn.Module) -> None:
     if isinstance(part, DistributedDataParallel):
         raise ParallelismError(
             f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "
@@ -361,14 +360,6 @@ def _check_silent(path: str, part: nn.Module) -> None:
         raise ParallelismError(
             f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its batches "
             "differently; use GroupNorm or LayerNorm"
-        )
-
-
-def _check_dense(path: str, part: nn.Module) -> None:
-    if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
-        raise ParallelismError(
-            f"{path} has sparse gradients, which have no norm and cannot be summed in one vector; create it with "
-            "sparse=False"
         )
 
 

@@ -142,7 +142,8 @@ def take_weights(
             finite; weights that share memory would get different values; or a declared name does not exist. The
             message names all problems, and no weight was changed.
     """
-    new, dropped = _names(new), _names(dropped)
+    new = (new,) if isinstance(new, str) else tuple(new)
+    dropped = (dropped,) if isinstance(dropped, str) else tuple(dropped)
     here, aliases = _tensors_of(modules)
     unwanted = tuple(name for name in tensors if _matches(name, dropped))
     fresh = tuple(name for name in here if _matches(name, new))
@@ -154,7 +155,7 @@ def take_weights(
         *_unmatched("dropped", dropped, "weights", tensors),
         *(_difference(name, offered[name], tensor) for name, tensor in wanted.items() if name in offered),
     ]
-    problems += [] if any(problems) else _at_odds(wanted, offered)
+    problems += [] if any(problems) else _conflicting_weights(wanted, offered)
     problems = [problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"])
     if problems:
         raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
@@ -166,27 +167,23 @@ def take_weights(
     return InitialWeights(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
 
 
-def _names(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
 def _matches(name: str, beginnings: Iterable[str]) -> bool:
     return any(name == beginning or name.startswith(f"{beginning}.") for beginning in beginnings)
 
 
 def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the modules' weights by name, and a map from every name, also of shared weights, to the first one."""
-    given = {"": modules} if isinstance(modules, nn.Module) else modules
-    plain = {name: part.module if isinstance(part, FrozenModule) else part for name, part in given.items()}
+    by_name = {"": modules} if isinstance(modules, nn.Module) else modules
+    plain = {name: part.module if isinstance(part, FrozenModule) else part for name, part in by_name.items()}
     here = {name.removeprefix("."): tensor for name, tensor in named_tensors(plain).items()}
-    first = {id(tensor): name for name, tensor in here.items()}
-    places = {
-        f"{part}.{name}".removeprefix("."): first[id(tensor)]
+    first_names = {id(tensor): name for name, tensor in here.items()}
+    aliases = {
+        f"{part}.{name}".removeprefix("."): first_names[id(tensor)]
         for part, module in plain.items()
         for name, tensor in module.state_dict(keep_vars=True).items()
-        if id(tensor) in first
+        if id(tensor) in first_names
     }
-    return here, places
+    return here, aliases
 
 
 def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
@@ -230,10 +227,11 @@ def _listed(problem: str, names: Sequence[str], advice: str) -> str:
 
 def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     """Describe why a weight cannot take the offered tensors; empty if it can."""
-    unlike = [given for given, tensor in offered.items() if _kind(tensor) != _kind(here) or tensor.is_meta]
-    if unlike:
-        where = "" if unlike == [name] else f" as {name}"
-        return f"{unlike[0]} is {_kind(offered[unlike[0]])} in the weights and {_kind(here)} in the modules{where}"
+    different = [source for source, tensor in offered.items() if _kind(tensor) != _kind(here) or tensor.is_meta]
+    if different:
+        where = "" if different == [name] else f" as {name}"
+        kind = _kind(offered[different[0]])
+        return f"{different[0]} is {kind} in the weights and {_kind(here)} in the modules{where}"
     first, *others = offered.values()
     if first.is_floating_point() and not torch.isfinite(first).all():
         return f"{name} holds values that are not finite"
@@ -242,15 +240,14 @@ def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     return ""
 
 
-def _at_odds(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
+def _conflicting_weights(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
     """Yield the weights that share memory in the modules, but would get different values."""
     places: dict[tuple[int, torch.Size], str] = {}
     for name, tensor in wanted.items():
         if not tensor.numel():
             continue
         first = places.setdefault((tensor.data_ptr(), tensor.shape), name)
-        one, other = (next(iter(offered[each].values())) for each in (first, name))
-        if not torch.equal(one, other):
+        if not torch.equal(next(iter(offered[first].values())), next(iter(offered[name].values()))):
             yield f"sharing memory in the modules, but with different values: {first} and {name}"
 
 

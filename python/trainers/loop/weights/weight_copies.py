@@ -23,7 +23,7 @@ hundredths of a second at 8 GB/s or more."""
 HOST = torch.device("cpu")
 
 
-def copies_of(tensors: Sequence[Tensor], *, large: int = LARGE) -> list[Tensor]:
+def copy_tensors(tensors: Sequence[Tensor], *, large: int = LARGE) -> list[Tensor]:
     """Return detached copies of tensors of any shape, on the same device or, if they are large, on the host.
 
     Host copies of CUDA tensors are in pinned memory, which allows direct transfers.
@@ -78,7 +78,7 @@ class BestWeights:
         self.value, self.stale = value, 0
         self._kept.clear()  # frees the old copy first, so that there is never more than one
         here = named_tensors(self._modules)
-        self._kept = dict(zip(here, copies_of([*here.values()]), strict=True))
+        self._kept = dict(zip(here, copy_tensors([*here.values()]), strict=True))
         return True
 
     def restore(self) -> None:
@@ -149,7 +149,10 @@ class AveragedWeights:
         self.decay = decay
         self.module = module
         with torch.inference_mode(mode=False), torch.no_grad():  # inference tensors could not be updated later
-            self.tensors = tuple(parameter.to(_wide(parameter.dtype), copy=True) for parameter in self._parameters)
+            self.tensors = tuple(
+                parameter.to(torch.promote_types(parameter.dtype, torch.float32), copy=True)
+                for parameter in self._parameters
+            )
 
     def update(self, step: int) -> None:
         """Move the average towards the parameters.
@@ -172,7 +175,7 @@ class AveragedWeights:
         Only contents are copied, so that optimizers and the flat weights of recurrent layers stay valid. It needs the
         memory of another copy of the parameters, on the host if they are large. Complete all backward passes first.
         """
-        kept = copies_of(self._parameters)
+        kept = copy_tensors(self._parameters)
         try:
             _copy(self.tensors, self._parameters)
             yield
@@ -207,7 +210,3 @@ def _copy(sources: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
     with torch.no_grad():
         for source, target in zip(sources, targets, strict=True):
             target.copy_(source)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)

@@ -22,16 +22,16 @@ from torch.autograd import Variable
 from torch.nn import Parameter
 
 from trainers.loop.data.splitting import BatchCutter, MicroBatch
-from trainers.loop.data.tree import mover
-from trainers.loop.device import LossScaler, Precision, cause_of, is_out_of_memory, release, usage
+from trainers.loop.data.tree import make_mover
+from trainers.loop.device import LossScaler, Precision, cause_of, describe_usage, is_out_of_memory, release
 from trainers.loop.group.group import LocalTotals, WindowRequests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.window.forward_state import ForwardState, Rewind
-from trainers.loop.window.guards import detached
+from trainers.loop.window.guards import detached_loss_error
 from trainers.loop.window.position import Position
 from trainers.loop.window.shared_forward import SharedForward
-from trainers.loop.window.targets import Targets, TermTargets, uncounted
+from trainers.loop.window.targets import Targets, TermTargets, missing_counts_error
 
 Batch = TypeVar("Batch")
 
@@ -57,7 +57,7 @@ class WindowAttempt:
         expected: The estimate of the window's count; 0 before the first piece with targets.
         start: The state before the first piece.
         done: The completed pieces.
-        weighing: Weights the terms of the loss; None for a loss of one term.
+        term_targets: Weights the terms of the loss; None for a loss of one term.
     """
 
     batches: int
@@ -65,7 +65,7 @@ class WindowAttempt:
     expected: float = 0.0
     start: ForwardState | None = None
     done: list[MicroBatch[Any]] = field(default_factory=list[MicroBatch[Any]])
-    weighing: TermTargets[Any] | None = None
+    term_targets: TermTargets[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +118,15 @@ class Accumulator(Generic[Batch]):
         self._parameters = tuple(phase.parameters)
         self._foreign = FrozenParameters(tuple(foreign))
         self._device = device
-        self._move = mover(device) if move is None else move
+        self._move = make_mover(device) if move is None else move
         self._dtype = precision.dtype
         self._scaler = scaler
         self._cutter = cutter
         self._rewind = rewind
         self._shared = shared
         self._seeds: dict[tuple[float, torch.dtype], Tensor] = {}
-        self._starved = False
-        self._begun: ForwardState | None = None
+        self._short_of_memory = False
+        self._window_start: ForwardState | None = None
         self.shortages = 0
 
     def run(
@@ -150,10 +150,10 @@ class Accumulator(Generic[Batch]):
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
         with self._foreign:
-            while (attempt := self._attempt(window, position, targets)) is None:
+            while (attempt := self._run_window(window, position, targets)) is None:
                 pass
         position.at(None)
-        self._begun = attempt.start
+        self._window_start = attempt.start
         return LocalTotals(
             losses=attempt.losses,
             expected=attempt.expected if targets is None else 1.0,
@@ -161,16 +161,16 @@ class Accumulator(Generic[Batch]):
             targets=None if targets is None else targets.totals,
         )
 
-    def put_buffers_back(self) -> None:
+    def restore_buffers(self) -> None:
         """Undo the changes of the last window's forward to buffers, such as statistics of data that is not finite."""
-        if self._begun is not None:
-            self._rewind.put_buffers_back(
-                self._begun, but=() if self._shared is None else self._shared.spared(self._phase)
+        if self._window_start is not None:
+            self._rewind.restore_buffers(
+                self._window_start, but=() if self._shared is None else self._shared.restored_by_owner(self._phase)
             )
         if self._shared is not None and self._shared.owner == self._phase:
-            self._shared.put_buffers_back()
+            self._shared.restore_buffers()
 
-    def _attempt(
+    def _run_window(
         self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None
     ) -> WindowAttempt | None:
         """Compute the window; None if it must be repeated, with all state restored to that at its start."""
@@ -178,36 +178,36 @@ class Accumulator(Generic[Batch]):
             parameter.grad = None
         attempt = WindowAttempt(len(window))
         if targets is not None:
-            attempt.weighing = TermTargets(targets)
+            attempt.term_targets = TermTargets(targets)
         for number, batch in enumerate(window):
             position.at(number)
-            if not self._batch(number, batch, attempt):
+            if not self._run_batch(number, batch, attempt):
                 return None
         return attempt
 
-    def _batch(self, number: int, batch: Batch, attempt: WindowAttempt) -> bool:
+    def _run_batch(self, number: int, batch: Batch, attempt: WindowAttempt) -> bool:
         """Compute all pieces of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
             piece = self._cutter.piece(batch, start)
             mark = self._rewind.mark()
             attempt.start = attempt.start or mark
-            shortage = self._piece(number, piece, attempt)
+            shortage = self._run_piece(number, piece, attempt)
             if shortage is None:
-                self._starved = False
+                self._short_of_memory = False
                 attempt.done.append(piece)
                 start = None if piece.last else piece.stop
             elif not self._recover(number, piece, mark, attempt, shortage):
                 return False
         return True
 
-    def _piece(self, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> MemoryShortage | None:
+    def _run_piece(self, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> MemoryShortage | None:
         """Run forward and backward of a piece; return a shortage, because an exception would keep its frames alive."""
         stage: Literal["forward", "backward"] = "forward"
         try:
             loss = self._forward(number, piece)
             stage = "backward"
-            if loss.terms or attempt.weighing is not None:
+            if loss.terms or attempt.term_targets is not None:
                 self._backward_of_terms(loss, number, piece, attempt)
             elif loss.count:
                 self._backward_of_one(loss, piece, attempt)
@@ -215,8 +215,8 @@ class Accumulator(Generic[Batch]):
                 self._shared.check_unchanged(self._phase, number, piece)
             if loss.counted:
                 attempt.losses.append(loss.without_graph())
-            if attempt.weighing is not None:
-                attempt.weighing.note(piece, number)
+            if attempt.term_targets is not None:
+                attempt.term_targets.note(piece, number)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -233,29 +233,31 @@ class Accumulator(Generic[Batch]):
     ) -> bool:
         """Lower the limit and restore the state before the piece; False if it is the state before the window."""
         self.shortages += 1
-        burden = "" if self._shared is None else self._shared.burden()
-        late = self._shared is not None and self._shared.began_before(self._phase)
+        graphs = "" if self._shared is None else self._shared.describe_graphs()
+        late = self._shared is not None and self._shared.ran_before(self._phase)
         if self._shared is not None:
-            self._shared.forget(number, piece)
-        release(self._device, thorough=self._starved)  # a quick release first; a thorough one if that was not enough
-        self._starved = True
-        problem = f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage(self._device)}{burden})"
-        self._cutter.lower(piece, problem)
+            self._shared.drop(number, piece)
+        release(
+            self._device, thorough=self._short_of_memory
+        )  # a quick release first; a thorough one if that was not enough
+        self._short_of_memory = True
+        usage = describe_usage(self._device)
+        self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})")
         repeat = late or shortage.stage == "backward" or any(self._cutter.would_cut(piece) for piece in attempt.done)
         self._rewind.back(attempt.start if repeat and attempt.start else mark)
         if repeat and self._shared is not None:
-            self._shared.again()
+            self._shared.restart()
         return not repeat
 
     def _forward(self, number: int, piece: MicroBatch[Batch]) -> Loss:
         batch = self._move(piece.batch)
-        given: tuple[Any, ...] = (batch,)
+        arguments: tuple[Any, ...] = (batch,)
         if self._shared is not None:
-            given = (batch, self._shared.made(self._phase, number, piece, batch, self._foreign))
+            arguments = (batch, self._shared.result(self._phase, number, piece, batch, self._foreign))
         if self._dtype is None:
-            return check_loss(self._loss(*given))
+            return check_loss(self._loss(*arguments))
         with torch.autocast(self._device.type, dtype=self._dtype):
-            return check_loss(self._loss(*given))
+            return check_loss(self._loss(*arguments))
 
     def _backward_of_one(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss of one term, weighted by the estimate of the window's count."""
@@ -266,13 +268,13 @@ class Accumulator(Generic[Batch]):
 
     def _backward_of_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss with terms, each weighted by its share of the window's targets."""
-        if attempt.weighing is None:
+        if attempt.term_targets is None:
             if len(loss.terms) > 1:
-                raise uncounted(self._phase, loss)
+                raise missing_counts_error(self._phase, loss)
             if loss.count:
                 self._backward_of_one(loss, piece, attempt)
             return
-        roots = attempt.weighing.weigh(loss, piece, number)
+        roots = attempt.term_targets.weigh(loss, piece, number)
         for mean, _ in roots:
             self._check_attached(mean, loss)
         seeds = [self._seed(weight, mean, loss) for mean, weight in roots]
@@ -282,7 +284,7 @@ class Accumulator(Generic[Batch]):
 
     def _check_attached(self, mean: Tensor, loss: Loss) -> None:
         if not mean.requires_grad:
-            raise detached(loss.name_of(mean), mean, self._parameters)
+            raise detached_loss_error(loss.name_of(mean), mean, self._parameters)
 
     def _seed(self, weight: float, mean: Tensor, loss: Loss) -> Tensor:
         """Return the tensor that backward starts from; tensors are cached, because most windows use few weights."""

@@ -92,9 +92,9 @@ class Rewind:
         torch.default_generator.set_state(mark.host)
         if self._generator is not None and mark.device is not None:
             self._generator.set_state(mark.device)
-        self.put_buffers_back(mark)
+        self.restore_buffers(mark)
 
-    def put_buffers_back(self, mark: ForwardState, *, but: Collection[nn.Module] = ()) -> None:
+    def restore_buffers(self, mark: ForwardState, *, but: Collection[nn.Module] = ()) -> None:
         """Restore only the buffers, except those of some modules."""
         for buffers in mark.buffers:
             if buffers.module not in but:

@@ -58,7 +58,7 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
         )
 
 
-def detached(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
+def detached_loss_error(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
     """Return the error for a loss or term whose mean, a scalar, has no graph, with the likely cause."""
     return DetachedLossError(
         f"{name} is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"

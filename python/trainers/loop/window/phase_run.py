@@ -15,7 +15,7 @@ from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
 from trainers.loop.window.position import Position
-from trainers.loop.window.targets import Targets, added, counted
+from trainers.loop.window.targets import Targets, count_targets, sum_counts
 from trainers.loop.window.update import GradientUpdate, StepOutcome
 
 Batch = TypeVar("Batch")
@@ -66,7 +66,7 @@ class PhaseRun(Generic[Batch]):
             for average in self.averages:
                 average.update(self.steps)
         else:
-            self.accumulator.put_buffers_back()  # a skipped window must leave no trace
+            self.accumulator.restore_buffers()  # a skipped window must leave no trace
         return outcome
 
     def report(
@@ -107,8 +107,8 @@ class PhaseRun(Generic[Batch]):
         count = self.phase.counts
         if count is None:
             return None
-        batches = [counted(count, batch) for batch in window]
-        return Targets(count, batches, self.group.add_counts(added(batches), self.parameters))
+        batches = [count_targets(count, batch) for batch in window]
+        return Targets(count, batches, self.group.add_counts(sum_counts(batches), self.parameters))
 
     def _check_groups(self) -> None:
         """Check that the number of parameter groups has not changed since the loop was created."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop.data.splitting import MicroBatch
-from trainers.loop.data.tree import check_tree, indivisible, leaves, leaves_and_others, map_tensors
+from trainers.loop.data.tree import all_leaves, check_tree, find_opaque, leaves, map_tensors
 from trainers.loop.device import Precision
 from trainers.loop.errors import ContractError, SettingsError, listed
 from trainers.loop.phase import FrozenParameters, Phase
@@ -76,7 +76,7 @@ class SharedForward(Generic[Batch]):
     Args:
         phase: The phase that owns the forward.
         users: The phases that use it.
-        withheld: The parameters of all other phases.
+        frozen: The parameters of all other phases.
         modules: The modules that hold the owner's parameters, including submodules.
         device: The device to compute on.
         precision: The precision of the owner.
@@ -94,7 +94,7 @@ class SharedForward(Generic[Batch]):
         phase: Phase[Batch],
         *,
         users: Sequence[str],
-        withheld: FrozenParameters,
+        frozen: FrozenParameters,
         modules: Collection[nn.Module],
         device: torch.device,
         precision: Precision,
@@ -105,7 +105,7 @@ class SharedForward(Generic[Batch]):
         self.modules = frozenset(modules)
         self._forward = phase.forward
         self._phases = frozenset((phase.name, *users))
-        self._withheld = withheld
+        self._frozen = frozen
         self._device = device
         self._dtype = precision.dtype
         self._rewind = Rewind(modules, device)
@@ -129,7 +129,7 @@ class SharedForward(Generic[Batch]):
         """End a window and drop results that an error may have left."""
         self._kept.clear()
 
-    def made(self, phase: str, number: int, piece: MicroBatch[Batch], batch: Batch, withheld: FrozenParameters) -> Any:
+    def result(self, phase: str, number: int, piece: MicroBatch[Batch], batch: Batch, frozen: FrozenParameters) -> Any:
         """Return the result of the forward for a piece: with its graph for the owner, detached for users.
 
         Args:
@@ -137,16 +137,16 @@ class SharedForward(Generic[Batch]):
             number: The number of the batch in the window.
             piece: The piece of the batch.
             batch: The piece on the device.
-            withheld: The parameters that the running phase has frozen.
+            frozen: The parameters that the running phase has frozen.
         """
         key = (number, piece.start)
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._make(phase, batch, withheld)
+            kept = self._make(phase, batch, frozen)
             self._kept[key] = kept
         if phase != self.owner:
             return kept.detached()
-        if self._waits(phase):
+        if self._is_needed_after(phase):
             self._kept[key] = kept.values(self._weights)
         else:
             del self._kept[key]
@@ -167,14 +167,14 @@ class SharedForward(Generic[Batch]):
                 f"of the forward of phase {self.owner!r}; write to a copy: use .clone(), or an operation without a "
                 "trailing underscore"
             )
-        if not self._waits(phase):
+        if not self._is_needed_after(phase):
             self._kept.pop(key, None)
 
-    def began_before(self, phase: str) -> bool:
+    def ran_before(self, phase: str) -> bool:
         """Return whether another phase than the running one has run the forward in this window."""
         return self._first not in (None, phase)
 
-    def burden(self) -> str:
+    def describe_graphs(self) -> str:
         """Describe the kept graphs for a message; empty if there are none."""
         graphs = sum(any(tensor.requires_grad for _, tensor in leaves(made.tree)) for made in self._kept.values())
         if not graphs:
@@ -184,30 +184,30 @@ class SharedForward(Generic[Batch]):
             "window: put it first, or use fewer batches per window"
         )
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Drop all results and restore the state at the start of the window, to run again in smaller pieces."""
         self._kept.clear()
         if self._start is not None:
             self._rewind.back(self._start)
 
-    def forget(self, number: int, piece: MicroBatch[Batch]) -> None:
+    def drop(self, number: int, piece: MicroBatch[Batch]) -> None:
         """Drop the result of a piece that will be cut smaller."""
         self._kept.pop((number, piece.start), None)
 
-    def put_buffers_back(self) -> None:
+    def restore_buffers(self) -> None:
         """Undo the changes of the forward to the buffers of the owner's modules in this window."""
         if self._start is not None:
-            self._rewind.put_buffers_back(self._start)
+            self._rewind.restore_buffers(self._start)
 
-    def spared(self, phase: str) -> Collection[nn.Module]:
+    def restored_by_owner(self, phase: str) -> Collection[nn.Module]:
         """Return the modules whose buffers the owner restores; none if it is the running phase or not due."""
         return self.modules if phase != self.owner and self.owner in self._due else ()
 
-    def _waits(self, phase: str) -> bool:
+    def _is_needed_after(self, phase: str) -> bool:
         """Return whether a later phase of this window uses the forward."""
         return self._due[-1] != phase
 
-    def _make(self, phase: str, batch: Batch, withheld: FrozenParameters) -> ForwardResult:
+    def _make(self, phase: str, batch: Batch, frozen: FrozenParameters) -> ForwardResult:
         if self._start is None:
             self._start, self._first = self._rewind.mark(), phase
         if phase == self.owner:
@@ -215,12 +215,12 @@ class SharedForward(Generic[Batch]):
         if self.owner not in self._due[self._due.index(phase) :]:
             with torch.no_grad():
                 return self._run(batch)
-        withheld.pause()
+        frozen.pause()
         try:
-            with self._withheld:
+            with self._frozen:
                 return self._run(batch)
         finally:
-            withheld.resume()
+            frozen.resume()
 
     def _run(self, batch: Batch) -> ForwardResult:
         with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
@@ -230,20 +230,20 @@ class SharedForward(Generic[Batch]):
 
     def _check(self, tree: object) -> None:
         """Check the first tree of every structure: all tensors must be reachable, to be detached."""
-        kind = tuple([(path, type(thing)) for path, thing in leaves_and_others(tree, "made")])
+        kind = tuple([(path, type(thing)) for path, thing in all_leaves(tree, "made")])
         if kind in self._looked_at:
             return
         check_tree(tree, "made")
-        hidden = indivisible(tree, "made")
+        hidden = find_opaque(tree, "made")
         if hidden:
             raise ContractError(
                 f"the forward of phase {self.owner!r} returned {listed(hidden)}, whose tensors cannot be detached for "
                 "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
             )
-        frozen = [path for path, tensor in leaves(tree, "made") if tensor.is_inference()]
-        if frozen:
+        inference = [path for path, tensor in leaves(tree, "made") if tensor.is_inference()]
+        if inference:
             raise ContractError(
-                f"the forward of phase {self.owner!r} returned {listed(frozen)} from torch.inference_mode(), which "
+                f"the forward of phase {self.owner!r} returned {listed(inference)} from torch.inference_mode(), which "
                 "backward rejects; leave that context, and use torch.no_grad() for frozen parts"
             )
         self._looked_at.add(kind)

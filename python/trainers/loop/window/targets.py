@@ -7,7 +7,7 @@ a piece in which a term has n of the window's N targets starts that term's backw
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, cast, final
 
 from torch import Tensor
 
@@ -35,25 +35,29 @@ class Targets(Generic[Batch]):
     totals: Counts
 
 
-def counted(count: Callable[[Any], Counts], batch: object) -> Counts:
+def count_targets(count: Callable[[Any], Counts], batch: object) -> Counts:
     """Count the targets of every term in a batch or piece.
 
     Raises:
         ContractError: The function did not return counts by name.
     """
     counts = count(batch)
-    if not _is_mapping(counts):
+    if not isinstance(cast("object", counts), Mapping):
         raise ContractError(
             f"counts returned a {type(counts).__name__}; expected the number of targets of every term by name, such as "
             '{"mel": 8192, "tokens": 60}'
         )
-    wrong = [f"{number!r} for {name!r}" for name, number in counts.items() if not _is_count(number)]
+    wrong = [
+        f"{number!r} for {name!r}"
+        for name, number in cast("Mapping[object, object]", counts).items()
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0
+    ]
     if wrong:
         raise ContractError(f"counts returned {listed(wrong)}; expected an int of 0 or more for every term")
     return counts
 
 
-def uncounted(phase: str, loss: Loss) -> ContractError:
+def missing_counts_error(phase: str, loss: Loss) -> ContractError:
     """Return the error for a loss of several terms in a phase without counts."""
     return ContractError(
         f"the loss has the terms {listed([repr(name) for name in loss.terms])}, whose numbers of targets in the window "
@@ -62,15 +66,7 @@ def uncounted(phase: str, loss: Loss) -> ContractError:
     )
 
 
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def added(batches: Sequence[Counts]) -> Counts:
+def sum_counts(batches: Sequence[Counts]) -> Counts:
     """Return the sums by term."""
     total: Counter[str] = Counter()
     for counts in batches:
@@ -102,7 +98,9 @@ class TermTargets(Generic[Batch]):
         Raises:
             ContractError: The terms or counts of the loss differ from the counted targets, or a weight has changed.
         """
-        expected = self.targets.batches[number] if piece.stop is None else counted(self.targets.count, piece.batch)
+        expected = (
+            self.targets.batches[number] if piece.stop is None else count_targets(self.targets.count, piece.batch)
+        )
         self._check_terms(loss, expected)
         for name, term in loss.terms.items():
             if self._weights.setdefault(name, term.weight) != term.weight:
@@ -127,7 +125,7 @@ class TermTargets(Generic[Batch]):
             return
         if piece.start == 0:
             self._seen.clear()
-        self._seen.update(counted(self.targets.count, piece.batch))
+        self._seen.update(count_targets(self.targets.count, piece.batch))
         wrong = [
             f"{name!r}: {self._seen[name]} instead of {count}"
             for name, count in self.targets.batches[number].items()

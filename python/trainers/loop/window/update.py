@@ -99,11 +99,11 @@ class GradientUpdate:
         gradients = self._gradients(totals, window)
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
-        norms = norms_of(gradients)
+        norms = gradient_norms(gradients)
         learning_rate = float(self._optimizer.param_groups[0]["lr"])
         queued = self._on_device and self._guard.moved
         if queued:
-            self._queue(gradients, total_of(norms), totals)
+            self._queue(gradients, combined_norm(norms), totals)
         values = iter(read([*totals.scalars(), *norms]))
         result = totals.read(values)
         loss, length = result.loss.mean(), math.hypot(*values) * result.correction
@@ -195,17 +195,17 @@ class GradientUpdate:
         return finite and self._scale >= before
 
 
-def norms_of(gradients: list[Tensor]) -> list[Tensor]:
+def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
     """Return scalars whose Euclidean norm is the norm over all elements of all gradients of any shape.
 
     On a CPU, where reading numbers is cheap, there is one scalar per tensor; on a device there is one in total.
     """
     # The core of torch's own clipping; the public function takes three times as long.
     norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
-    return list(norms) if gradients[0].device.type == "cpu" else [total_of(norms)]
+    return list(norms) if gradients[0].device.type == "cpu" else [combined_norm(norms)]
 
 
-def total_of(norms: Sequence[Tensor]) -> Tensor:
+def combined_norm(norms: Sequence[Tensor]) -> Tensor:
     """Return the Euclidean norm, a scalar, of norms, scalars on one device."""
     return torch.linalg.vector_norm(torch.stack(list(norms)))
 
@@ -279,20 +279,16 @@ class Stepper:
 
     def _sums(self) -> list[int]:
         """Return a checksum of every parameter's bits, because torch does not count changes by fused optimizers."""
-        return [int(_sum(_bits(parameter))) for parameter in self._parameters]
+        return [_checksum(parameter) for parameter in self._parameters]
 
 
-def _bits(parameter: Parameter) -> Tensor:
-    """Return the elements as integers of the same size."""
+def _checksum(parameter: Parameter) -> int:
+    """Return the sum of the elements' bits, computed in slices: CUDA converts to int64, and memory may be short."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
-    return parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
-
-
-def _sum(integers: Tensor) -> Tensor:
-    """Return the sum of all integers, computed in slices: CUDA converts them to int64, and memory may be short."""
-    rows = integers if integers.ndim else integers[None]
+    bits = parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
+    rows = bits if bits.ndim else bits[None]
     size = max(1, ADDED_AT_ONCE * len(rows) // max(1, rows.numel()))
-    return torch.stack([piece.sum() for piece in rows.split(size)]).sum()
+    return int(torch.stack([piece.sum() for piece in rows.split(size)]).sum())
 
 
 def _shortage(take: Callable[[], object]) -> str | None:
