@@ -94,16 +94,21 @@ class Artifact:
             ArtifactError: names, shapes or types of the weights do not match the network, a weight is not finite, or an
                 edge of its graph leads to a missing stock or from a stock to itself.
         """
-        sizes = self.sizes
-        expected = _expected_weights(self.manifest, sizes)
+        with torch.device("meta"):  # finds mismatches before memory is allocated
+            expected = self._untrained_network().state_dict()
         _check_names(expected, self.weights)
         for name, tensor in self.weights.items():
             _check_tensor(name, tensor, expected[name])
-        network = _fresh_network(self.manifest, sizes)
+        with torch.random.fork_rng(devices=[]):  # its initial weights are overwritten: keep the random state
+            network = self._untrained_network()
         if isinstance(network, PanelForecastNetwork):
             _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
         return network.eval()
+
+    def _untrained_network(self) -> nn.Module:
+        m = self.manifest
+        return build_network(m.kind, m.config, sizes=self.sizes, target=m.target, levels=m.quantiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,22 +128,6 @@ class StoredArtifact:
     weights_hash: str
     manifest_hash: str
     """SHA-256 of the manifest, which contains those of all other files and so identifies the artifact."""
-
-
-def _expected_weights(manifest: Manifest, sizes: InputSizes) -> Mapping[str, Tensor]:
-    """Expected names, shapes and types as meta tensors, so that mismatches are found before memory is allocated."""
-    with torch.device("meta"):
-        return build_network(
-            manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
-        ).state_dict()
-
-
-def _fresh_network(manifest: Manifest, sizes: InputSizes) -> nn.Module:
-    """Build a network whose weights will be overwritten; keeps the global random state."""
-    with torch.random.fork_rng(devices=[]):
-        return build_network(
-            manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
-        )
 
 
 def _check_edges(neighbours: Tensor, weights: Tensor) -> None:

@@ -252,8 +252,20 @@ def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
 
 def packed(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
     """The files of an artifact's folder by name, in memory; `write_folder` writes them."""
-    files = _contents(artifact, golden)
-    return with_manifest(_manifest_json(artifact, files), files)
+    files = {
+        WEIGHTS: write_tensors(artifact.weights),
+        FEATURES: artifact.pipeline.features.to_json(),
+        CALENDAR: artifact.pipeline.calendar.to_json(),
+        **write_golden(golden),
+    }
+    manifest: Json = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "files": listing(files),
+        **_facts(artifact.pipeline),
+        **write_manifest(artifact.manifest),
+    }
+    return with_manifest(manifest, files)
 
 
 def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
@@ -283,7 +295,10 @@ def _stored(verified_files: VerifiedFiles) -> StoredArtifact:
     text, record, files = verified_files
     manifest = read_manifest(record)
     pipeline = _pipeline(manifest, files)
-    _check_facts(record, pipeline)
+    for key, fact in _facts(pipeline).items():
+        stated = record.json(key)
+        if stated != fact:
+            raise record.refusal(key, f"is {stated}, but its file says {fact}")
     record.end()
     return StoredArtifact(
         artifact=Artifact(manifest=manifest, pipeline=pipeline, weights=read_tensors(files[WEIGHTS], WEIGHTS)),
@@ -327,28 +342,6 @@ def read_golden(files: Mapping[str, bytes]) -> Golden:
     )
 
 
-# --- writing
-
-
-def _contents(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
-    return {
-        WEIGHTS: write_tensors(artifact.weights),
-        FEATURES: artifact.pipeline.features.to_json(),
-        CALENDAR: artifact.pipeline.calendar.to_json(),
-        **write_golden(golden),
-    }
-
-
-def _manifest_json(artifact: Artifact, files: Mapping[str, bytes]) -> Json:
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "files": listing(files),
-        **_facts(artifact.pipeline),
-        **write_manifest(artifact.manifest),
-    }
-
-
 def _facts(pipeline: Pipeline) -> dict[str, Json]:
     """Facts of other files that the manifest repeats, for readers of the manifest only."""
     calendar = pipeline.calendar
@@ -356,9 +349,6 @@ def _facts(pipeline: Pipeline) -> dict[str, Json]:
         "schema_hash": pipeline.features.schema_hash,
         "calendar": {"name": calendar.name, "first": calendar.first, "last": calendar.last},
     }
-
-
-# --- reading
 
 
 def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
@@ -373,13 +363,6 @@ def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
         )
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error
-
-
-def _check_facts(record: Record, pipeline: Pipeline) -> None:
-    for key, fact in _facts(pipeline).items():
-        stated = record.json(key)
-        if stated != fact:
-            raise record.refusal(key, f"is {stated}, but its file says {fact}")
 
 
 def _object(data: bytes, source: str) -> Mapping[str, Json]:

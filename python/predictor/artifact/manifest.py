@@ -115,12 +115,13 @@ def read_manifest(record: Record) -> Manifest:
     try:
         kind, config = _read_network(record.record("network"))
         target = read_target(record.record("target"))
+        normaliser = record.record("normaliser")
         manifest = Manifest(
             kind=kind,
             config=config,
             target=target,
             quantiles=record.numbers("quantiles"),
-            normaliser=_read_normaliser(record.record("normaliser"), target),
+            normaliser=read_normaliser(normaliser, target, normaliser.text("kind")),
             encoder_length=record.integer("encoder_length"),
             minimum=_read_minimum(record.record("minimum")),
             conformal=read_conformal(record.record("conformal")),
@@ -207,10 +208,6 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     if len(scalars) != len(settings):
         raise ArtifactError.of(MANIFEST, "network config must hold only numbers, texts and booleans")
     return kind, read_config(kind, scalars)
-
-
-def _read_normaliser(record: Record, target: Target) -> Normaliser:
-    return read_normaliser(record, target, record.text("kind"))
 
 
 def _read_minimum(record: Record) -> BarRequirements:

@@ -96,7 +96,8 @@ def fan(
     targets = [day.isoformat() for day in target_dates]
     _add_fan(figure, candles, targets, quantiles, prices)
     figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
-    if not _has_weekends([*iso_dates(candles.dates), *targets]):
+    days = (date.fromisoformat(day) for day in (*iso_dates(candles.dates), *targets))
+    if not any(day.weekday() >= SATURDAY for day in days):
         figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
     return figure
 
@@ -130,11 +131,6 @@ def quantile_lines(
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(tickvals=list(horizons), showgrid=False)
     return figure
-
-
-def _has_weekends(days: Sequence[str]) -> bool:
-    """Whether an ISO date is a Saturday or Sunday; otherwise the axis skips weekends."""
-    return any(date.fromisoformat(day).weekday() >= SATURDAY for day in days)
 
 
 def _candlestick(candles: Candles) -> Any:

@@ -89,8 +89,12 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         ArtifactError: the artifact is damaged.
         OSError: the file cannot be written.
     """
-    _check_packages()
-    _check_place(file)
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise MissingPackageError.of(package, "onnx", "writing an ONNX file")
+    if file.exists():
+        raise ConfigurationError(f"{file} exists already; nothing is overwritten: choose another --onnx")
+    check_file(file)
     if artifact.is_ensemble(folder):
         raise ConfigurationError(
             f"{folder} is an ensemble, whose members may read different inputs; export each member separately: "
@@ -118,18 +122,6 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         metadata={entry.key: entry.value for entry in proto.metadata_props},
         difference=difference,
     )
-
-
-def _check_packages() -> None:
-    for package in PACKAGES:
-        if find_spec(package) is None:
-            raise MissingPackageError.of(package, "onnx", "writing an ONNX file")
-
-
-def _check_place(file: Path) -> None:
-    if file.exists():
-        raise ConfigurationError(f"{file} exists already; nothing is overwritten: choose another --onnx")
-    check_file(file)
 
 
 # --- the graph

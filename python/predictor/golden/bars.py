@@ -47,7 +47,7 @@ def synthetic_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future:
         },
         known={name: _odd(random, (symbols, sessions + len(future))) for name in known},
         future_sessions=future if known else future[:0],
-        numbers={need.name: _but_first(random.normal(size=symbols)) for need in statics if not need.categories},
+        numbers={need.name: np.r_[np.nan, random.normal(size=symbols)[1:]] for need in statics if not need.categories},
         categories={need.name: ("", *(need.categories[0],) * (symbols - 1)) for need in statics if need.categories},
     )
 
@@ -87,11 +87,6 @@ def _group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
     return {
         name.removeprefix(start): values.astype(np.float64) for name, values in arrays.items() if name.startswith(start)
     }
-
-
-def _but_first(values: FloatArray) -> FloatArray:
-    values[0] = np.nan
-    return values
 
 
 def _odd(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:

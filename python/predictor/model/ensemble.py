@@ -378,6 +378,7 @@ class Ensemble:
         first = members[0]
         values = joint_quantiles(self.manifest, [member.values for member in members], prepared.scale)
         anchor, ranking = first.anchor_price, joint_ranking(members, prepared.usable)
+        parts = (self._fingerprint, *(member.forecast_id for member in members))
         return replace(
             first,
             values=values,
@@ -389,7 +390,7 @@ class Ensemble:
             warnings=prepared.warnings,
             refusals=prepared.refusals,
             skill=self._skill,
-            forecast_id=_sixteen_digits(self._fingerprint, *(member.forecast_id for member in members)),
+            forecast_id=hashlib.sha256("|".join(parts).encode()).hexdigest()[:16],
             scores=None if ranking is None else ranking.scores,
             ranks=None if ranking is None else ranking.ranks,
             universe_hash="" if ranking is None else ranking.universe,
@@ -405,8 +406,3 @@ class Ensemble:
         return JointPrediction(
             values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance, refusals=shown.refusals
         )
-
-
-def _sixteen_digits(*parts: str) -> str:
-    """The first sixteen digits of a SHA-256 over the parts, in hex."""
-    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -87,7 +87,12 @@ class Model:
         members = _members(network)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
         explainer = Explainer(attribution_view(network), output, baseline, max_rows=rows, members=members)
-        return cls(identity, manifest, artifact.pipeline, engine, _runner(engine, explainer, manifest))
+        runner: Runner = (
+            PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.adjacency)
+            if isinstance(network, PanelForecastNetwork)
+            else RowRunner(engine, explainer)
+        )
+        return cls(identity, manifest, artifact.pipeline, engine, runner)
 
     def prepare(self, instance: Instance, now: datetime) -> PreparedInstance:
         """Check an instance and compute its inputs.
@@ -298,13 +303,6 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
 def _members(network: nn.Module) -> int | None:
     """Return the number of stocks that one forecast depends on, itself included; None for a row-wise network."""
     return 1 + network.adjacency.shape[1] if isinstance(network, PanelForecastNetwork) else None
-
-
-def _runner(engine: Engine, explainer: Explainer, manifest: Manifest) -> Runner:
-    network = engine.network
-    if isinstance(network, PanelForecastNetwork):
-        return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.adjacency)
-    return RowRunner(engine, explainer)
 
 
 def output_map(manifest: Manifest) -> OutputMap:

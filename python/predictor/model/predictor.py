@@ -245,6 +245,8 @@ def attribution_of(
     """Build the attribution of one point of a query; the internals cover the N usable symbols."""
     usable = prepared.usable
     names, kinds = _rows(source.features, _window_rows(contributions))
+    length = contributions.observed.shape[1]
+    per_time = contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)  # rows have the rest
     return Attribution(
         symbols=prepared.symbols,
         as_of_session=optional_date(prepared.as_of),
@@ -257,7 +259,7 @@ def attribution_of(
         row_kinds=kinds,
         per_row=_on_symbols(_per_row(source.features, contributions), usable),
         sessions=_dates(prepared.sessions),
-        per_time=None if detail is Detail.FEATURES else _on_symbols(_per_time(contributions), usable),
+        per_time=None if detail is Detail.FEATURES else _on_symbols(per_time, usable),
         cells=_on_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
         prediction=_on_symbols(contributions.prediction, usable),
         baseline_prediction=_on_symbols(contributions.baseline_prediction, usable),
@@ -311,12 +313,6 @@ def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray
     for column, group in enumerate(groups):
         sums[:, group] += columns[:, column]
     return sums
-
-
-def _per_time(contributions: Contributions) -> FloatArray:
-    """Sum contributions by encoder session to [N, T]; only the rows include known features of later sessions."""
-    length = contributions.observed.shape[1]
-    return contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)
 
 
 def _forecast_id(source: ForecastSource, prepared: PreparedInstance) -> str:

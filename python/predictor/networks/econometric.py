@@ -270,7 +270,13 @@ def _read(record: Record, target: Target) -> FittedNormaliser:
     horizons = len(target.horizons)
     match target.kind:
         case TargetKind.LOG_RETURN:
-            return _read_scale(record, horizons)
+            return FittedScale(
+                har=_read_har(record.record("har"), horizons) if record.has("har") else None,
+                garch=_read_garch(record.record("garch"), horizons) if record.has("garch") else None,
+                har_share=record.number("har_share"),
+                window=record.integer("window"),
+                floor=record.number("floor"),
+            )
         case TargetKind.LOG_VOLATILITY:
             return FittedLevel(
                 har=_read_har(record.record("har"), horizons),
@@ -280,16 +286,6 @@ def _read(record: Record, target: Target) -> FittedNormaliser:
             )
         case _:
             assert_never(target.kind)
-
-
-def _read_scale(record: Record, horizons: int) -> FittedScale:
-    return FittedScale(
-        har=_read_har(record.record("har"), horizons) if record.has("har") else None,
-        garch=_read_garch(record.record("garch"), horizons) if record.has("garch") else None,
-        har_share=record.number("har_share"),
-        window=record.integer("window"),
-        floor=record.number("floor"),
-    )
 
 
 def _read_har(record: Record, horizons: int) -> Har:

@@ -79,7 +79,10 @@ class Target:
     def daily(self, bars: AdjustedBars) -> FloatArray:
         """[S, T] the daily series whose recent level and volatility normalise the target; NaN if unknown."""
         if self.kind is TargetKind.LOG_RETURN:
-            return _returns(bars.close)
+            returns = np.full_like(bars.close, np.nan)
+            with np.errstate(all="ignore"):  # prices whose quotient overflows are rejected by their volatility
+                returns[:, 1:] = np.log(bars.close[:, 1:] / bars.close[:, :-1])
+            return returns
         return np.log(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
 
     @staticmethod
@@ -108,14 +111,6 @@ _SMALLEST_VARIANCE = 1e-10
 """Daily variance of sessions without a range."""
 SMALLEST_RANGE_VOLATILITY = sqrt(_SMALLEST_VARIANCE)
 """The same as a volatility: 1e-5 of the price."""
-
-
-def _returns(close: FloatArray) -> FloatArray:
-    """[S, T] log return from the previous session; NaN if either close is missing."""
-    returns = np.full_like(close, np.nan)
-    with np.errstate(all="ignore"):  # prices whose quotient overflows are rejected by their volatility
-        returns[:, 1:] = np.log(close[:, 1:] / close[:, :-1])
-    return returns
 
 
 def _parkinson_variance(bars: AdjustedBars) -> FloatArray:

@@ -291,18 +291,21 @@ class TFTForecaster(nn.Module):
 
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
         """Quantiles [N, H, Q], and the weights of variables and sessions."""
-        contexts, static_weights = self._static(inputs.static)
+        contexts, static_weights = (None, inputs.static) if self.static is None else self.static(inputs.static)
         past, past_weights, future, future_weights = self._selected(inputs, contexts)
-        local = self._local(past, future, contexts)
-        decoded, attention = self._fused(local, contexts)
+        # the LSTMs read all sessions (section 4.5.1, equation 17)
+        states, last = self.encoder(past) if contexts is None else self.encoder(past, contexts.start)
+        ahead, _ = self.decoder(future, last)
+        local = self.local(torch.cat([states, ahead], dim=1), torch.cat([past, future], dim=1))
+        # the last sessions of the horizons attend to all sessions (equations 18 to 22)
+        enriched = self.enrichment(local, None if contexts is None else contexts.enrichment)
+        queries = enriched.index_select(1, self.ends)
+        attended, attention = self.attention(queries, enriched, self.mask)
+        decoded = self.last(self.feed_forward(self.attended(attended, queries)), local.index_select(1, self.ends))
         quantiles = self.head(decoded)
         if self.highway is not None:
             quantiles = quantiles + self.highway(inputs, decoded)
         return quantiles, Internals(past_weights, future_weights, static_weights, attention)
-
-    def _static(self, static: Tensor) -> tuple[StaticContexts | None, Tensor]:
-        """Contexts, if there are static features, and selection weights [N, V]."""
-        return (None, static) if self.static is None else self.static(static)
 
     def _selected(self, inputs: Inputs, contexts: StaticContexts | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Selected past [N, T, W] and its weights, selected future [N, D, W] and its weights."""
@@ -312,20 +315,6 @@ class TFTForecaster(nn.Module):
         if self.future is None:
             return past, past_weights, past.new_zeros(*ahead.shape[:2], past.shape[-1]), ahead
         return past, past_weights, *self.future(ahead, context)
-
-    def _local(self, past: Tensor, future: Tensor, contexts: StaticContexts | None) -> Tensor:
-        """[N, T + D, W] states of the LSTMs over all sessions (section 4.5.1, equation 17)."""
-        states, last = self.encoder(past) if contexts is None else self.encoder(past, contexts.start)
-        ahead, _ = self.decoder(future, last)
-        return self.local(torch.cat([states, ahead], dim=1), torch.cat([past, future], dim=1))
-
-    def _fused(self, local: Tensor, contexts: StaticContexts | None) -> tuple[Tensor, Tensor]:
-        """[N, H, W] input of the head, and attention [N, H, T + D] (equations 18 to 22)."""
-        enriched = self.enrichment(local, None if contexts is None else contexts.enrichment)
-        queries = enriched.index_select(1, self.ends)
-        attended, attention = self.attention(queries, enriched, self.mask)
-        decoded = self.feed_forward(self.attended(attended, queries))
-        return self.last(decoded, local.index_select(1, self.ends)), attention
 
 
 def _static_widths(sizes: InputSizes) -> tuple[int, ...]:

@@ -123,7 +123,11 @@ def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBui
     Raises:
         ConfigurationError: the symbol has no forecast.
     """
-    s = _row_of(symbol, forecast)
+    if symbol not in forecast.symbols:
+        raise ConfigurationError(f"the forecast has no symbol {symbol!r}; it has {list(forecast.symbols)}")
+    s = forecast.symbols.index(symbol)
+    if not np.isfinite(forecast.values[s]).all():
+        raise ConfigurationError(f"{symbol} has no forecast to report: {'; '.join(forecast.warnings)}")
     return ForecastView(
         symbol=symbol,
         chart=page.chart(forecast_chart(bars, forecast, symbol), _label(forecast, s)),
@@ -145,15 +149,6 @@ def _label(forecast: Forecast, s: int) -> str:
     horizons = " and ".join(dict.fromkeys((sessions(forecast.horizons[0]), sessions(forecast.horizons[-1]))))
     what = "prices" if forecast.prices is not None else "values"
     return f"Forecast {what} of {forecast.symbols[s]} for {horizons} ahead, with their quantiles; numbers in the table"
-
-
-def _row_of(symbol: str, forecast: Forecast) -> int:
-    if symbol not in forecast.symbols:
-        raise ConfigurationError(f"the forecast has no symbol {symbol!r}; it has {list(forecast.symbols)}")
-    s = forecast.symbols.index(symbol)
-    if not np.isfinite(forecast.values[s]).all():
-        raise ConfigurationError(f"{symbol} has no forecast to report: {'; '.join(forecast.warnings)}")
-    return s
 
 
 def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
