@@ -29,7 +29,6 @@ MOMENT: Final = r"^([0-9]{4}-?[0-9]{2}-?[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]
 EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
 EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
 """Pairs of a bound and units per second: below so many digits, a number counts seconds, milli-, micro-, nanoseconds."""
-LARGEST_DATE: Final = 99_991_231
 UTC_NAMES: Final = ("Z", "UTC", "+00:00", "+0000")
 PARTS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
 """The groups of `NUMBERED` with year, month and day."""

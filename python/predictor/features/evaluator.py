@@ -182,7 +182,9 @@ class _Builder:
             case Number(value):
                 return self._leaf(("number", value), np.array(value))
             case Field(name):
-                return self._field(name)
+                series = self._leaf(("field", name), NOTHING)
+                self.fields[name] = series.slot
+                return series
             case Negative(operand):
                 return self._step("-", np.negative, (self.series_of(operand),))
             case Binary(operator, left, right):
@@ -196,11 +198,6 @@ class _Builder:
             self._known[key] = _Series(len(self.constants), 1, constant=value is not NOTHING)
             self.constants.append(value)
         return self._known[key]
-
-    def _field(self, name: str) -> _Series:
-        series = self._leaf(("field", name), NOTHING)
-        self.fields[name] = series.slot
-        return series
 
     def _call(self, call: Call) -> _Series:
         operator = OPERATORS[call.operator]

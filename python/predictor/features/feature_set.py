@@ -273,11 +273,8 @@ def read_features(root: Record) -> tuple[int, Definitions, Definitions]:
     Raises:
         ArtifactError: A key is missing, unknown or invalid; the message names it.
     """
-    return root.integer("operator_set"), _definitions(root.records("observed")), _definitions(root.records("known"))
-
-
-def _definitions(entries: tuple[Record, ...]) -> Definitions:
-    return tuple(map(_definition, entries))
+    operator_set, observed, known = root.integer("operator_set"), root.records("observed"), root.records("known")
+    return operator_set, tuple(map(_definition, observed)), tuple(map(_definition, known))
 
 
 def _definition(entry: Record) -> FeatureDefinition:

@@ -229,18 +229,14 @@ class FittedFeatures:
         """
         values = self.features.evaluate_known(columns, covariates)
         chosen = np.array(self.features.of_covariates, np.bool_)
-        self._check_finite(values, chosen)
+        finite = np.isfinite(values) | chosen
+        if not finite.all():
+            _, row, feature = (int(index[0]) for index in np.nonzero(~finite))
+            name, value = self.features.known_names[feature], values[0, row, feature]
+            raise ConfigurationError(f"known feature {name} is {value} in row {row}; it must be finite")
         plain = values.astype(np.float32)
         plain[..., chosen], mask = self.known_scaling.apply(values[..., chosen])
         return np.concatenate([plain, mask.astype(np.float32)], axis=-1)
-
-    def _check_finite(self, values: FloatArray, chosen: NDArray[np.bool_]) -> None:
-        finite = np.isfinite(values) | chosen
-        if not finite.all():
-            _, row, feature = (int(place[0]) for place in np.nonzero(~finite))
-            name = self.features.known_names[feature]
-            value = values[0, row, feature]
-            raise ConfigurationError(f"known feature {name} is {value} in row {row}; it must be finite")
 
     @property
     def known_groups(self) -> tuple[int, ...]:

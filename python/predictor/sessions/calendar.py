@@ -316,13 +316,11 @@ class SessionCalendar:
             self.places(np.array([session], np.int32))
         if not self.schedule.regular_closes:
             return None
-        clock, zone = self._special_closes.get(session) or self._regular_close(session), self.schedule.time_zone
+        regular = [close.time for close in self.schedule.regular_closes if close.date <= session][-1]
+        clock, zone = self._special_closes.get(session, regular), self.schedule.time_zone
         if clock == MIDNIGHT:
             return datetime.combine(as_date(session) + timedelta(days=1), time(), ZoneInfo(zone)).astimezone(UTC)
         return datetime.combine(as_date(session), time.fromisoformat(clock), ZoneInfo(zone)).astimezone(UTC)
-
-    def _regular_close(self, session: int) -> str:
-        return [close.time for close in self.schedule.regular_closes if close.date <= session][-1]
 
     def is_complete(self, session: int, now: datetime) -> bool:
         """Whether the session has closed, so that its daily bar is final.

@@ -1,6 +1,6 @@
 """Subscriptions: the bars that they keep, and how a push changes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self, final
 
@@ -112,8 +112,9 @@ class PartialDay:
         others = self.has_arrived.copy()
         others[rows] = False
         if others.any() and self.covariates.known:
+            names = [self.bars.symbols[row] for row in np.flatnonzero(others)]
             raise CovariatesError(
-                f"future_sessions differ from those pushed for {listed(self._names(others))} on "
+                f"future_sessions differ from those pushed for {listed(names)} on "
                 f"{shown_date(self.session)}; push the same with each bar of a day"
             )
         return self._moved(self.session, pushed)
@@ -121,9 +122,6 @@ class PartialDay:
     def _moved(self, session: int, pushed: Covariates) -> Covariates:
         have = np.concatenate([self.bars.sessions, self.covariates.future_sessions])
         return day_covariates.move_to_day(self.covariates, have, session, pushed.future_sessions)
-
-    def _names(self, these: BoolArray) -> Sequence[str]:
-        return [self.bars.symbols[row] for row in np.flatnonzero(these)]
 
 
 _BYTES_OF_A_NAME: Final = 128
@@ -387,13 +385,10 @@ class AcceptedPush:
         """
         if isinstance(outcome, Forecast):
             return outcome if self.is_due else None
-        if isinstance(outcome, NoUsableSymbolError | TooFewBarsError) and not (self.is_due and self._has_bars):
+        has_bars = self.is_due and bool(self.after.day.bars.present.any())
+        if isinstance(outcome, NoUsableSymbolError | TooFewBarsError) and not has_bars:
             return None
         return outcome
-
-    @property
-    def _has_bars(self) -> bool:
-        return bool(self.after.day.bars.present.any())
 
 
 def panel_of(instance: Instance) -> BarPanel:
