@@ -5,9 +5,8 @@ straight path from the baseline. With more nodes, contributions approach the dif
 number of nodes doubles until the remaining gap is small and the gradients are smooth between the nodes.
 """
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import chain, pairwise
 from typing import Final, Self, final
 
@@ -212,7 +211,10 @@ class Explainer:
         if max_rows < 1:
             raise ConfigurationError(f"max_rows is {max_rows}, but must be at least 1")
         self._baseline = baseline
-        self._output = _copied_to(_device_of(view), output)
+        tensors = chain(view.parameters(), view.buffers())
+        device = next((tensor.device for tensor in tensors), torch.device("cpu"))
+        with torch.inference_mode(mode=False):
+            self._output = replace(output, spread=copied(output.spread, device), offsets=copied(output.offsets, device))
         self._reads_rows, self._members = members is None, members or 1
         forecasting = RowForecasts(view, self._output) if self._reads_rows else PanelForecasts(view, self._output)
         self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self._members))
@@ -251,7 +253,9 @@ class Explainer:
         _check_settings(tolerance, node_counts)
         self._check_request(inputs, points, nodes)
         distinct = tuple(dict.fromkeys(points))
-        with _gradient_scope(self._output.offsets.device):
+        # enables gradients and full precision in any mode of the caller; `enable_grad` does not end inference mode
+        device = self._output.offsets.device.type
+        with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device, enabled=False):
             paths = self._paths(inputs, nodes, targets=len(distinct))
             blocks = [self._explained(path, distinct, deadline, tolerance, node_counts) for path in paths]
         joined = (Contributions.joined(parts) for parts in zip(*blocks, strict=True))
@@ -319,28 +323,9 @@ class Explainer:
                 )
 
 
-@contextmanager
-def _gradient_scope(device: torch.device) -> Generator[None]:
-    """Enable gradients and full precision in any mode of the caller; `enable_grad` does not end inference mode."""
-    with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-        yield
-
-
 def _numbers(inputs: Inputs) -> int:
     """Count of the varied numbers, without the conformal offsets."""
     return sum(group.numel() for group in inputs) - inputs.mask.numel()
-
-
-def _device_of(view: nn.Module) -> torch.device:
-    """Device of the weights; the CPU for a module without weights."""
-    return next((tensor.device for tensor in chain(view.parameters(), view.buffers())), torch.device("cpu"))
-
-
-def _copied_to(device: torch.device, output: OutputMap) -> OutputMap:
-    with torch.inference_mode(mode=False):
-        return OutputMap(
-            spread=copied(output.spread, device), offsets=copied(output.offsets, device), levels=output.levels
-        )
 
 
 def _check_settings(tolerance: float, node_counts: Sequence[int]) -> None:

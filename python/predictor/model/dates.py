@@ -154,10 +154,16 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
         raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
     recent = sent[-pipeline.bars_needed :]
     is_gapless = calendar.is_gapless(recent)
-    if not is_gapless:
-        _check_held(calendar, recent)
-    if not instance.allow_incomplete_last_bar:
-        _check_complete(calendar, int(sent[-1]), now)
+    unexpected = recent[:0] if is_gapless else calendar.unexpected(recent)
+    if len(unexpected):
+        raise BarsError(f"{calendar.name} held no session on {_days(unexpected)}; {calendar.remedy(unexpected)}")
+    last = int(sent[-1])
+    if not instance.allow_incomplete_last_bar and not calendar.is_complete(last, now):
+        raise BarIncompleteError(
+            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or set "
+            "allow_incomplete_last_bar",
+            metadata={"date": _days([last])},
+        )
     missing = recent[:0] if is_gapless else calendar.missing(recent)
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         raise SessionGapError(
@@ -192,21 +198,6 @@ def _warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ...]:
     if len(sent) >= pipeline.encoder_length:
         return (NO_EXCHANGE,)
     return (NO_EXCHANGE, GUESSED_SESSIONS.format(first=shown_date(int(sent[0])), encoder=pipeline.encoder_length))
-
-
-def _check_held(calendar: SessionCalendar, sessions: NDArray[np.int32]) -> None:
-    strangers = calendar.unexpected(sessions)
-    if len(strangers):
-        raise BarsError(f"{calendar.name} held no session on {_days(strangers)}; {calendar.remedy(strangers)}")
-
-
-def _check_complete(calendar: SessionCalendar, last: int, now: datetime) -> None:
-    if not calendar.is_complete(last, now):
-        raise BarIncompleteError(
-            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or set "
-            "allow_incomplete_last_bar",
-            metadata={"date": _days([last])},
-        )
 
 
 def _days(sessions: Sequence[int] | NDArray[np.int32]) -> str:

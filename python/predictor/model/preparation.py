@@ -92,6 +92,7 @@ def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
     panels = [reading.bars for reading in readings]
     places = [reading.dates.places for reading in readings]
     count = len(readings[0].dates.sessions)
+    ends = accumulate((len(bars.symbols) for bars in panels), initial=0)
 
     def column(of: Callable[[BarPanel], FloatArray]) -> FloatArray:
         parts = [_recent(of(bars), there, count) for bars, there in zip(panels, places, strict=True)]
@@ -111,7 +112,7 @@ def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
         adj_close=optional(lambda bars: bars.adj_close),
         split_ratio=optional(lambda bars: bars.split_ratio),
         cash_dividend=optional(lambda bars: bars.cash_dividend),
-        rows=tuple(_slices(len(bars.symbols) for bars in panels)),
+        rows=tuple(slice(first, end) for first, end in pairwise(ends)),
     )
 
 
@@ -148,11 +149,6 @@ def _recent(values: FloatArray, places: IndexArray | None, count: int) -> FloatA
 def _given(column: FloatArray | None) -> FloatArray:
     assert column is not None, "readings of one kind have the same columns"  # noqa: S101
     return column
-
-
-def _slices(counts: Iterator[int]) -> Iterator[slice]:
-    ends = list(accumulate(counts, initial=0))
-    return (slice(first, end) for first, end in pairwise(ends))
 
 
 ROWS_AT_ONCE: Final = 256

@@ -213,7 +213,9 @@ def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
         return panel.faults[s]
     if np.isnan(bars.close[s, -1]):
         return _no_last_bar(symbol, bars)
-    if impossible := _impossible(panel, s):
+    scale, close = panel.symbols.scale[s], bars.close[s, -1]
+    if scale > LARGEST_SCALE or not can_anchor(close):
+        impossible = f"a volatility of {scale:.3g} per day" if scale > LARGEST_SCALE else f"a last close of {close:.3g}"
         return NoUsableSymbolError(f"{symbol}: has {impossible}, which is impossible; check its prices")
     if counts.bars[s] < pipeline.least_bars:
         return _too_few_bars(pipeline, symbol, int(counts.bars[s]))
@@ -251,14 +253,6 @@ def _no_last_bar(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
 def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
     what = f"bars in the last {pipeline.encoder_length} sessions"
     return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
-
-
-def _impossible(panel: PanelState, s: int) -> str:
-    """Describe the impossible value of a symbol."""
-    close = panel.bars.close[s, -1]
-    if panel.symbols.scale[s] > LARGEST_SCALE:
-        return f"a volatility of {panel.symbols.scale[s]:.3g} per day"
-    return "" if can_anchor(close) else f"a last close of {close:.3g}"
 
 
 def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
