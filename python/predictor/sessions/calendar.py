@@ -302,7 +302,7 @@ class SessionCalendar:
     def remedy(self, dates: NDArray[np.int32]) -> str:
         """Advice for bars on dates, int32 [M], that are not sessions."""
         if is_weekend(dates).any() and not self.is_every_day:
-            return f"remove these bars, or train with --calendar {EVERY_DAY}, for what trades on every day of the week"
+            return f"remove these bars, or, for what trades on every day of the week, train with --calendar {EVERY_DAY}"
         return "remove these bars, or train with the calendar of their exchange"
 
     def close_instant(self, session: int) -> datetime | None:
