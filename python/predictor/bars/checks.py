@@ -86,10 +86,10 @@ def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> Non
 
 
 def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
-    whose = listed(symbols)
+    names = listed(symbols)
     return BarsError(
-        f"{whose}: session {session} {problem}",
-        metadata={"symbol": whose, "date": str(session), "field": "session", "value": str(session)},
+        f"{names}: session {session} {problem}",
+        metadata={"symbol": names, "date": str(session), "field": "session", "value": str(session)},
     )
 
 

@@ -63,9 +63,9 @@ class BarReading:
     def __str__(self) -> str:
         """One line, such as: bars.csv read as yfinance, 4 symbols, 2010-01-04 to 2026-11-20, with adjusted closes."""
         symbols, sessions = self.panel.symbols, self.panel.sessions
-        whose = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"{len(symbols)} symbols"
+        names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"{len(symbols)} symbols"
         span = f"{shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}"
-        parts = [f"{self.name} read as {self.layout}", whose, span, self.prices]
+        parts = [f"{self.name} read as {self.layout}", names, span, self.prices]
         jumps = self.panel.suspicious_jumps().count
         if jumps:
             parts.append(f"{jumps} split{'s' if jumps > 1 else ''} suspected")

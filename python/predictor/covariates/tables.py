@@ -208,19 +208,19 @@ def _is_number(text: str) -> bool:
     return "_" not in text  # Python accepts 1_000, the parser of files does not
 
 
-def check_name(name: str, whose: str = "covariate") -> None:
+def check_name(name: str, kind: str = "covariate") -> None:
     """Check that expressions can refer to a name.
 
     Args:
         name: The covariate's name.
-        whose: The kind of name, for messages.
+        kind: The kind of name, for messages.
 
     Raises:
         ConfigurationError: The name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{whose} {name[:_LONGEST_SHOWN]!r} must have 1 to 64 lower-case letters, digits and underscores, and "
+            f"{kind} {name[:_LONGEST_SHOWN]!r} must have 1 to 64 lower-case letters, digits and underscores, and "
             "start with a letter, to be named in expressions"
         )
 

@@ -304,11 +304,11 @@ class FittedFeatures:
         return fitted
 
 
-def _check_once(names: tuple[str, ...], whose: str) -> None:
+def _check_once(names: tuple[str, ...], kind: str) -> None:
     """Raise ConfigurationError if a name is repeated."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ConfigurationError(f"names of {whose} appear twice: {', '.join(twice[:_SHOWN])}")
+        raise ConfigurationError(f"names of {kind} appear twice: {', '.join(twice[:_SHOWN])}")
 
 
 def _known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from exchange_calendars import ExchangeCalendar
 
-# Exchanges whose ad-hoc holidays were announced at most days ahead (storms, attacks, days of mourning). For other
-# exchanges, ad-hoc holidays of exchange-calendars include those of the lunar calendar, which are known years ahead.
+# Exchanges whose ad-hoc holidays were announced only hours or days ahead (storms, attacks, days of mourning). For
+# other exchanges, ad-hoc holidays of exchange-calendars include those of the lunar calendar, known years ahead.
 _ONE_OFF_CLOSURES_ARE_SURPRISES = frozenset({"XNYS"})
 
 
