@@ -26,7 +26,7 @@ from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
 from trainers.dit.prompts import gathered_priors
 from trainers.media.metadata import RejectedFile
-from trainers.media.run_directory import appearing, check_free, create_draft
+from trainers.media.run_directory import atomic_folder, check_free, create_draft
 
 FILE: Final = "cache.json"
 ENCODED: Final = "encoded.safetensors"
@@ -174,7 +174,7 @@ def write_cache(
     plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
     tensors = {**_encoded(pictures, model, on_progress), "priors": plans}
     try:
-        with appearing(out, create_draft(out)) as draft:
+        with atomic_folder(out, create_draft(out)) as draft:
             _write(draft, tensors, pictures, model)
     except (OSError, SafetensorError) as error:
         raise CacheError(f"{out} cannot be written ({error}); choose another folder, or free space") from error

@@ -19,9 +19,9 @@ from trainers.dit.errors import IMAGES, CacheError, ModelError
 from trainers.dit.inputs import gate_of, monitor_of, pictures_of, source_of
 from trainers.dit.models import TRAINING, TUNING, WORDS, read_notes, trained_words
 from trainers.dit.prompts import words_after
-from trainers.dit.recipe import GrpoRecipe, ImageRecipe, ModelSizes, MonitorSettings
+from trainers.dit.recipe import GrpoRecipe, ImageRecipe, MonitorSettings, ObjectiveSettings
 from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
-from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
 from trainers.media.run_directory import as_settings, check_free, checkpoints_in, run_folder
 from trainers.options import Device, RunOptions, Threads, consumer
 
@@ -56,7 +56,7 @@ def cache(
     as_json: AsJson = False,
 ) -> None:
     """Check images and their prompts, and encode them for training."""
-    with failing(IMAGES):
+    with command_errors(IMAGES):
         from trainers.dit.cache import write_cache
         from trainers.dit.models import ImageModel
         from trainers.dit.prompts import read_priors
@@ -66,10 +66,10 @@ def cache(
         loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         pictures = pictures_of(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        write_cache(pictures, loaded, out, counter("encoded", "images", silent=as_json), priors=plans)
+        write_cache(pictures, loaded, out, progress_counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
-        write(
+        print_json(
             {
                 "kind": "cached",
                 "cache": str(out),
@@ -79,8 +79,10 @@ def cache(
         )
         return
     counts = f"{_counted(facts['images'], 'image')} of {_counted(facts['prompts'], 'prompt')}"
-    say(f"{counts}, {len(pictures.refused)} left out.")
-    say(f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine")
+    echo(f"{counts}, {len(pictures.refused)} left out.")
+    echo(
+        f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine"
+    )
 
 
 @with_flags
@@ -98,13 +100,13 @@ def train(
     out: Annotated[Path, Flag("Folder of the trained model; it must not exist.")],
     made_of: Annotated[Path | None, Flag("Folder of images to verify the cache against; reads all of them.")] = None,
     skip_bad: SkipBad = False,
-    build: ParsedFlags[ModelSizes],
+    build: ParsedFlags[ObjectiveSettings],
     recipe: ParsedFlags[ImageRecipe],
     watching: ParsedFlags[MonitorSettings],
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
-    with failing(IMAGES):
+    with command_errors(IMAGES):
         from trainers.dit.models import ImageModel
         from trainers.dit.training import fit
 
@@ -114,7 +116,7 @@ def train(
             stop_with_parent()
         check_free(out, ModelError)
         initial = ImageModel.load(model)
-        loaded = initial.learning(build.over(ModelSizes()).objective if build.flags else None)
+        loaded = initial.learning(build.over(ObjectiveSettings()).objective if build.flags else None)
         before = trained_words(read_notes(model))
         source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         monitor_settings = watching.over(MonitorSettings())
@@ -159,7 +161,7 @@ def grpo(
     run: RunOptions,
 ) -> None:
     """Tune a trained model with a reward, while another metric must not get worse."""
-    with failing(IMAGES):
+    with command_errors(IMAGES):
         from trainers.dit.grpo import tune
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import RewardInputs
@@ -213,16 +215,16 @@ def _report_training(
     """
     loss = result.loss[-1] if result.loss else None
     if as_json:
-        write({"kind": "trained", "model": str(out), "loss": loss, "collapsed": result.collapsed})
+        print_json({"kind": "trained", "model": str(out), "loss": loss, "collapsed": result.collapsed})
     elif result.collapsed and watching.monitor is not None:
         deciding = watching.monitor[0]
         best = max(result.looks, key=lambda look: look.rewards[deciding])
-        say(
+        echo(
             f"! stopped because the reward collapsed, {result.looks[-1].summary}; kept the best weights, "
             f"{best.summary}. Try a --learning-rate below {rate:g}, or --patience 0 to train to the end"
         )
     if not as_json:
-        say(f"Saved {out}. Next: {example}")
+        echo(f"Saved {out}. Next: {example}")
     if result.collapsed:
         raise typer.Exit(1)
 
@@ -234,11 +236,11 @@ def _report_tuning(result: "TuningResult", out: Path, *, as_json: bool) -> None:
         Exit: The gate ended the tuning (status 1).
     """
     if as_json:
-        write({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
+        print_json({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
     else:
         gained = result.refused is None and result.kept != result.looks[0]
-        say(f"{'ok:' if gained else '!'} {result.verdict}")
+        echo(f"{'ok:' if gained else '!'} {result.verdict}")
         equal, groups = sum(entry.equal for entry in result.rounds), sum(entry.groups for entry in result.rounds)
-        say(f"Saved {out}; {equal} of {groups} groups had equal rewards")
+        echo(f"Saved {out}; {equal} of {groups} groups had equal rewards")
     if result.refused is not None:
         raise typer.Exit(1)

@@ -115,7 +115,7 @@ class ImageEvaluation:
 
 def evaluate(
     model: ImageModel,
-    material: RewardInputs,
+    inputs: RewardInputs,
     rewards: Sequence[ValidatedReward],
     sampling: SamplingSettings,
     priors: Mapping[str, Tensor] | None = None,
@@ -125,7 +125,7 @@ def evaluate(
 
     Args:
         model: Trained model.
-        material: Inputs of the rewards; its count is the number of images.
+        inputs: Inputs of the rewards; its count is the number of images.
         rewards: Rewards to compute.
         sampling: Sampling settings.
         priors: Prior tokens of the held-out images, int64 [priors], by file name, if the network reads them.
@@ -137,10 +137,10 @@ def evaluate(
         DataError: A prompt is too long.
         SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
-    held = material.held_out.some(material.count)
-    if len(held.pictures) < material.count:
+    held = inputs.held_out.some(inputs.count)
+    if len(held.pictures) < inputs.count:
         raise RewardError(
-            f"{material.count} images were requested, but {material.held_out.folder} has prompts for only "
+            f"{inputs.count} images were requested, but {inputs.held_out.folder} has prompts for only "
             f"{len(held.pictures)}; draw fewer, or hold out more"
         )
     prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)

@@ -9,7 +9,7 @@ import typer
 from trainers.dit.errors import DataError
 from trainers.dit.prompts import folder_warning
 from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSettings, SamplingSettings
-from trainers.media.console import counter, say
+from trainers.media.console import echo, progress_counter
 
 if TYPE_CHECKING:
     from trainers.dit.batches import RawImageFiles
@@ -29,11 +29,11 @@ def pictures_of(
     """Read a folder of images, and report rejected images and words that the model does not know."""
     from trainers.dit.images import read_pictures
 
-    on_progress = counter("checked", "images", silent=silent)
+    on_progress = progress_counter("checked", "images", silent=silent)
     pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, on_progress=on_progress)
     for rejected in pictures.refused:
-        say(f"! {rejected.name} was left out: {rejected.reason}")
-    _warn_of_doubts(pictures.prompts, model, known, images)
+        echo(f"! {rejected.name} was left out: {rejected.reason}")
+    _warn_of_unknown_words(pictures.prompts, model, known, images)
     return pictures
 
 
@@ -54,9 +54,9 @@ def source_of(
     opened.check_model(model)
     left = len(opened.contents.refused)
     if left:
-        say(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; reasons are in {images / CACHE}")
+        echo(f"! {left} image{'s were' if left > 1 else ' was'} left out of the cache; reasons are in {images / CACHE}")
     if made_of is None:
-        _warn_of_doubts(opened.prompts, model, None, images)
+        _warn_of_unknown_words(opened.prompts, model, None, images)
     else:
         opened.check_pictures(pictures_of(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
@@ -67,7 +67,7 @@ def monitor_of(
 ) -> "RewardMonitor | None":
     """Create the monitor of a training, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
-    from trainers.dit.monitoring import CollapseRule, RewardMonitor, SampleWatch
+    from trainers.dit.monitoring import RewardMonitor, SampleWatch
     from trainers.dit.rewards import RewardInputs, rewards_of
 
     if settings.monitor is None:
@@ -84,22 +84,20 @@ def monitor_of(
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
     held = pictures_of(settings.held_out, model, skip_bad=skip_bad, silent=silent)
     _warn_of_training_images(own, held)
-    material = RewardInputs(own, held, settings.reward_weights, settings.monitor_images)
+    inputs = RewardInputs(own, held, settings.reward_weights, settings.monitor_images)
     sampling = SamplingSettings(steps=settings.monitor_steps, guidance=settings.monitor_guidance)
-    watch = SampleWatch(model, material, rewards_of(settings.monitor, material), sampling)
-    return RewardMonitor(
-        watch, settings.monitor[0], every=settings.monitor_every, collapse=CollapseRule(settings.patience)
-    )
+    watch = SampleWatch(model, inputs, rewards_of(settings.monitor, inputs), sampling)
+    return RewardMonitor(watch, settings.monitor[0], every=settings.monitor_every, patience=settings.patience)
 
 
-def gate_of(model: "ImageModel", material: "RewardInputs", recipe: GrpoRecipe) -> "tuple[ValidatedReward, RewardGate]":
+def gate_of(model: "ImageModel", inputs: "RewardInputs", recipe: GrpoRecipe) -> "tuple[ValidatedReward, RewardGate]":
     """Create the reward and the gate of a tuning, and test both on real images."""
     from trainers.dit.monitoring import RewardGate, SampleWatch
     from trainers.dit.rewards import rewards_of
 
-    _warn_of_training_images(material.pictures, material.held_out)
-    rewards = rewards_of((recipe.reward, recipe.gate), material)
-    watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
+    _warn_of_training_images(inputs.pictures, inputs.held_out)
+    rewards = rewards_of((recipe.reward, recipe.gate), inputs)
+    watch = SampleWatch(model, inputs, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
     gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     return rewards[0], gate
 
@@ -122,13 +120,15 @@ def _warn_of_training_images(own: "ImageFolder", held: "ImageFolder") -> None:
     known = {picture.digest for picture in own.pictures}
     shared = sum(picture.digest in known for picture in held.pictures)
     if shared:
-        say(
+        echo(
             f"! {shared} of {len(held.pictures)} images of {held.folder} are also in {own.folder}; scores on training "
             "images are too good: hold out others"
         )
 
 
-def _warn_of_doubts(prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path) -> None:
+def _warn_of_unknown_words(
+    prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path
+) -> None:
     notice = folder_warning(prompts, model.prompts, known, source)
     if notice is not None:
-        say(notice)
+        echo(notice)

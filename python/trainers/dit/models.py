@@ -31,7 +31,7 @@ from trainers.dit.images import ImageFormat
 from trainers.dit.networks import ImageNetwork, PixArtNetwork, PromptCondition
 from trainers.dit.objective import DiffusionObjective, objective_for, objective_of
 from trainers.dit.recipe import ObjectiveName
-from trainers.media.run_directory import appearing, check_free, next_draft
+from trainers.media.run_directory import atomic_folder, check_free, next_draft
 
 INDEX: Final = "model_index.json"
 
@@ -202,7 +202,7 @@ class ImageModel:
         """
         check_free(folder, ModelError)
         try:
-            with appearing(folder, next_draft(folder)) as draft:
+            with atomic_folder(folder, next_draft(folder)) as draft:
                 self._write(draft)
                 for name, note in notes.items():
                     (draft / name).write_text(json.dumps(note, indent=1) + "\n", "utf-8")

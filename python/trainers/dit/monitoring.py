@@ -68,7 +68,7 @@ class SampleWatch:
 
     Args:
         model: Model in training.
-        material: Held-out images, whose prompts are drawn.
+        inputs: Held-out images, whose prompts are drawn.
         rewards: Rewards to compute.
         sampling: Sampling settings.
 
@@ -83,12 +83,12 @@ class SampleWatch:
     """
 
     def __init__(
-        self, model: ImageModel, material: RewardInputs, rewards: Sequence[ValidatedReward], sampling: SamplingSettings
+        self, model: ImageModel, inputs: RewardInputs, rewards: Sequence[ValidatedReward], sampling: SamplingSettings
     ) -> None:
-        held = material.held_out.some(material.count)
-        if len(held.pictures) < material.count:
+        held = inputs.held_out.some(inputs.count)
+        if len(held.pictures) < inputs.count:
             raise RewardError(
-                f"{material.count} images were requested, but {material.held_out.folder} has prompts for only "
+                f"{inputs.count} images were requested, but {inputs.held_out.folder} has prompts for only "
                 f"{len(held.pictures)}; draw fewer, or hold out more"
             )
         check_prompts_suffice(model)
@@ -96,7 +96,7 @@ class SampleWatch:
         self._rewards = tuple(rewards)
         self._sampling = sampling
         self.prompts = [picture.prompt for picture in held.pictures]
-        self.digest = material.held_out.digest
+        self.digest = inputs.held_out.digest
         self.targets = pixels_of(held)
         self._source = IterableSource(self._requests())
 
@@ -153,25 +153,19 @@ LOST: Final = 0.5
 """Fraction of the gain, or of the initial reward, whose loss counts as a collapse."""
 
 
-@final
-class CollapseRule:
-    """Decides whether a reward has collapsed.
+def has_collapsed(rewards: Sequence[float], patience: int) -> bool:
+    """Whether rewards, in the order of evaluation, have collapsed.
 
     Args:
+        rewards: One reward per evaluation.
         patience: Required number of consecutive collapsed evaluations; 0 for never.
     """
-
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
-
-    def __call__(self, rewards: list[float]) -> bool:
-        """Whether rewards, in the order of evaluation, have collapsed."""
-        fallen = 0
-        for number, reward in enumerate(rewards):
-            best = max(rewards[: number + 1])
-            scale = max(best - rewards[0], abs(rewards[0]))
-            fallen = fallen + 1 if reward < best - LOST * scale else 0
-        return 0 < self._patience <= fallen
+    fallen = 0
+    for number, reward in enumerate(rewards):
+        best = max(rewards[: number + 1])
+        scale = max(best - rewards[0], abs(rewards[0]))
+        fallen = fallen + 1 if reward < best - LOST * scale else 0
+    return 0 < patience <= fallen
 
 
 @final
@@ -184,20 +178,20 @@ class RewardMonitor:
         watch: Draws images and computes rewards.
         name: Name of the deciding reward.
         every: Optimizer steps between evaluations.
-        collapse: Rule that ends the training.
+        patience: Consecutive collapsed evaluations that end the training; 0 for never.
 
     Attributes:
         looks: Evaluations so far.
         collapsed: Whether the reward has collapsed.
     """
 
-    def __init__(self, watch: SampleWatch, name: str, *, every: int, collapse: CollapseRule) -> None:
+    def __init__(self, watch: SampleWatch, name: str, *, every: int, patience: int) -> None:
         if every < 1:
             raise RewardError(f"evaluations are {every} steps apart; the distance must be 1 or more")
         self._watch = watch
         self._name = name
         self._every = every
-        self._collapse = collapse
+        self._patience = patience
         self._stepped = 0
         self.looks: list[EvaluationSnapshot] = []
         self.collapsed = False
@@ -229,7 +223,7 @@ class RewardMonitor:
             self.looks.append(look)
             run.stalled(-look.rewards[self._name], patience=1)  # saves the weights if they are the best
             yield TrainingNotice(message=f"after {self._stepped} steps: {look.figures}")
-            self.collapsed = self._collapse([look.rewards[self._name] for look in self.looks])
+            self.collapsed = has_collapsed([look.rewards[self._name] for look in self.looks], self._patience)
             if self.collapsed:
                 yield TrainingNotice(
                     message=f"the reward has collapsed: {self._name} lost over {LOST:.0%} of its gain or initial value"

@@ -80,7 +80,7 @@ class ImageRecipe(Computation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSizes:
+class ObjectiveSettings:
     """Objective of a training."""
 
     objective: Annotated[

@@ -310,32 +310,32 @@ class FrechetDistance:
         return torch.full((len(images),), -distance)
 
 
-def frechet_of(material: RewardInputs) -> FrechetDistance:
+def frechet_of(inputs: RewardInputs) -> FrechetDistance:
     """Create the Fréchet distance to the held-out images, with a floor from training images.
 
     Raises:
         RewardError: There are too few images.
     """
     with torch.no_grad():
-        real, others = pixels_of(material.held_out), pixels_of(material.pictures.some(material.count))
-        return FrechetDistance(train_classifier(material.pictures), real, others, material.count)
+        real, others = pixels_of(inputs.held_out), pixels_of(inputs.pictures.some(inputs.count))
+        return FrechetDistance(train_classifier(inputs.pictures), real, others, inputs.count)
 
 
-def clip_similarity(material: RewardInputs) -> ClipSimilarity:
+def clip_similarity(inputs: RewardInputs) -> ClipSimilarity:
     """Create the CLIP similarity from a folder of weights.
 
     Raises:
         RewardError: Weights are missing.
     """
-    if material.weights is None:
+    if inputs.weights is None:
         raise RewardError("reward clip needs a local folder of a CLIP model; give it as reward weights")
-    return ClipSimilarity.load(material.weights)
+    return ClipSimilarity.load(inputs.weights)
 
 
 KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
     {
         "classifier": RewardKind(
-            lambda material: PromptProbability(train_classifier(material.pictures)), title="Probability of the prompt"
+            lambda inputs: PromptProbability(train_classifier(inputs.pictures)), title="Probability of the prompt"
         ),
         "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
         "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
@@ -346,7 +346,7 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
 """Rewards by name. Add others with `{**KINDS, "mine": RewardKind(…)}`."""
 
 
-def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS) -> "ValidatedReward":
+def reward_of(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS) -> "ValidatedReward":
     """Create a reward by name, and test it on real images.
 
     Raises:
@@ -359,24 +359,24 @@ def reward_of(name: str, material: RewardInputs, kinds: Mapping[str, RewardKind]
     missing = [package for package in kind.packages if find_spec(package) is None]
     if missing:
         raise RewardError(f"reward {name} needs {', '.join(missing)}, not installed in this Python; install it")
-    validated = ValidatedReward(name, kind.make(material), of_all=kind.of_all, title=kind.title)
-    held = material.held_out.some(material.count)
+    validated = ValidatedReward(name, kind.make(inputs), of_all=kind.of_all, title=kind.title)
+    held = inputs.held_out.some(inputs.count)
     real = pixels_of(held)
     validated(real, [picture.prompt for picture in held.pictures], real)
     return validated
 
 
 def rewards_of(
-    names: Sequence[str], material: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS
+    names: Sequence[str], inputs: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS
 ) -> list["ValidatedReward"]:
     """Create rewards by name, and test them on real images; a repeated name gives the same reward.
 
     Raises:
         RewardError: A reward cannot be created, as in `reward_of`, or weights are given that none reads.
     """
-    if material.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
-        raise RewardError(f"reward {names[0]} reads no weights, but {material.weights} was given; leave it out")
-    rewards = {name: reward_of(name, material, kinds) for name in dict.fromkeys(names)}
+    if inputs.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
+        raise RewardError(f"reward {names[0]} reads no weights, but {inputs.weights} was given; leave it out")
+    rewards = {name: reward_of(name, inputs, kinds) for name in dict.fromkeys(names)}
     return [rewards[name] for name in names]
 
 

@@ -15,7 +15,7 @@ from trainers.dit.models import Notes, read_notes, trained_words
 from trainers.dit.prompts import prompt_warning
 from trainers.dit.recipe import ImageEvaluationSettings, SamplingSettings
 from trainers.loop import Hardware, choose_device
-from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
 from trainers.options import Device, Threads
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def sample(
     threads: Threads = 1,
 ) -> None:
     """Draw images of a prompt, and save them."""
-    with failing(IMAGES):
+    with command_errors(IMAGES):
         from trainers.dit.page import curves_of, render_sheet, sample_sheet
         from trainers.dit.prompts import read_priors
         from trainers.dit.sampling import draw_images
@@ -65,22 +65,22 @@ def sample(
         _check_size(loaded.form, count, scale)
         curves, warning = curves_of(notes), prompt_warning(prompt, loaded.prompts, trained_words(notes))
         if warning is not None:
-            say(warning)
-        drawn = draw_images(loaded, [prompt] * count, drawing, plans, counter("drawn", "images", silent=False))
+            echo(warning)
+        drawn = draw_images(loaded, [prompt] * count, drawing, plans, progress_counter("drawn", "images", silent=False))
         _save(drawn, out, scale)
         if page is not None:
             lines = (_describe_sampling(loaded, drawing),)
             write_page(
                 page, render_sheet(sample_sheet(f"Drawn by {model.resolve().name}", lines, prompt, drawn, curves))
             )
-    say(f"Saved {out}, {count} of {prompt!r}" + ("" if page is None else f", and {page}: open it to look"))
+    echo(f"Saved {out}, {count} of {prompt!r}" + ("" if page is None else f", and {page}: open it to look"))
 
 
 @with_flags
 def evaluate(
     *,
     model: ModelArgument,
-    judging: ImageEvaluationSettings,
+    settings: ImageEvaluationSettings,
     drawing: SamplingSettings,
     priors: Annotated[
         Path | None,
@@ -92,7 +92,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model on held-out prompts, compare it with real images, and write a page."""
-    with failing(IMAGES):
+    with command_errors(IMAGES):
         from trainers.dit.evaluation import evaluate as evaluate_model
         from trainers.dit.page import curves_of, evaluation_sheet, render_sheet
         from trainers.dit.prompts import read_priors
@@ -105,18 +105,18 @@ def evaluate(
         check_file(place)
         loaded, notes = _loaded(model, device)
         curves = curves_of(notes)
-        material = judging_of(loaded, judging, trained_words(notes), silent=as_json)
+        inputs = judging_of(loaded, settings, trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        on_progress = counter("drawn", "images", silent=as_json)
-        found = evaluate_model(loaded, material, rewards_of(judging.rewards, material), drawing, plans, on_progress)
-        lines = _describe_sampling(loaded, drawing), _describe_images(material)
+        on_progress = progress_counter("drawn", "images", silent=as_json)
+        found = evaluate_model(loaded, inputs, rewards_of(settings.rewards, inputs), drawing, plans, on_progress)
+        lines = _describe_sampling(loaded, drawing), _describe_images(inputs)
         write_page(place, render_sheet(evaluation_sheet(f"Evaluation of {name}", lines, found, curves)))
     if as_json:
-        write({"kind": "evaluated", "page": str(place), **found.as_json()})
+        print_json({"kind": "evaluated", "page": str(place), **found.as_json()})
         return
     for line in found.summary:
-        say(line)
-    say(f"Saved {place}: open it to look")
+        echo(line)
+    echo(f"Saved {place}: open it to look")
 
 
 def _loaded(model: Path, device: str) -> "tuple[ImageModel, Notes]":
@@ -173,10 +173,10 @@ def _describe_sampling(model: "ImageModel", drawing: SamplingSettings) -> str:
     return f"{model.network.pipeline}, {weights:,} weights, {objective}; drawn with {guided}"
 
 
-def _describe_images(material: "RewardInputs") -> str:
+def _describe_images(inputs: "RewardInputs") -> str:
     """Line of a page about the images of an evaluation."""
-    own, held = material.pictures, material.held_out
+    own, held = inputs.pictures, inputs.held_out
     return (
-        f"Compared with {material.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}), by "
+        f"Compared with {inputs.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}), by "
         f"rewards trained on {len(own.pictures):,} images of {own.folder.resolve().name} (digest {own.digest[:12]})"
     )

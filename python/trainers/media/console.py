@@ -20,14 +20,14 @@ AsJson = Annotated[bool, Flag("Write the result as JSON to standard output.", sp
 
 
 @contextmanager
-def failing(extra: OptionalExtra) -> Generator[None]:
+def command_errors(extra: OptionalExtra) -> Generator[None]:
     """Turn media and training errors, missing packages included, into one-line command errors."""
     try:
         require_packages(extra)
         _silence(extra.packages)
         yield
     except StoppedError as error:
-        say(f"{error.message}; to continue, run the same command with --resume")
+        echo(f"{error.message}; to continue, run the same command with --resume")
         raise typer.Exit(128 + error.signal) from error
     except (MediaError, LoopError) as error:
         raise ConfigurationError(str(error)) from error
@@ -45,7 +45,7 @@ def _silence(packages: Collection[str]) -> None:
         diffusers_logging.set_verbosity_error()
 
 
-def counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
+def progress_counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
     """Make a callback that shows a count, such as "prepared 3 of 10 clips", on one line of a terminal."""
     shown = sys.stderr.isatty() and not silent
 
@@ -57,11 +57,11 @@ def counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]
     return show
 
 
-def say(line: str) -> None:
+def echo(line: str) -> None:
     """Write a line to standard error; control characters, such as escapes in a file name, are replaced."""
     sys.stderr.write("".join(MARK if category(char) == "Cc" and char != "\n" else char for char in line) + "\n")
 
 
-def write(value: dict[str, Any]) -> None:
+def print_json(value: dict[str, Any]) -> None:
     """Write a JSON line to standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

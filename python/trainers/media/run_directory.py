@@ -104,7 +104,7 @@ def next_draft(folder: Path) -> Path:
 
 
 @contextmanager
-def appearing(folder: Path, draft: Path) -> Generator[Path]:
+def atomic_folder(folder: Path, draft: Path) -> Generator[Path]:
     """Rename a draft to the folder on success, and remove it on failure.
 
     Raises:

@@ -17,7 +17,7 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, ParsedFlags
 from predictor.parent import stop_with_parent
 from trainers.loop import Checkpoints, launched_rank, seed_everything
-from trainers.media.console import AsJson, counter, failing, say, write
+from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
 from trainers.media.run_directory import as_settings, run_folder
 from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.errors import SPEECH
@@ -55,7 +55,7 @@ def prepare(
     as_json: AsJson = False,
 ) -> None:
     """Check recordings and their texts, and prepare a corpus."""
-    with failing(SPEECH):
+    with command_errors(SPEECH):
         from trainers.vits.preparation import CorpusSettings
         from trainers.vits.preparation import prepare as prepared
         from trainers.vits.spectrum import FrameSettings
@@ -71,7 +71,7 @@ def prepare(
             max_seconds=max_seconds,
             vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
         )
-        corpus = prepared(recordings, out, settings, counter("prepared", "clips", silent=as_json))
+        corpus = prepared(recordings, out, settings, progress_counter("prepared", "clips", silent=as_json))
     _report_prepared(corpus, out, as_json=as_json)
 
 
@@ -89,9 +89,9 @@ def train(
     run: RunOptions,
 ) -> None:
     """Train a voice on a prepared corpus."""
-    with failing(SPEECH):
+    with command_errors(SPEECH):
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.training import begin, checkpoints_of, finished_version
+        from trainers.vits.training import checkpoints_of, clear_rejection, finished_version
         from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
@@ -113,7 +113,7 @@ def train(
         checkpoints = checkpoints_of(place, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
             versions.check_unchanged()
-            begin(place)
+            clear_rejection(place)
             consume = consumer(run, run_folder(place), sys.stdout, rank=launched_rank())
             curves = _train_voice(voice, prepared, built, chosen, checkpoints, consume)
             if launched_rank() > 0:
@@ -124,9 +124,9 @@ def train(
             place = versions.add(voice, record)
             checkpoints.clear()
     if run.as_json:
-        write({"kind": "trained", "voice": str(place), "speaking_rate": rate})
+        print_json({"kind": "trained", "voice": str(place), "speaking_rate": rate})
         return
-    say(f"Saved {place} with speaking rate {rate:g}. Next: {_synth_command(out, prepared)}")
+    echo(f"Saved {place} with speaking rate {rate:g}. Next: {_synth_command(out, prepared)}")
 
 
 @with_flags
@@ -139,7 +139,7 @@ def synth(
     threads: Threads = 1,
 ) -> None:
     """Synthesise a text and save the sound."""
-    with failing(SPEECH):
+    with command_errors(SPEECH):
         from soundfile import LibsndfileError
         from soundfile import write as write_sound
 
@@ -154,7 +154,7 @@ def synth(
         speaker = Voice.load(voice_folder(voice))
         unknown = unknown_characters(speaker.tokenizer, text)
         if unknown:
-            say(f"! characters unknown to the voice are left out: {', '.join(map(repr, sorted(unknown)))}")
+            echo(f"! characters unknown to the voice are left out: {', '.join(map(repr, sorted(unknown)))}")
         wave = speaker.speak(text, seed=seed)
         try:
             write_sound(out, wave.numpy(), speaker.framing.rate, subtype="PCM_16")
@@ -162,7 +162,7 @@ def synth(
             raise VoiceError(
                 f"{out} cannot be written ({error.error_string}); choose an existing folder with free space"
             ) from error
-    say(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
+    echo(f"Saved {out}, {len(wave) / speaker.framing.rate:.1f} seconds")
 
 
 @with_flags
@@ -176,7 +176,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a voice on held-out clips with a speech recogniser trained on the recordings."""
-    with failing(SPEECH):
+    with command_errors(SPEECH):
         from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import SpeechCorpus
         from trainers.vits.page import page_of, render_page
@@ -191,20 +191,20 @@ def evaluate(
         place = folder.parent / f"{folder.name}.html" if page is None else page
         check_file(place)
         judge = judge_of(prepared)
-        progress = counter("scored", "clips", silent=as_json)
+        progress = progress_counter("scored", "clips", silent=as_json)
         scores = score(speaker, prepared, prepared.part("held_out"), judge, seed=seed, on_progress=progress)
         found = page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
         write_page(place, render_page(found))
     if as_json:
-        write({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
+        print_json({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return
-    say(
+    echo(
         f"Character error rate of the recogniser: {scores.error_rate:.1%} on the voice, {judge.error_rate:.1%} on "
         "held-out recordings"
     )
     for failed in scores.unspoken:
-        say(f"! {failed.clip.name} could not be synthesised: {failed.fault}")
-    say(f"Saved {place}: open it to listen")
+        echo(f"! {failed.clip.name} could not be synthesised: {failed.fault}")
+    echo(f"Saved {place}: open it to listen")
 
 
 def _initial_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
@@ -276,9 +276,9 @@ def _report_finished(version: Path, command: str, *, as_json: bool) -> None:
     if launched_rank() > 0:
         return
     if as_json:
-        write({"kind": "finished", "voice": str(version)})
+        print_json({"kind": "finished", "voice": str(version)})
         return
-    say(f"{version} is finished; there is nothing to resume. Next: {command}")
+    echo(f"{version} is finished; there is nothing to resume. Next: {command}")
 
 
 def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
@@ -287,17 +287,17 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
 
     facts = _corpus_facts(corpus)
     if as_json:
-        write({"kind": "prepared", "corpus": str(out), **facts})
+        print_json({"kind": "prepared", "corpus": str(out), **facts})
         return
     for notice in notices(corpus):
-        say(f"! {notice}")
-    say(
+        echo(f"! {notice}")
+    echo(
         f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} train, "
         f"{facts['selection']} selection, {facts['held_out']} held-out."
     )
     if facts["held_out"] < FEW:
-        say(f"! {facts['held_out']} held-out clips are too few for reliable figures; use --held-out {FEW}")
-    say(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
+        echo(f"! {facts['held_out']} held-out clips are too few for reliable figures; use --held-out {FEW}")
+    echo(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
 def _corpus_facts(corpus: "SpeechCorpus") -> dict[str, Any]:

@@ -284,7 +284,7 @@ def _digest(*parts: object) -> str:
 UNRATED = 5
 """Rating of a base clip without a rating."""
 
-Judged = tuple[SpeechCorpus, tuple[RecordedClip, ...]]
+HeldOutClips = tuple[SpeechCorpus, tuple[RecordedClip, ...]]
 """Held-out clips with their corpus."""
 
 
@@ -391,7 +391,7 @@ class CorrectionMaterial:
         parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(evaluated)]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
-    def held_out(self) -> Judged:
+    def held_out(self) -> HeldOutClips:
         """New held-out corrections whose words no earlier correction trained.
 
         Raises:
@@ -406,7 +406,7 @@ class CorrectionMaterial:
             )
         return self.rated.corpus, clips
 
-    def earlier_held_out(self) -> tuple[Judged, ...]:
+    def earlier_held_out(self) -> tuple[HeldOutClips, ...]:
         """Held-out corrections of earlier versions whose words are not trained now."""
         trained = {words_of(clip.text) for clip in self.rated.corpus.part("train")}
         corpora = (rated.corpus for rated in self.previous.corrections)

@@ -14,7 +14,7 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, FlagSubset
 from predictor.parent import stop_with_parent
 from trainers.loop import launched_size, seed_everything
-from trainers.media.console import counter, failing, say, write
+from trainers.media.console import command_errors, echo, print_json, progress_counter
 from trainers.media.run_directory import run_folder
 from trainers.options import RunOptions, consumer
 from trainers.vits.command import VoiceArgument
@@ -49,7 +49,7 @@ def feedback(
     run: RunOptions,
 ) -> None:
     """Train a voice on corrected recordings, and keep the result if it is better on held-out ones."""
-    with failing(SPEECH):
+    with command_errors(SPEECH):
         from trainers.vits.speech_recogniser import judge_of
         from trainers.vits.training import checkpoints_of, clear_finished
         from trainers.vits.versions import VoiceVersions
@@ -74,7 +74,7 @@ def feedback(
             judge,
             checkpoints,
             consumer(run, run_folder(versions.following), sys.stdout),
-            counter("scored", "clips", silent=run.as_json),
+            progress_counter("scored", "clips", silent=run.as_json),
         )
     _report_result(result, voice, run)
 
@@ -126,18 +126,20 @@ def _material(
 def _report_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptions) -> None:
     voice, index = versions.folder, versions.index
     if run.as_json:
-        write({"kind": "unchanged", "voice": str(voice)})
+        print_json({"kind": "unchanged", "voice": str(voice)})
     users = ", ".join(map(str, sorted(set(index.consumed.values()))))
-    say(f"nothing new in {manifest}: version {users} of {voice} already used it; version {index.current} stays current")
+    echo(
+        f"nothing new in {manifest}: version {users} of {voice} already used it; version {index.current} stays current"
+    )
 
 
 def _report_material(material: "CorrectionMaterial") -> None:
     from trainers.vits.corpus import notices_of_corrections
 
     for notice in notices_of_corrections(material.rated.corpus, material.new_items.idle):
-        say(f"! {notice}")
+        echo(f"! {notice}")
     corpus = material.rated.corpus
-    say(
+    echo(
         f"{material.new_items.count} new lines, {material.new_items.known} used before. New corrections: "
         f"{len(corpus.part('train'))} train, {len(corpus.part('selection'))} selection, "
         f"{len(material.held_out()[1])} held-out."
@@ -153,17 +155,17 @@ def _report_result(result: "CorrectionResult", voice: Path, run: RunOptions) -> 
     accepted = result.decision.accepted
     if run.as_json:
         facts = {"voice": str(voice), "place": str(result.place), "speaking_rate": result.speaking_rate}
-        write({"kind": "corrected" if accepted else "refused", **facts, **result.decision.as_json()})
+        print_json({"kind": "corrected" if accepted else "refused", **facts, **result.decision.as_json()})
     for line in result.decision.lines:
-        say(f"{'!' if line.holds is False else ' '} {line}")
+        echo(f"{'!' if line.holds is False else ' '} {line}")
     if not accepted:
         if result.decision.worse_clips:
             names = ", ".join(result.decision.worse_clips[:SHOWN])
-            say(
+            echo(
                 f"! Worse than before: {names}. If these recordings contain the mistake that you corrected, rate them 1"
             )
         if not result.decision.has_learnt_corrections:
-            say("! The corrections were not learnt: record more of them, or train for more --steps")
-        say(f"Rejected: {voice} is unchanged, and the corrections stay new. The figures are in {result.place}")
+            echo("! The corrections were not learnt: record more of them, or train for more --steps")
+        echo(f"Rejected: {voice} is unchanged, and the corrections stay new. The figures are in {result.place}")
         raise typer.Exit(1)
-    say(f"Saved {result.place} with speaking rate {result.speaking_rate:g}; the previous version is kept")
+    echo(f"Saved {result.place} with speaking rate {result.speaking_rate:g}; the previous version is kept")

@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from trainers.loop import Loop, Loss, Phase, adamw, cosine, permutation
-from trainers.media.run_directory import appearing, check_free, create_draft, writing
+from trainers.media.run_directory import atomic_folder, check_free, create_draft, writing
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import edit_distance
@@ -284,7 +284,7 @@ class SpeechRecogniser:
             "weights": sha256(weights).hexdigest(),
         }
         check_free(folder, JudgeError)
-        with writing(folder, JudgeError), appearing(folder, create_draft(folder)) as draft:
+        with writing(folder, JudgeError), atomic_folder(folder, create_draft(folder)) as draft:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
             for path in draft.iterdir():

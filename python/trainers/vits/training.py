@@ -230,7 +230,7 @@ def checkpoints_of(version: Path, options: RunOptions, settings: Mapping[str, An
     return checkpoints
 
 
-def begin(version: Path) -> None:
+def clear_rejection(version: Path) -> None:
     """Remove the record of a rejected correction before training the version again."""
     (run_folder(version) / REFUSED).unlink(missing_ok=True)
 
@@ -254,7 +254,7 @@ def finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) -> Pa
     if not versions.index.versions or _has_begun(run_folder(versions.following)):
         return None
     newest = versions.folder / str(versions.index.versions)
-    different = _different(_record(newest), settings)
+    different = _setting_differences(_record(newest), settings)
     if different:
         raise VoiceError(
             f"{newest} is finished but was trained with other settings: {'; '.join(different)}; leave out --resume to "
@@ -318,7 +318,7 @@ def _record(version: Path) -> Mapping[str, Any]:
         ) from error
 
 
-def _different(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+def _setting_differences(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """Differences of the settings from those of a finished run.
 
     A run that fine-tuned its own voice would now start from its own result: that does not count.

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, final
 
 from safetensors import SafetensorError
 
-from trainers.media.run_directory import appearing, next_draft
+from trainers.media.run_directory import atomic_folder, next_draft
 from trainers.vits.errors import VoiceError
 from trainers.vits.vocabulary import shortened
 from trainers.vits.voice import Voice
@@ -154,7 +154,7 @@ class VoiceVersions:
         """Write a draft of a version, check that it can be loaded, and rename it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            with appearing(place, next_draft(place)) as draft:
+            with atomic_folder(place, next_draft(place)) as draft:
                 voice.save(draft)
                 (draft / TRAINING).write_text(_json(training), "utf-8")
                 write_extra(draft)

@@ -11,13 +11,13 @@ from typing import Any, final
 from trainers.loop import Checkpoints
 from trainers.media.run_directory import as_settings, run_folder
 from trainers.progress import ReportConsumer
-from trainers.vits.corrections import CorrectionMaterial, Judged, length_error, set_speaking_rate, used_digests
+from trainers.vits.corrections import CorrectionMaterial, HeldOutClips, length_error, set_speaking_rate, used_digests
 from trainers.vits.gate import SpeechScores, VoiceComparison, VoiceDecision, decide
 from trainers.vits.objective import Discriminators
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
 from trainers.vits.scoring import SpeechEvaluation, score
 from trainers.vits.speech_recogniser import SpeechRecogniser
-from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, begin, fit, weights_digest
+from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, weights_digest
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice, discriminator_channels, plain_weights
 
@@ -89,7 +89,7 @@ class VoiceCorrection:
         """
         with checkpoints.open():
             self._versions.check_unchanged()
-            begin(self._versions.following)
+            clear_rejection(self._versions.following)
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
             curves = self._train(voice, checkpoints, consume)
             rate = self._set_speaking_rate(before, voice)
@@ -166,11 +166,11 @@ def compare_voices(
     def report(_done: int, _total: int) -> None:
         on_progress(next(done), total)
 
-    def score_voice(voice: Voice, sets: Sequence[Judged]) -> SpeechScores:
+    def score_voice(voice: Voice, sets: Sequence[HeldOutClips]) -> SpeechScores:
         each = (score(voice, corpus, clips, judge, on_progress=report).clips for corpus, clips in sets)
         return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(each))))
 
-    def comparison(sets: Sequence[Judged]) -> VoiceComparison:
+    def comparison(sets: Sequence[HeldOutClips]) -> VoiceComparison:
         return VoiceComparison(score_voice(before, sets), score_voice(after, sets))
 
     return decide(

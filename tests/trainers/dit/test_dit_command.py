@@ -32,7 +32,7 @@ from trainers.cli.commands import app
 from trainers.dit.errors import IMAGES
 from trainers.dit.models import ImageModel
 from trainers.loop import StoppedError
-from trainers.media.console import failing
+from trainers.media.console import command_errors
 
 RUNNER = CliRunner()
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
@@ -231,7 +231,7 @@ def test_a_setting_at_its_bound_is_bad_usage(command: str, flag: tuple[str, str]
 def test_a_training_that_a_signal_ends_says_how_to_go_on_and_ends_as_a_shell_expects(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(typer.Exit) as ended, failing(IMAGES):
+    with pytest.raises(typer.Exit) as ended, command_errors(IMAGES):
         raise StoppedError("stopped by SIGTERM after a checkpoint", signal=signal.SIGTERM)
     assert ended.value.exit_code == 143
     assert capsys.readouterr().err.endswith("after a checkpoint; to continue, run the same command with --resume\n")

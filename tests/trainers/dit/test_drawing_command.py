@@ -137,7 +137,7 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
     assert (monitor._name, monitor._watch._sampling) == ("ssim", SamplingSettings(steps=3, guidance=1.5))
     assert torch.equal(monitor._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None).some(4)))
-    assert monitor._collapse([0.0, 1.0, 0.4])
+    assert monitor._patience == 1
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
 

@@ -14,7 +14,7 @@ from trainers.dit.batches import RawImageFiles
 from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import CollapseRule, EvaluationSnapshot, RewardMonitor, SampleWatch
+from trainers.dit.monitoring import EvaluationSnapshot, RewardMonitor, SampleWatch, has_collapsed
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
 from trainers.dit.rewards import RewardInputs, RewardKind, reward_of
 from trainers.dit.sampling import draw_images
@@ -54,9 +54,8 @@ class Listed:
 def monitor_of(model: ImageModel, folder: Path, reward: Listed, *, every: int = 2, patience: int = 2) -> RewardMonitor:
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
     checked = reward_of("listed", material, {"listed": RewardKind(lambda _: reward)})
-    return RewardMonitor(
-        SampleWatch(model, material, [checked], SAMPLING), "listed", every=every, collapse=CollapseRule(patience)
-    )
+    watch = SampleWatch(model, material, [checked], SAMPLING)
+    return RewardMonitor(watch, "listed", every=every, patience=patience)
 
 
 def trained(
@@ -100,21 +99,19 @@ def test_the_weights_of_the_best_reward_are_kept(folder: Path) -> None:
 
 
 def test_a_collapse_is_a_loss_of_more_than_half_of_the_gain_several_looks_in_a_row() -> None:
-    rule = CollapseRule(2)
-    assert not rule([1.0, 3.0, 1.9])
-    assert rule([1.0, 3.0, 1.9, 1.9])
-    assert not rule([1.0, 3.0, 2.0, 2.0])  # exactly half
-    assert not rule([1.0, 3.0, 1.9, 2.5, 1.9])
-    assert not rule([-5.0, -5.0, -5.0])
-    assert not CollapseRule(0)([1.0, 3.0, 0.0, 0.0, 0.0])
+    assert not has_collapsed([1.0, 3.0, 1.9], 2)
+    assert has_collapsed([1.0, 3.0, 1.9, 1.9], 2)
+    assert not has_collapsed([1.0, 3.0, 2.0, 2.0], 2)  # exactly half
+    assert not has_collapsed([1.0, 3.0, 1.9, 2.5, 1.9], 2)
+    assert not has_collapsed([-5.0, -5.0, -5.0], 2)
+    assert not has_collapsed([1.0, 3.0, 0.0, 0.0, 0.0], 0)
 
 
 def test_what_has_hardly_risen_may_go_up_and_down_and_collapses_where_half_of_the_first_look_is_lost() -> None:
-    rule = CollapseRule(2)
-    assert not rule([0.117, 0.118, 0.087, 0.087, 0.087])
-    assert rule([0.95, 0.96, 0.4, 0.4])
-    assert not rule([-5.0, -7.4, -7.4])
-    assert rule([-5.0, -7.6, -7.6])
+    assert not has_collapsed([0.117, 0.118, 0.087, 0.087, 0.087], 2)
+    assert has_collapsed([0.95, 0.96, 0.4, 0.4], 2)
+    assert not has_collapsed([-5.0, -7.4, -7.4], 2)
+    assert has_collapsed([-5.0, -7.6, -7.6], 2)
 
 
 def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> None:
@@ -161,7 +158,7 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
 
     def made() -> RewardMonitor:
         watch: Any = Counted()
-        return RewardMonitor(watch, "listed", every=2, collapse=CollapseRule(0))
+        return RewardMonitor(watch, "listed", every=2, patience=0)
 
     run: Any = Still()
     first, second = made(), made()

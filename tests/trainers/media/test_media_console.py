@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from trainers.media.console import counter, say
+from trainers.media.console import echo, progress_counter
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ def test_counts_are_shown_to_a_person_at_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool, silent: bool, shown: str
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    tell = counter("encoded", "images", silent=silent)
+    tell = progress_counter("encoded", "images", silent=silent)
     tell(1, 2)
     tell(2, 2)
     assert capsys.readouterr().err == shown
 
 
 def test_escapes_in_a_name_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    say("! a\x1b[2J\x07\r.png was left out: “zê\u200cr”\nand more")
+    echo("! a\x1b[2J\x07\r.png was left out: “zê\u200cr”\nand more")
     assert capsys.readouterr().err == "! a\ufffd[2J\ufffd\ufffd.png was left out: “zê\u200cr”\nand more\n"
