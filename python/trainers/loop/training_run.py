@@ -118,9 +118,9 @@ class TrainingRun(Generic[Batch]):
         self._share_buffers()
         with evaluation_mode(self._parts.settings.trained.values()), self._with_averages():
             order = self._training.order_seed
-            own = partial(read_batches, source, 0, start=group.rank, step=group.size, seed=order)
+            batches = partial(read_batches, source, 0, start=group.rank, step=group.size, seed=order)
             seed = derive_seed(order, group.rank)
-            total = group.total(scorer.total(score, own, self._training.epoch, seed=seed))
+            total = group.total(scorer.total(score, batches, self._training.epoch, seed=seed))
         if scorer.cutter.limit != limit:
             self._notices.append(validation_shortage_notice(scorer.cutter.limit))
         if not total.count:

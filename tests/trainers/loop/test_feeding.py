@@ -170,7 +170,7 @@ def equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def nothing_held(feeder: Prefetcher) -> bool:
-    return feeder._next is None and feeder._now.window is None and not feeder._now.copies
+    return feeder._next is None and feeder._current.window is None and not feeder._current.copies
 
 
 SOURCES: dict[str, Callable[[], Source[Rows]]] = {
@@ -252,7 +252,7 @@ def test_a_phase_alone_keeps_no_copy_of_what_was_not_sent_ahead(fed: Feed) -> No
     _, made = fed()
     held: list[int] = []
     source = IterableSource(_loader(0))
-    train(source, phases=1, epochs=1, seen=lambda _, __: held.append(len(made[0]._now.copies)))
+    train(source, phases=1, epochs=1, seen=lambda _, __: held.append(len(made[0]._current.copies)))
     assert held == [0] * 6
 
 
@@ -333,7 +333,7 @@ class _Passing:
         self._inner = Shortage(stage, 0)
 
     def __call__(self, x: Tensor) -> Tensor:
-        held = self._made[0]._now.copies
+        held = self._made[0]._current.copies
         return self._inner(x) if held and not self._inner.failures else x
 
 
@@ -346,7 +346,7 @@ def test_once_batches_are_cut_only_pieces_are_moved(fed: Feed) -> None:
         phases=1,
         epochs=1,
         shortage=shortage,
-        seen=lambda _, __: held.append(len(made[0]._now.copies) + (made[0]._next is not None)),
+        seen=lambda _, __: held.append(len(made[0]._current.copies) + (made[0]._next is not None)),
     )
     windows = [report for report in reports if isinstance(report, WindowReport)]
     assert [(report.micro, report.shortages) for report in windows] == [(None, 0), (2, 2), (2, 0)]

@@ -368,7 +368,7 @@ def test_an_owners_skipped_step_puts_its_buffers_back_to_the_windows_start() -> 
 
 def test_what_is_written_in_place_is_refused_by_name() -> None:
     pair = Adversaries(in_user=lambda samples: samples.mul_(0.5))
-    with pytest.raises(ContractError, match=r"'critic' has written to made\['samples'\] in place.*'maker'"):
+    with pytest.raises(ContractError, match=r"'critic' has written to result\['samples'\] in place.*'maker'"):
         worked(pair, batches(1))
 
 
@@ -383,8 +383,8 @@ def hidden(x: Tensor) -> object:
 @pytest.mark.parametrize(
     ("wrap", "message"),
     [
-        (packed, r"returned made PackedSequence, whose tensors cannot be detached"),
-        (hidden, r"made\['samples'\] is a SimpleNamespace that holds tensors"),
+        (packed, r"returned result PackedSequence, whose tensors cannot be detached"),
+        (hidden, r"result\['samples'\] is a SimpleNamespace that holds tensors"),
     ],
 )
 def test_what_is_made_must_show_its_tensors(wrap: Callable[[Tensor], Any], message: str) -> None:
@@ -412,7 +412,7 @@ def test_what_is_made_under_inference_mode_is_refused_by_name() -> None:
     loop = Loop(
         [critic, replace(maker, forward=inferred)], modules={"maker": pair.maker, "critic": pair.critic}, device="cpu"
     )
-    with loop.running() as run, pytest.raises(ContractError, match=r"returned made from torch\.inference_mode\(\)"):
+    with loop.running() as run, pytest.raises(ContractError, match=r"returned result from torch\.inference_mode\(\)"):
         list(run.epochs(IterableSource(batches(1)), max_epochs=1))
 
 
@@ -427,7 +427,7 @@ def test_what_later_windows_make_is_looked_at_too() -> None:
     loop = Loop(
         [critic, replace(maker, forward=forward)], modules={"maker": pair.maker, "critic": pair.critic}, device="cpu"
     )
-    with loop.running() as run, pytest.raises(ContractError, match=r"made\['extra'\] is a SimpleNamespace") as caught:
+    with loop.running() as run, pytest.raises(ContractError, match=r"result\['extra'\] is a SimpleNamespace") as caught:
         list(run.epochs(IterableSource(batches(2)), max_epochs=1))
     assert caught.value.place is not None
     assert "window 1" in caught.value.place
@@ -475,7 +475,7 @@ def test_an_owner_that_writes_in_place_is_the_one_that_is_named() -> None:
         samples.detach().clamp_(-0.1, 0.1)
         return samples
 
-    with pytest.raises(ContractError, match=r"phase 'maker' has written to made\['samples'\] in place"):
+    with pytest.raises(ContractError, match=r"phase 'maker' has written to result\['samples'\] in place"):
         worked(Adversaries(in_owner=write), batches(1), "owner first")
 
 

@@ -30,12 +30,12 @@ class Stateful(Protocol):
         ...
 
 
-def collect_states(things: Mapping[str, Stateful]) -> dict[str, Any]:
+def collect_states(owners: Mapping[str, Stateful]) -> dict[str, Any]:
     """Return the states with all tensors on the host, because another process may read them on other devices."""
-    return {name: on_host(thing.state_dict()) for name, thing in things.items()}
+    return {name: on_host(owner.state_dict()) for name, owner in owners.items()}
 
 
-def check_states_fit(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
+def check_states_fit(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -> None:
     """Check that saved states fit the current objects, without changing them.
 
     Empty values and None fit everything, and lists may differ in length, because buffers start empty and grow. All
@@ -44,11 +44,11 @@ def check_states_fit(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -
     Raises:
         ResumeMismatchError: A name is missing on one side, or the structure of a state differs.
     """
-    problems = [f"{name!r} is in the checkpoint and not here" for name in saved if name not in things]
-    problems += [f"{name!r} is here and not in the checkpoint" for name in things if name not in saved]
-    for name, thing in things.items():
+    problems = [f"{name!r} is in the checkpoint and not here" for name in saved if name not in owners]
+    problems += [f"{name!r} is here and not in the checkpoint" for name in owners if name not in saved]
+    for name, owner in owners.items():
         if name in saved:
-            problems += _differences(name, saved[name], thing.state_dict())
+            problems += _differences(name, saved[name], owner.state_dict())
     if problems:
         raise ResumeMismatchError(
             f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; use the objects that the training was "
@@ -56,37 +56,37 @@ def check_states_fit(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -
         )
 
 
-def structure_changes(now: Mapping[str, Any], begun: Mapping[str, Any]) -> list[str]:
+def structure_changes(now: Mapping[str, Any], initial: Mapping[str, Any]) -> list[str]:
     """Return why the current states would not fit objects in their initial state.
 
     Args:
         now: The current states.
-        begun: The states at the start.
+        initial: The states at the start.
     """
-    return [difference for name, state in now.items() for difference in _differences(name, state, begun[name])]
+    return [difference for name, state in now.items() for difference in _differences(name, state, initial[name])]
 
 
-def check_states_writable(things: Mapping[str, Stateful]) -> None:
+def check_states_writable(owners: Mapping[str, Stateful]) -> None:
     """Check that the states can be written and read back.
 
     Raises:
         CheckpointError: A state holds more than tensors and plain values; the message names the path.
     """
-    check_state(collect_states(things))
+    check_state(collect_states(owners))
 
 
-def load_states(saved: Mapping[str, Any], things: Mapping[str, Stateful]) -> None:
+def load_states(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -> None:
     """Restore the states.
 
     Raises:
         ResumeMismatchError: An object rejects its state.
     """
-    for name, thing in things.items():
+    for name, owner in owners.items():
         try:
-            thing.load_state_dict(saved[name])
+            owner.load_state_dict(saved[name])
         except (RuntimeError, ValueError, KeyError) as error:
             raise ResumeMismatchError(
-                f"state {name!r} cannot be restored from the checkpoint; error of {type(thing).__name__}: {error}"
+                f"state {name!r} cannot be restored from the checkpoint; error of {type(owner).__name__}: {error}"
             ) from error
 
 
@@ -104,34 +104,34 @@ def on_host(value: Any) -> Any:
     return value
 
 
-def _differences(place: str, saved: object, here: object) -> Iterator[str]:
+def _differences(path: str, saved: object, here: object) -> Iterator[str]:
     """Yield the differences in structure."""
     if saved is None or here is None:
         return
     kind = _kind(here)
     if _kind(saved) != kind or (isinstance(here, Tensor) and not _same_tensor(cast("Tensor", saved), here)):
-        yield f"{place} is {_shown(saved)} in the checkpoint and {_shown(here)} here"
+        yield f"{path} is {_shown(saved)} in the checkpoint and {_shown(here)} here"
     elif kind is dict:
-        yield from _in_mappings(place, cast("Mapping[object, object]", saved), cast("Mapping[object, object]", here))
+        yield from _in_mappings(path, cast("Mapping[object, object]", saved), cast("Mapping[object, object]", here))
     elif kind in (list, tuple):
-        yield from _in_sequences(place, cast("Sequence[object]", saved), cast("Sequence[object]", here))
+        yield from _in_sequences(path, cast("Sequence[object]", saved), cast("Sequence[object]", here))
 
 
-def _in_mappings(place: str, saved: Mapping[object, object], here: Mapping[object, object]) -> Iterator[str]:
+def _in_mappings(path: str, saved: Mapping[object, object], here: Mapping[object, object]) -> Iterator[str]:
     if not saved or not here:  # an empty mapping may grow
         return
-    yield from (f"{place}[{key!r}] is in the checkpoint and not here" for key in saved if key not in here)
-    yield from (f"{place}[{key!r}] is here and not in the checkpoint" for key in here if key not in saved)
+    yield from (f"{path}[{key!r}] is in the checkpoint and not here" for key in saved if key not in here)
+    yield from (f"{path}[{key!r}] is here and not in the checkpoint" for key in here if key not in saved)
     for key in here:
         if key in saved:
-            yield from _differences(f"{place}[{key!r}]", saved[key], here[key])
+            yield from _differences(f"{path}[{key!r}]", saved[key], here[key])
 
 
-def _in_sequences(place: str, saved: Sequence[object], here: Sequence[object]) -> Iterator[str]:
+def _in_sequences(path: str, saved: Sequence[object], here: Sequence[object]) -> Iterator[str]:
     if len(saved) != len(here):  # the list has grown, and its items may differ
         return
     for index, (before, now) in enumerate(zip(saved, here, strict=True)):
-        yield from _differences(f"{place}[{index}]", before, now)
+        yield from _differences(f"{path}[{index}]", before, now)
 
 
 def _same_tensor(saved: Tensor, here: Tensor) -> bool:

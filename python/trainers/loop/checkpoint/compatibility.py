@@ -44,9 +44,9 @@ def as_json(settings: Mapping[str, Json]) -> dict[str, Json]:
     return json.loads(text)
 
 
-def differences(saved: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[str]:
+def differences(saved: Mapping[str, Json], current: Mapping[str, Json]) -> list[str]:
     """Describe every setting that differs, with both values; nested ones by path, such as `network.layers`."""
-    before, now = dict(_flat(saved)), dict(_flat(wanted))
+    before, now = dict(_flat(saved)), dict(_flat(current))
     names = [*before, *(name for name in now if name not in before)]
     return [
         f"{name} was {_shown(before, name)} and is now {_shown(now, name)}"

@@ -52,7 +52,7 @@ class Recorder:
         }
         self._saved = perf_counter()
         self._took = 0.0
-        self._begun: dict[str, Any] | None = None
+        self._initial_states: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
         """Return whether this process requests a checkpoint after that many windows.
@@ -69,13 +69,13 @@ class Recorder:
         started = perf_counter()
         training = self._parts.training
         snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
-        place, size, problem = self._group.gather(self._write(snapshot))[0]
+        folder, size, problem = self._group.gather(self._write(snapshot))[0]
         self._saved = perf_counter()
         self._took = self._saved - started
         return CheckpointReport(
             epoch=training.epoch,
             window=training.epoch_totals.windows,
-            folder=place,
+            folder=folder,
             bytes=size,
             seconds=self._took,
             problem=problem,
@@ -89,7 +89,7 @@ class Recorder:
             ResumeMismatchError: The checkpoints belong to another training.
         """
         check_states_writable(self._settings.state)  # fail at the start rather than at every checkpoint
-        self._begun = deepcopy(collect_states(self._settings.state))
+        self._initial_states = deepcopy(collect_states(self._settings.state))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
@@ -106,17 +106,17 @@ class Recorder:
             TrainingNotice(message=message) for message in self._parts.rates.load(restored.state.get("started"))
         ]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
-        place = f"after {window if restored.window else f'epoch {restored.epoch}'}"
-        return [*notices, TrainingNotice(message=f"resuming {place}, from {restored.folder}")]
+        position = window if restored.window else f"epoch {restored.epoch}"
+        return [*notices, TrainingNotice(message=f"resuming after {position}, from {restored.folder}")]
 
     def outgrown(self) -> list[TrainingNotice]:
         """Return a notice, once, if the caller's state has changed so that a resume would fail."""
-        if self._begun is None:
+        if self._initial_states is None:
             return []
-        differences = structure_changes(collect_states(self._settings.state), self._begun)
+        differences = structure_changes(collect_states(self._settings.state), self._initial_states)
         if not differences:
             return []
-        self._begun = None
+        self._initial_states = None
         return [
             TrainingNotice(
                 message="no training can resume from these checkpoints, because the structure of the state "
@@ -127,13 +127,13 @@ class Recorder:
 
     def _write(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
         """Write the checkpoint on rank 0 and return its folder, size and problem."""
-        place = str(self._checkpoints.folder)
+        folder = str(self._checkpoints.folder)
         if self._group.rank:
-            return place, 0, None
+            return folder, 0, None
         try:
             saved = self._checkpoints.save(snapshot)
         except CheckpointError as error:
-            return place, 0, error.message
+            return folder, 0, error.message
         return str(saved.folder), saved.bytes, None
 
     def _snapshot(self, *, best: bool) -> Snapshot:

@@ -130,12 +130,12 @@ def check_state(state: Mapping[str, Any]) -> None:
         CheckpointError: A value has a type that cannot be read, and the message names its path; or expanded tensors
             would take too much memory.
     """
-    for place, value in _leaves(state):
+    for path, value in _leaves(state):
         if not _is_readable(value):
             kind, text = type(value), repr(value)
             shown = text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
             raise CheckpointError(
-                f"{place} is a {kind.__module__}.{kind.__qualname__} ({shown}), which a checkpoint cannot "
+                f"{path} is a {kind.__module__}.{kind.__qualname__} ({shown}), which a checkpoint cannot "
                 "hold, only tensors and plain Python values; convert it with float(), int(), .tolist() or "
                 "torch.as_tensor(), or remove it from its state_dict()"
             )
@@ -220,27 +220,27 @@ def _expanded_bytes(state: Mapping[str, Any]) -> int:
 def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield every key and every value that is not a container, with its path; repeated containers are skipped."""
     seen: set[int] = set()
-    waiting: list[tuple[str, object]] = [(f"state[{key!r}]", value) for key, value in reversed(list(state.items()))]
-    while waiting:
-        place, value = waiting.pop()
+    pending: list[tuple[str, object]] = [(f"state[{key!r}]", value) for key, value in reversed(list(state.items()))]
+    while pending:
+        path, value = pending.pop()
         if type(value) not in (*MAPPINGS, *SEQUENCES):
-            yield place, value
+            yield path, value
         if id(value) not in seen:
             seen.add(id(value))
-            waiting.extend(_inner(place, value))
+            pending.extend(_children(path, value))
 
 
-def _inner(place: str, value: object) -> list[tuple[str, object]]:
+def _children(path: str, value: object) -> list[tuple[str, object]]:
     """Return the keys and items of a container, or the attributes of a tensor, in reverse order."""
     if type(value) in MAPPINGS:
         items = cast("Mapping[object, object]", value)
-        keys = [(f"the key {key!r} of {place}", key) for key in items]
-        return [*((f"{place}[{key!r}]", item) for key, item in reversed(list(items.items()))), *keys]
+        keys = [(f"the key {key!r} of {path}", key) for key in items]
+        return [*((f"{path}[{key!r}]", item) for key, item in reversed(list(items.items()))), *keys]
     if type(value) in SEQUENCES:
         values = list(cast("Iterable[object]", value))
-        return [(f"{place}[{index}]", values[index]) for index in reversed(range(len(values)))]
+        return [(f"{path}[{index}]", values[index]) for index in reversed(range(len(values)))]
     if type(value) in TENSORS:
-        return [(f"{place}.{name}", item) for name, item in vars(value).items()]
+        return [(f"{path}.{name}", item) for name, item in vars(value).items()]
     return []
 
 

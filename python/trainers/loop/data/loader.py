@@ -113,8 +113,11 @@ class Samplers:
         for sampler in self._all:
             if isinstance(sampler, EpochAware):
                 sampler.set_epoch(epoch)
-        for place, (generator, own) in enumerate(zip(self._generators, self._seeds, strict=True)):
-            _seed_generator(generator, own=derive_seed(own, epoch), drawn=derive_seed(seed, place))
+        for number, (generator, initial_seed) in enumerate(zip(self._generators, self._seeds, strict=True)):
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(derive_seed(initial_seed, epoch))
+            else:
+                _seed_host_generator(generator, derive_seed(seed, number))
 
 
 @final
@@ -129,14 +132,14 @@ class Order:
     def __init__(self, samplers: Samplers) -> None:
         self._samplers = samplers
         self._checked = samplers.replayed
-        self.wanted = BatchRange(epoch=0, seed=0, start=0, step=1)
+        self.batch_range = BatchRange(epoch=0, seed=0, start=0, step=1)
 
     def __iter__(self) -> Iterator[Pick]:
-        """Iterate over the batches of `wanted`."""
-        wanted = self.wanted
-        indices = chain.from_iterable(self._chunks(wanted.epoch, wanted.seed))
-        seeds = count(wanted.seed + 1 + wanted.start, wanted.step)
-        return zip(seeds, islice(indices, wanted.start, None, wanted.step), strict=False)
+        """Iterate over the batches of `batch_range`."""
+        batch_range = self.batch_range
+        indices = chain.from_iterable(self._chunks(batch_range.epoch, batch_range.seed))
+        seeds = count(batch_range.seed + 1 + batch_range.start, batch_range.step)
+        return zip(seeds, islice(indices, batch_range.start, None, batch_range.step), strict=False)
 
     def digest(self, epoch: int, seed: int) -> str:
         """Return a hash of the beginning of an epoch's order."""
@@ -178,14 +181,14 @@ class Order:
 def _nested_samplers(first: object) -> list[object]:
     """Return the sampler and all samplers nested in it, breadth first."""
     reached: list[object] = []
-    waiting = [first]
-    while waiting:
-        sampler = waiting.pop(0)
-        if not any(sampler is known for known in reached):
+    pending = [first]
+    while pending:
+        sampler = pending.pop(0)
+        if not any(sampler is other for other in reached):
             reached.append(sampler)
-            waiting.extend(value for value in _attributes(sampler) if isinstance(value, Sampler))
+            pending.extend(value for value in _attributes(sampler) if isinstance(value, Sampler))
             if isinstance(sampler, BatchSampler):  # its sampler may be any iterable
-                waiting.append(sampler.sampler)
+                pending.append(sampler.sampler)
     return reached
 
 
@@ -212,25 +215,22 @@ def _check_sampler(sampler: object) -> None:
         )
 
 
-def _seed_generator(
-    generator: torch.Generator | random.Random | np.random.Generator | np.random.RandomState, *, own: int, drawn: int
-) -> None:
+def _seed_host_generator(generator: random.Random | np.random.Generator | np.random.RandomState, seed: int) -> None:
     match generator:
-        case torch.Generator():
-            generator.manual_seed(own)
         case random.Random():
-            generator.seed(drawn)
+            generator.seed(seed)
         case np.random.Generator():
-            generator.bit_generator.state = type(generator.bit_generator)(drawn).state
+            generator.bit_generator.state = type(generator.bit_generator)(seed).state
         case np.random.RandomState():
-            generator.seed(drawn % 2**32)
+            generator.seed(seed % 2**32)
 
 
 def has_indexed_batches(loader: DataLoader[Any]) -> bool:
     """Return whether batches can be read by index: not from an `IterableDataset` or with a custom `__iter__`."""
-    kinds = type(loader).mro()
-    own = any({"__iter__", "_get_iterator"} & vars(kind).keys() for kind in kinds[: kinds.index(DataLoader)])
-    return not own and not isinstance(loader.dataset, IterableDataset)
+    classes = type(loader).mro()
+    subclasses = classes[: classes.index(DataLoader)]
+    custom = any({"__iter__", "_get_iterator"} & vars(subclass).keys() for subclass in subclasses)
+    return not custom and not isinstance(loader.dataset, IterableDataset)
 
 
 @runtime_checkable
@@ -259,10 +259,9 @@ class IndexedLoader:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         _check_in_order(loader)
-        own = loader.generator
-        self._own_seed = None if own is None else own.initial_seed()
+        self._generator_seed = None if loader.generator is None else loader.generator.initial_seed()
         self._base = torch.Generator()  # seeds the workers; the order does not use it
-        self._readings = 0
+        self._iterations = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
             PickedSamples(loader.dataset, batched=loader.batch_sampler is not None),
@@ -288,17 +287,17 @@ class IndexedLoader:
         """
         seed = self._seed(epoch)
         self._order.check(epoch, seed)
-        self._order.wanted = BatchRange(epoch=epoch, seed=seed, start=start, step=step)
+        self._order.batch_range = BatchRange(epoch=epoch, seed=seed, start=start, step=step)
         self._base.manual_seed(seed)
-        self._readings += 1
+        self._iterations += 1
         return self._check_exclusive(iter(self._loader)) if self._loader.persistent_workers else iter(self._loader)
 
     def _check_exclusive(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches of persistent workers, which can serve only one iteration at a time."""
-        reading = self._readings
+        iteration = self._iterations
         while batch := tuple(islice(batches, 1)):
             yield batch[0]
-            if reading != self._readings:
+            if iteration != self._iterations:
                 raise ContractError(
                     "a loader with persistent_workers=True was read again in the middle of an epoch, for example by a "
                     "validation with the training's source, and its workers dropped the rest of the epoch; use a "
@@ -311,7 +310,8 @@ class IndexedLoader:
 
     def _seed(self, epoch: int) -> int:
         """Derive the seed of an epoch from the loader's generator, or from torch's, which the loop seeds per epoch."""
-        return derive_seed(torch.initial_seed() if self._own_seed is None else self._own_seed, epoch) % 2**63
+        initial_seed = torch.initial_seed() if self._generator_seed is None else self._generator_seed
+        return derive_seed(initial_seed, epoch) % 2**63
 
 
 @final
@@ -380,7 +380,7 @@ class StreamLoader:
     def __init__(self, loader: DataLoader[Any]) -> None:
         _check_in_order(loader)
         self._samplers = None if isinstance(loader.dataset, IterableDataset) else Samplers(loader)
-        self._own_seed = None if loader.generator is None else loader.generator.initial_seed()
+        self._generator_seed = None if loader.generator is None else loader.generator.initial_seed()
         self._loader = _without_persistent_workers(loader) if loader.persistent_workers else loader
 
     def batches(self, epoch: int, *, start: int, step: int) -> Iterator[Any]:
@@ -395,8 +395,8 @@ class StreamLoader:
                 self._samplers.begin(epoch, seed)
             if isinstance(loader.dataset, EpochAware):
                 loader.dataset.set_epoch(epoch)
-            if loader.generator is not None and self._own_seed is not None:
-                loader.generator.manual_seed(derive_seed(self._own_seed, epoch))
+            if loader.generator is not None and self._generator_seed is not None:
+                loader.generator.manual_seed(derive_seed(self._generator_seed, epoch))
             batches = iter(loader)
         while True:
             with generators:

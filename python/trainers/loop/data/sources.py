@@ -234,24 +234,24 @@ class ResidentSource(Generic[Batch]):
             ContractError: There is no tensor, the lengths differ, or a window extends beyond the series.
         """
         first = _first_tensor(series, "length in time")
-        steps, device = len(first), first.device
-        begin = torch.arange(max(0, steps - length + 1)) if starts is None else starts
-        if not len(begin) or begin.min() < 0 or begin.max() + length > steps:
+        total, device = len(first), first.device
+        begin = torch.arange(max(0, total - length + 1)) if starts is None else starts
+        if not len(begin) or begin.min() < 0 or begin.max() + length > total:
             raise ContractError(f"no window of {length} steps fits at every start in {describe(series)}; check starts")
         begin, offsets = begin.to(device), torch.arange(length, device=device)
 
         def gather(index: Tensor) -> Batch:
-            places = (begin[index, None] + offsets).flatten()
+            steps = (begin[index, None] + offsets).flatten()
             shape = (len(index), length)
-            return map_tensors(series, lambda tensor: tensor.index_select(0, places).reshape(*shape, *tensor.shape[1:]))
+            return map_tensors(series, lambda tensor: tensor.index_select(0, steps).reshape(*shape, *tensor.shape[1:]))
 
         return cls(gather, samples=len(begin), batch_size=batch_size, seed=seed, shuffle=shuffle, device=device)
 
     @property
     def length(self) -> int:
         """Batches in an epoch."""
-        whole, rest = divmod(self._samples, self._batch_size)
-        return whole + (1 if rest and not self._drop_last else 0)
+        full, rest = divmod(self._samples, self._batch_size)
+        return full + (1 if rest and not self._drop_last else 0)
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
         """Gather every `step`-th batch of an epoch, in an order that depends only on seed and epoch."""
@@ -322,17 +322,17 @@ def read_batches(source: Source[Batch], epoch: int, *, start: int, step: int, se
         yield from source.batches(epoch, start=start, step=step)
         return
     generator = torch.default_generator
-    goes_on = not isinstance(source, IterableSource) or not source.sets_every_batch
+    continues = not isinstance(source, IterableSource) or not source.sets_every_batch
     reading = torch.Generator().manual_seed(derive_seed(seed, epoch)).get_state()
     batches: Iterator[Batch] | None = None
     while True:
         training = generator.get_state()
-        if goes_on or batches is None:  # otherwise every batch seeds it
+        if continues or batches is None:  # otherwise every batch seeds it
             generator.set_state(reading)
         try:
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
             batch = next(batches, END)
-            if goes_on:
+            if continues:
                 reading = generator.get_state()
         finally:
             generator.set_state(training)

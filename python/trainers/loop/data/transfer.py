@@ -153,7 +153,7 @@ class Prefetcher:
         self._crowded = False
         self._ahead = False
         self._windows: Iterator[tuple[Any, ...]] = iter(())
-        self._now: ReadWindow[Any] = ReadWindow()
+        self._current: ReadWindow[Any] = ReadWindow()
         self._next: ReadWindow[Any] | None = None
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
@@ -163,7 +163,7 @@ class Prefetcher:
             while (window := self._take_next().window) is not None:
                 yield window
         finally:
-            self._windows, self._now, self._next = iter(()), ReadWindow(), None
+            self._windows, self._current, self._next = iter(()), ReadWindow(), None
 
     def prefetch(self) -> None:
         """Read the next window and start its copies; an error is raised when the window is taken."""
@@ -176,32 +176,33 @@ class Prefetcher:
 
     def move(self, batch: Tree, /) -> Tree:
         """Return the copy of a batch or piece; copies of batches are kept if several phases use them."""
-        copy = self._now.copies.get(id(batch))
+        copy = self._current.copies.get(id(batch))
         if copy is None:
             copy = self._transfer.copy(batch)
-            if self._shared and self._fits(self._now) and any(batch is other for other in self._now.window or ()):
-                self._now.copies[id(batch)] = copy
+            is_batch = any(batch is other for other in self._current.window or ())
+            if self._shared and is_batch and self._fits(self._current):
+                self._current.copies[id(batch)] = copy
         return copy
 
     def release_copies(self) -> bool:
         """Free the copies of this window and the next, and return whether there were any."""
         self._crowded = True
-        reads = [self._now] if self._next is None else [self._now, self._next]
-        held = any(read.copies for read in reads)
+        reads = [self._current] if self._next is None else [self._current, self._next]
+        had_copies = any(read.copies for read in reads)
         for read in reads:
             read.copies.clear()
-        return held
+        return had_copies
 
     def _take_next(self) -> ReadWindow[Any]:
         """Return the next window, ready for use."""
-        self._now = ReadWindow()  # free its copies first, so that at most two windows are on the device
-        taken, self._next = self._read() if self._next is None else self._next, None
-        if taken.failure is not None:
-            raise taken.failure
-        for copy in taken.copies.values():
+        self._current = ReadWindow()  # free its copies first, so that at most two windows are on the device
+        read, self._next = self._read() if self._next is None else self._next, None
+        if read.failure is not None:
+            raise read.failure
+        for copy in read.copies.values():
             self._transfer.finish_copy(copy)
-        self._now = taken
-        return taken
+        self._current = read
+        return read
 
     def _read(self) -> ReadWindow[Any]:
         window = next(self._windows, None)

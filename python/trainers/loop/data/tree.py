@@ -42,14 +42,14 @@ def move(tree: Tree, device: torch.device) -> Tree:
     def moved(tensor: Tensor) -> Tensor:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
-    return _mapped(tree, moved, lambda thing: _moved_itself(thing, device))
+    return _mapped(tree, moved, lambda value: _moved_itself(value, device))
 
 
-def _moved_itself(thing: Any, device: torch.device) -> Any:
-    moved = thing.to(device)
+def _moved_itself(value: Any, device: torch.device) -> Any:
+    moved = value.to(device)
     if moved is None:
         raise ContractError(
-            f"the method .to(device) of a {type(thing).__name__} returned None; it must return the object on the device"
+            f"the method .to(device) of a {type(value).__name__} returned None; it must return the object on the device"
         )
     return moved
 
@@ -80,17 +80,17 @@ def check_tree(tree: object, path: str = "batch") -> None:
     Raises:
         ContractError: An object that is not a known container holds tensors and has no method `.to`.
     """
-    for place, thing in all_leaves(tree, path):
-        if not isinstance(thing, Tensor) and not _moves_itself(thing) and _holds_tensor(thing):
+    for leaf_path, value in all_leaves(tree, path):
+        if not isinstance(value, Tensor) and not _moves_itself(value) and _holds_tensor(value):
             raise ContractError(
-                f"{place} is a {type(thing).__name__} that holds tensors, which the loop cannot move to a device; use "
-                "a dict, a NamedTuple, a dataclass, or an object whose method .to(device) returns it on the device"
+                f"{leaf_path} is a {type(value).__name__} that holds tensors, which the loop cannot move to a device; "
+                "use a dict, a NamedTuple, a dataclass, or an object whose method .to(device) returns it on the device"
             )
 
 
 def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor with its path, such as `batch.x` or `batch[0]['y']`, in the order of the tree."""
-    return ((place, thing) for place, thing in all_leaves(tree, path) if isinstance(thing, Tensor))
+    return ((leaf_path, value) for leaf_path, value in all_leaves(tree, path) if isinstance(value, Tensor))
 
 
 def all_leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
@@ -118,9 +118,9 @@ def non_tensors(tree: object) -> Iterator[object]:
 def find_opaque(tree: object, path: str = "batch") -> list[str]:
     """Return paths and classes of the objects that may hide tensors inside."""
     return [
-        f"{place} {type(thing).__name__}"
-        for place, thing in all_leaves(tree, path)
-        if not isinstance(thing, Tensor) and _moves_itself(thing)
+        f"{leaf_path} {type(value).__name__}"
+        for leaf_path, value in all_leaves(tree, path)
+        if not isinstance(value, Tensor) and _moves_itself(value)
     ]
 
 
@@ -182,8 +182,8 @@ def _rebuilt_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> M
     return same
 
 
-def _unchanged(thing: Any) -> Any:
-    return thing
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
@@ -219,33 +219,33 @@ def _is_named_tuple(tree: object) -> bool:
     return isinstance(tree, tuple) and isinstance(getattr(tree, "_fields", None), tuple)
 
 
-def _moves_itself(thing: object) -> bool:
+def _moves_itself(value: object) -> bool:
     """Return whether the class has a method `.to`; a field of that name does not count."""
-    return callable(getattr(type(thing), "to", None))
+    return callable(getattr(type(value), "to", None))
 
 
-def _holds_tensor(thing: object, depth: int = LOOKED_INTO) -> bool:
+def _holds_tensor(value: object, depth: int = LOOKED_INTO) -> bool:
     """Search containers of any type and object attributes for a tensor, up to a depth.
 
     Modules, functions and networks are skipped: their contents are not part of a batch.
     """
-    if isinstance(thing, Tensor):
+    if isinstance(value, Tensor):
         return True
-    if not depth or isinstance(thing, str | bytes | ModuleType) or callable(thing):
+    if not depth or isinstance(value, str | bytes | ModuleType) or callable(value):
         return False
-    return any(_holds_tensor(part, depth - 1) for part in _parts(thing))
+    return any(_holds_tensor(part, depth - 1) for part in _parts(value))
 
 
-def _parts(thing: Any) -> Iterator[object]:
-    yield from getattr(thing, "__dict__", {}).values()
-    for kind in type(thing).__mro__:
+def _parts(value: Any) -> Iterator[object]:
+    yield from getattr(value, "__dict__", {}).values()
+    for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            yield getattr(thing, name, None)
-    if isinstance(thing, Mapping):
-        yield from islice(cast("Mapping[Any, Any]", thing).values(), LOOKED_AT)
-    elif isinstance(thing, Collection):
-        yield from islice(cast("Collection[Any]", thing), LOOKED_AT)
+            yield getattr(value, name, None)
+    if isinstance(value, Mapping):
+        yield from islice(cast("Mapping[Any, Any]", value).values(), LOOKED_AT)
+    elif isinstance(value, Collection):
+        yield from islice(cast("Collection[Any]", value), LOOKED_AT)
 
 
 def _kind(tensor: Tensor) -> str:

@@ -88,18 +88,18 @@ class TorchGenerator:
     """
 
     def __init__(self, seed: int) -> None:
-        self._left = torch.Generator().manual_seed(seed).get_state()
+        self._state = torch.Generator().manual_seed(seed).get_state()
 
     @contextmanager
     def inside(self) -> Generator[None]:
         """Continue the separate state inside the context, and restore the generator at the end."""
         generator = torch.default_generator
         before = generator.get_state()
-        generator.set_state(self._left)
+        generator.set_state(self._state)
         try:
             yield
         finally:
-            self._left = generator.get_state()
+            self._state = generator.get_state()
             generator.set_state(before)
 
 
@@ -115,19 +115,19 @@ class HostGenerators:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._left: Mapping[str, Any] | None = None
+        self._state: Mapping[str, Any] | None = None
 
     @contextmanager
     def inside(self) -> Generator[None]:
         """Continue the separate states inside the context, and restore the generators at the end."""
         before = capture_generators(CPU)
         try:
-            if self._left is None:
+            if self._state is None:
                 seed_host(self._seed)
             else:
-                restore_generators(self._left, CPU)
+                restore_generators(self._state, CPU)
             yield
-            self._left = capture_generators(CPU)
+            self._state = capture_generators(CPU)
         finally:
             restore_generators(before, CPU)
 
@@ -180,13 +180,13 @@ def deterministic(device: torch.device) -> Generator[None]:
     enabled = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     kernels = torch.backends.cudnn
-    chosen, searched = kernels.deterministic, kernels.benchmark
+    deterministic_before, benchmark_before = kernels.deterministic, kernels.benchmark
     try:
         torch.use_deterministic_algorithms(mode=True)
         kernels.deterministic, kernels.benchmark = True, False
         yield
     finally:
-        kernels.deterministic, kernels.benchmark = chosen, searched
+        kernels.deterministic, kernels.benchmark = deterministic_before, benchmark_before
         torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
 
 

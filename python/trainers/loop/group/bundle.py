@@ -70,9 +70,9 @@ class RowFormat:
         self._check_known(local.losses)
         columns = [_with_targets((loss.mean, loss.count) for loss in local.losses)]
         columns += [self._column(name, local.losses) for name in self.parts]
-        for place, column in enumerate(columns):
+        for index, column in enumerate(columns):
             if column:
-                row[place] = weighted_mean(column, row)
+                row[index] = weighted_mean(column, row)
         counts = [sum(count for _, count in column) for column in columns]
         limbs = [limb for count in counts for limb in divmod(count, LIMB)]
         numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.terms)]
@@ -186,8 +186,8 @@ class GroupTotals:
         return WindowTotals(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, requests=requests)
 
     def _check_weights(self, rows: Sequence[ExchangeRow]) -> None:
-        for place, name in enumerate(self.rows.parts if self.rows.terms else ()):
-            weights = {row.weights[place] for row in rows if row.counts[place + 1]}
+        for index, name in enumerate(self.rows.parts if self.rows.terms else ()):
+            weights = {row.weights[index] for row in rows if row.counts[index + 1]}
             if len(weights) > 1:
                 raise ContractError(
                     f"the weight of the term {name!r} differs between the processes of the group: {sorted(weights)}; "
@@ -197,8 +197,8 @@ class GroupTotals:
     def _add(self, row: ExchangeRow, loss: WeightedMean) -> None:
         """Add the row of a process."""
         if self.rows.terms:
-            for place, name in enumerate(self.rows.parts):
-                loss.add_term(name, row.means[place + 1], row.counts[place + 1], row.weights[place])
+            for index, name in enumerate(self.rows.parts):
+                loss.add_term(name, row.means[index + 1], row.counts[index + 1], row.weights[index])
             return
         loss.add(row.means[0], row.counts[0], {})
         for name, mean, count in zip(self.rows.parts, row.means[1:], row.counts[1:], strict=True):
@@ -260,9 +260,9 @@ class Bundle:
         self._rows.write_requests(local.requests, self._row)
         missing = self._missing()
         self._owners.fill_(1.0)
-        for place in missing:
-            self._owners[place] = 0.0
-            self._views[place].zero_()
+        for index in missing:
+            self._owners[index] = 0.0
+            self._views[index].zero_()
         self._copy_present(set(missing), inward=True)
         self._gradients.mul_(local.expected / self._unit)
 
@@ -276,20 +276,20 @@ class Bundle:
         if not missing:
             return
         owners = self._owners.tolist()
-        for place in missing:
-            if owners[place]:
-                parameter = self._parameters[place]
-                parameter.grad = torch.empty_like(parameter).copy_(self._views[place])
+        for index in missing:
+            if owners[index]:
+                parameter = self._parameters[index]
+                parameter.grad = torch.empty_like(parameter).copy_(self._views[index])
 
     def totals(self) -> GroupTotals:
         """Return the totals in the vector."""
         return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
 
     def _missing(self) -> list[int]:
-        return [place for place, parameter in enumerate(self._parameters) if parameter.grad is None]
+        return [index for index, parameter in enumerate(self._parameters) if parameter.grad is None]
 
     def _copy_present(self, missing: set[int], *, inward: bool) -> None:
-        views = [view for place, view in enumerate(self._views) if place not in missing]
+        views = [view for index, view in enumerate(self._views) if index not in missing]
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if gradients:
             target, source = (views, gradients) if inward else (gradients, views)

@@ -27,18 +27,18 @@ def check_coverage(
     names = parameter_names(modules.items())
     owners: dict[Parameter, str] = {}
     for phase, (parameters, optimizer) in phases.items():
-        held = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-        _refuse(held ^ set(parameters), names, f"phase {phase!r}: its parameters and its optimizer's differ in")
+        in_optimizer = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+        _refuse(in_optimizer ^ set(parameters), names, f"phase {phase!r}: its parameters and its optimizer's differ in")
         frozen = [parameter for parameter in parameters if not parameter.requires_grad]
         _refuse(frozen, names, f"phase {phase!r}: the optimizer holds frozen parameters (requires_grad is False):")
-        strange = [parameter for parameter in parameters if parameter not in names]
-        _refuse(strange, names, f"phase {phase!r}: the optimizer holds parameters of no module given in `modules`:")
+        unknown = [parameter for parameter in parameters if parameter not in names]
+        _refuse(unknown, names, f"phase {phase!r}: the optimizer holds parameters of no module given in `modules`:")
         shared = [parameter for parameter in parameters if parameter in owners]
         _refuse(shared, names, f"phase {phase!r}: another phase trains the same parameters:")
         owners.update(dict.fromkeys(parameters, phase))
-    left = [parameter for parameter in names if parameter.requires_grad and parameter not in owners]
+    uncovered = [parameter for parameter in names if parameter.requires_grad and parameter not in owners]
     _refuse(
-        left,
+        uncovered,
         names,
         "no optimizer holds these trainable parameters; add them to one, freeze them or use FrozenModule(module):",
     )
@@ -145,26 +145,26 @@ def take_weights(
     new = (new,) if isinstance(new, str) else tuple(new)
     dropped = (dropped,) if isinstance(dropped, str) else tuple(dropped)
     here, aliases = _tensors_of(modules)
-    unwanted = tuple(name for name in tensors if _matches(name, dropped))
-    fresh = tuple(name for name in here if _matches(name, new))
-    wanted = {name: tensor for name, tensor in here.items() if name not in fresh}
-    offered = _by_first_name({name: tensors[name] for name in tensors if name not in unwanted}, aliases)
+    dropped_names = tuple(name for name in tensors if _matches(name, dropped))
+    new_names = tuple(name for name in here if _matches(name, new))
+    reused = {name: tensor for name, tensor in here.items() if name not in new_names}
+    offered = _by_first_name({name: tensors[name] for name in tensors if name not in dropped_names}, aliases)
     problems = [
-        *_undeclared(wanted, offered, fresh=fresh, unwanted=unwanted),
+        *_undeclared(reused, offered, new_names=new_names, dropped_names=dropped_names),
         *_unmatched("new", new, "modules", here),
         *_unmatched("dropped", dropped, "weights", tensors),
-        *(_difference(name, offered[name], tensor) for name, tensor in wanted.items() if name in offered),
+        *(_difference(name, offered[name], tensor) for name, tensor in reused.items() if name in offered),
     ]
-    problems += [] if any(problems) else _conflicting_weights(wanted, offered)
-    problems = [problem for problem in problems if problem] or ([] if wanted else ["nothing is left to reuse"])
+    problems += [] if any(problems) else _conflicting_weights(reused, offered)
+    problems = [problem for problem in problems if problem] or ([] if reused else ["nothing is left to reuse"])
     if problems:
         raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
     with torch.no_grad():
         # All are cloned first, because the given tensors may be views of the modules' weights.
-        taken = [next(iter(offered[name].values())).clone() for name in wanted]
-        for tensor, values in zip(wanted.values(), taken, strict=True):
+        copies = [next(iter(offered[name].values())).clone() for name in reused]
+        for tensor, values in zip(reused.values(), copies, strict=True):
             tensor.copy_(values)
-    return InitialWeights(reused=tuple(wanted), new=fresh, dropped=unwanted, digest=digest_of(wanted.items()))
+    return InitialWeights(reused=tuple(reused), new=new_names, dropped=dropped_names, digest=digest_of(reused.items()))
 
 
 def _matches(name: str, beginnings: Iterable[str]) -> bool:
@@ -195,27 +195,31 @@ def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) ->
 
 
 def _undeclared(
-    wanted: Iterable[str],
+    reused: Iterable[str],
     offered: Mapping[str, Mapping[str, Tensor]],
     *,
-    fresh: Sequence[str],
-    unwanted: Sequence[str],
+    new_names: Sequence[str],
+    dropped_names: Sequence[str],
 ) -> Iterator[str]:
     """Yield the names that are missing on one side, with the declarations that they need."""
-    lacking = [name for name in wanted if name not in offered]
-    over = [(first, name) for first, named in offered.items() if first not in wanted for name in named]
-    strange, kept = [[name for first, name in over if (first in fresh) is same] for same in (False, True)]
-    absent, left = [[name for name in lacking if (name in unwanted) is same] for same in (False, True)]
-    yield _listed("only in the modules", absent, "declare those to initialize as new")
-    yield _listed("only in the modules, because they are dropped from the weights", left, "declare them as new too")
-    yield _listed("only in the weights", strange, "declare those to ignore as dropped")
-    yield _listed("only in the weights, because they are new in the modules", kept, "declare them as dropped too")
+    missing = [name for name in reused if name not in offered]
+    new = [name for name in missing if name not in dropped_names]
+    also_new = [name for name in missing if name in dropped_names]
+    extra = [(first, name) for first, tensors in offered.items() if first not in reused for name in tensors]
+    dropped = [name for first, name in extra if first not in new_names]
+    also_dropped = [name for first, name in extra if first in new_names]
+    yield _listed("only in the modules", new, "declare those to initialize as new")
+    yield _listed("only in the modules, because they are dropped from the weights", also_new, "declare them as new too")
+    yield _listed("only in the weights", dropped, "declare those to ignore as dropped")
+    yield _listed(
+        "only in the weights, because they are new in the modules", also_dropped, "declare them as dropped too"
+    )
 
 
 def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
     known = list(names)
-    missed = [beginning for beginning in beginnings if not any(_matches(name, (beginning,)) for name in known)]
-    yield _listed(f"{word} has names that are not in the {where}", missed, "")
+    unmatched = [beginning for beginning in beginnings if not any(_matches(name, (beginning,)) for name in known)]
+    yield _listed(f"{word} has names that are not in the {where}", unmatched, "")
 
 
 def _listed(problem: str, names: Sequence[str], advice: str) -> str:
@@ -240,13 +244,13 @@ def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     return ""
 
 
-def _conflicting_weights(wanted: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
+def _conflicting_weights(reused: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
     """Yield the weights that share memory in the modules, but would get different values."""
-    places: dict[tuple[int, torch.Size], str] = {}
-    for name, tensor in wanted.items():
+    first_names: dict[tuple[int, torch.Size], str] = {}
+    for name, tensor in reused.items():
         if not tensor.numel():
             continue
-        first = places.setdefault((tensor.data_ptr(), tensor.shape), name)
+        first = first_names.setdefault((tensor.data_ptr(), tensor.shape), name)
         if not torch.equal(next(iter(offered[first].values())), next(iter(offered[name].values()))):
             yield f"sharing memory in the modules, but with different values: {first} and {name}"
 

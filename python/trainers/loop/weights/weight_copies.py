@@ -28,8 +28,8 @@ def copy_tensors(tensors: Sequence[Tensor], *, large: int = LARGE) -> list[Tenso
 
     Host copies of CUDA tensors are in pinned memory, which allows direct transfers.
     """
-    aside = is_large(tensors, large=large)
-    return [to_host(tensor) if aside else tensor.detach().clone() for tensor in tensors]
+    on_host = is_large(tensors, large=large)
+    return [to_host(tensor) if on_host else tensor.detach().clone() for tensor in tensors]
 
 
 def is_large(tensors: Sequence[Tensor], *, large: int = LARGE) -> bool:
@@ -116,8 +116,8 @@ class BestWeights:
         """Restore a state and its tensors, in the weights' shapes, on the device where `record` keeps them."""
         self.value, self.stale = state["value"], state["stale"]
         here = named_tensors(self._modules)
-        aside = is_large([*here.values()])
-        self._kept = {name: tensor.to(HOST if aside else here[name].device) for name, tensor in tensors.items()}
+        on_host = is_large([*here.values()])
+        self._kept = {name: tensor.to(HOST if on_host else here[name].device) for name, tensor in tensors.items()}
 
 
 @final

@@ -207,8 +207,8 @@ class GradientGuard:
         self.moved = state["moved"]
 
     def _named(self, names: Sequence[str]) -> tuple[Parameter, ...]:
-        wanted = set(names)
-        return tuple(parameter for parameter in self._parameters if self._names[parameter] in wanted)
+        selected = set(names)
+        return tuple(parameter for parameter in self._parameters if self._names[parameter] in selected)
 
     def note_stepped(self) -> None:
         """Reset the number of skipped steps in a row."""

@@ -115,7 +115,7 @@ class PhaseRun(Generic[Batch]):
         if len(self.phase.optimizer.param_groups) == self.groups:
             return
         known = set(self.parameters)
-        strange = [
+        unknown = [
             self.names.get(parameter, f"an unnamed {list(parameter.shape)}")
             for group in self.phase.optimizer.param_groups
             for parameter in group["params"]
@@ -123,7 +123,7 @@ class PhaseRun(Generic[Batch]):
         ]
         raise UncoveredParameterError(
             f"the optimizer had {self.groups} parameter groups when the loop was created and has "
-            f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with {listed(strange) or 'nothing new'}"
+            f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with {listed(unknown) or 'nothing new'}"
             ": gradients, checks and checkpoints would miss them. Give the phase all parameters from the start, and "
             "freeze those to train later with requires_grad_(False) inside `running()`"
         )

@@ -41,7 +41,7 @@ class ForwardResult:
     @classmethod
     def of(cls, tree: Any) -> Self:
         """Store a tree with its current versions."""
-        return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "made")))  # noqa: SLF001  no public name
+        return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "result")))  # noqa: SLF001  no public name
 
     def detached(self) -> Any:
         """Return the tensors without a graph, in the same memory."""
@@ -64,7 +64,7 @@ class ForwardResult:
         """Return the paths of the tensors that were changed in place since."""
         return [
             path
-            for (path, tensor), version in zip(leaves(self.tree, "made"), self.versions, strict=True)
+            for (path, tensor), version in zip(leaves(self.tree, "result"), self.versions, strict=True)
             if tensor._version != version  # noqa: SLF001  as above
         ]
 
@@ -230,17 +230,17 @@ class SharedForward(Generic[Batch]):
 
     def _check(self, tree: object) -> None:
         """Check the first tree of every structure: all tensors must be reachable, to be detached."""
-        kind = tuple([(path, type(thing)) for path, thing in all_leaves(tree, "made")])
+        kind = tuple([(path, type(leaf)) for path, leaf in all_leaves(tree, "result")])
         if kind in self._looked_at:
             return
-        check_tree(tree, "made")
-        hidden = find_opaque(tree, "made")
+        check_tree(tree, "result")
+        hidden = find_opaque(tree, "result")
         if hidden:
             raise ContractError(
                 f"the forward of phase {self.owner!r} returned {listed(hidden)}, whose tensors cannot be detached for "
                 "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
             )
-        inference = [path for path, tensor in leaves(tree, "made") if tensor.is_inference()]
+        inference = [path for path, tensor in leaves(tree, "result") if tensor.is_inference()]
         if inference:
             raise ContractError(
                 f"the forward of phase {self.owner!r} returned {listed(inference)} from torch.inference_mode(), which "

@@ -347,7 +347,7 @@ def _without_gradients(step: Step | None) -> Step | None:
     if inner is None or getattr(step, "__code__", None) is not _TURNING_OFF:
         return step
 
-    def taken(optimizer: Optimizer) -> None:
+    def step_without_gradients(optimizer: Optimizer) -> None:
         before = torch.is_grad_enabled()
         torch._C._set_grad_enabled(optimizer.defaults["differentiable"])  # noqa: SLF001  the public function calls it too
         try:
@@ -355,7 +355,7 @@ def _without_gradients(step: Step | None) -> Step | None:
         finally:
             torch._C._set_grad_enabled(before)  # noqa: SLF001
 
-    return taken
+    return step_without_gradients
 
 
 _TURNING_OFF = _use_grad_for_differentiable(lambda: None).__code__
