@@ -15,14 +15,6 @@ from predictor.errors import CovariateMissingError, CovariatesError, UnknownCova
 FLOAT64: Final = np.dtype(np.float64)
 
 
-def _no_arrays() -> dict[str, FloatArray]:
-    return {}
-
-
-def _no_texts() -> dict[str, tuple[str, ...]]:
-    return {}
-
-
 def _no_sessions() -> NDArray[np.int32]:
     return np.zeros(0, np.int32)
 
@@ -43,11 +35,11 @@ class Covariates:
         CovariatesError: A name is in two groups, or an array has the wrong dtype or rank or contains infinity.
     """
 
-    observed: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
-    known: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
+    observed: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    known: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     future_sessions: NDArray[np.int32] = field(default_factory=_no_sessions)
-    numbers: Mapping[str, FloatArray] = field(default_factory=_no_arrays)
-    categories: Mapping[str, tuple[str, ...]] = field(default_factory=_no_texts)
+    numbers: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def __post_init__(self) -> None:
         twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
