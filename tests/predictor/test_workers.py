@@ -306,7 +306,7 @@ def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
             await team.change("Die", about(""))
         while team.serving:  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)
-        for asked in (team.change, team.look):
+        for asked in (team.change, team.query):
             with pytest.raises(UnavailableError, match="no worker is serving at the moment"):
                 await asked("LoadModel", about("one"))
         keeping.cancel()
@@ -376,7 +376,7 @@ def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> No
     (folder / "slow").touch()
 
     async def leave(team: WorkerPool) -> bytes:
-        assert set((await team.numbers(0.01)).values()) == {None}
+        assert set((await team.metrics(0.01)).values()) == {None}
         return await team.change("LoadModel", about("one"))
 
     assert with_team(folder, leave) == about("one")
@@ -560,7 +560,7 @@ def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> No
     async def ask() -> list[int]:
         here, there = socket.socketpair()
         supervisor, channel = await Channel.over(here), await Channel.over(there)
-        obeying = asyncio.create_task(WorkerControl(host, channel, ShutdownSignal()).obey())
+        running = asyncio.create_task(WorkerControl(host, channel, ShutdownSignal()).run())
         answers: list[int] = []
         for question in asked:
             await supervisor.send(question)
@@ -568,7 +568,7 @@ def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> No
             assert isinstance(answer, AdminResponse)
             answers.append(answer.number)
         await supervisor.closed()
-        await obeying
+        await running
         await channel.closed()
         return answers
 

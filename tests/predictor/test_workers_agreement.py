@@ -9,7 +9,7 @@ import pytest
 from model_folders import replace_version, save_seeds
 
 from predictor.registry import set_alias
-from predictor.server.workers.agreement import agree, told
+from predictor.server.workers.agreement import encode_served, match_models
 from predictor.service import PredictionService
 from predictor.service.served_models import ServedModels
 
@@ -39,7 +39,7 @@ def others(models: Path) -> Iterator[ServedModels]:
 def begun(models: Path, others: ServedModels) -> tuple[list[str], list[str]]:
     """What a worker serves that begins now, once it has been told what the others do, and what is not as there."""
     with closing(PredictionService.open(models, device="cpu")) as service:
-        problems = agree(service.served, told(others))
+        problems = match_models(service.served, encode_served(others))
         return [f"{one.name}@{one.version}" for one in service.served.infos()], problems
 
 
@@ -69,7 +69,7 @@ def test_what_the_others_serve_and_the_folder_has_again_is_loaded(models: Path, 
     (models / "other").rename(away)
     with closing(PredictionService.open(models, device="cpu")) as service:
         away.rename(models / "other")
-        assert agree(service.served, told(others)) == []
+        assert match_models(service.served, encode_served(others)) == []
         assert "other" in {one.name for one in service.served.infos()}
 
 

@@ -210,16 +210,16 @@ class IncomingRequests:
 
     def _slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
         """The oldest slow requests, as many as wait in total or for slots of the same connection."""
-        found: list[asyncio.Timeout] = []
+        slow: list[asyncio.Timeout] = []
         by_peer = Counter[PeerConnection]()
-        for timeout, one in self._arriving.items():
-            if timeout.expired():  # already timeout
+        for timeout, arrival in self._arriving.items():
+            if timeout.expired():  # already ending
                 continue
-            is_wanted = len(found) < self._slots.waiting or by_peer[one.peer] < one.peer.slots.waiting
-            if is_wanted and now_s - one.since_s >= _GRACE_S:
-                found.append(timeout)
-                by_peer[one.peer] += 1
-        return found
+            is_wanted = len(slow) < self._slots.waiting or by_peer[arrival.peer] < arrival.peer.slots.waiting
+            if is_wanted and now_s - arrival.since_s >= _GRACE_S:
+                slow.append(timeout)
+                by_peer[arrival.peer] += 1
+        return slow
 
     def _too_slow(self, arrival: IncomingRequest) -> DeadlineExceededError | QueueFullError:
         took_s = asyncio.get_running_loop().time() - arrival.since_s

@@ -66,16 +66,16 @@ def reserved(address: Address) -> Generator[Address]:
         ConfigurationError: The address is in use, not permitted, or not of this machine.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier server's connections may linger
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier server's connections may linger
         try:
-            kept.bind((address.host, address.port))
+            sock.bind((address.host, address.port))
         except OSError as error:
-            raise ConfigurationError(why_not(address, error)) from None
+            raise ConfigurationError(explain_bind_error(address, error)) from None
         # Allow sharing only after an exclusive bind; before, the bind could join another server's port.
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        port: int = kept.getsockname()[1]
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        port: int = sock.getsockname()[1]
         yield replace(address, port=port)
 
 
@@ -88,10 +88,10 @@ def _check_free(address: Address) -> None:
         try:
             probe.bind((address.host, address.port))
         except OSError as error:
-            raise ConfigurationError(why_not(address, error)) from None
+            raise ConfigurationError(explain_bind_error(address, error)) from None
 
 
-def why_not(address: Address, error: OSError) -> str:
+def explain_bind_error(address: Address, error: OSError) -> str:
     """Explain the system's error about an address."""
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"

@@ -57,15 +57,15 @@ class Certificates:
         Raises:
             ConfigurationError: a file cannot be read or has the wrong type, or the key does not match the certificate.
         """
-        found = cls._read(files)
-        if found == known:
-            return found
+        contents = cls._read(files)
+        if contents == known:
+            return contents
         check_pair(files.cert, files.key)
         if files.client_ca is not None:
             check_authorities("--tls-client-ca", files.client_ca)
-        if cls._read(files) != found:  # ensure that the checked contents are the ones in use
+        if cls._read(files) != contents:  # ensure that the checked contents are the ones in use
             raise ConfigurationError("--tls-cert, --tls-key or --tls-client-ca changed while they were read")
-        return found
+        return contents
 
     @classmethod
     def _read(cls, files: TlsFiles) -> Self:
@@ -84,15 +84,15 @@ def credentials(current: Callable[[], Certificates]) -> grpc.ServerCredentials:
         current: returns the current certificates; called on gRPC's threads. Whether client certificates are required
             cannot change later.
     """
-    used = current()
+    active = current()
 
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal used
-        now = current()
-        if now is used:
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal active
+        latest = current()
+        if latest is active:
             return None
-        used = now
-        return now.configuration()
+        active = latest
+        return latest.configuration()
 
-    asks: Any = changed  # None means unchanged, which the stubs do not allow
-    return grpc.dynamic_ssl_server_credentials(used.configuration(), asks, used.client_ca is not None)
+    fetcher: Any = fetch  # None means unchanged, which the stubs do not allow
+    return grpc.dynamic_ssl_server_credentials(active.configuration(), fetcher, active.client_ca is not None)

@@ -24,41 +24,37 @@ def cut(place: int | str) -> None:
     Args:
         place: A port, or the path of a Unix socket.
     """
-    for descriptor, one in _sockets(place):
-        if _is_listening(one):
+    for descriptor, sock in _sockets(place):
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             # Replace the descriptor, because gRPC still uses it and would log an error after a shutdown.
-            with socket.socket(one.family) as unused:
+            with socket.socket(sock.family) as unused:
                 os.dup2(unused.fileno(), descriptor, inheritable=False)
             if isinstance(place, str):
                 Path(place).unlink(missing_ok=True)
-    for _, one in _sockets(place):
+    for _, sock in _sockets(place):
         with suppress(OSError):  # already closed
-            one.shutdown(socket.SHUT_RDWR)
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _sockets(place: int | str) -> Iterator[tuple[int, socket.socket]]:
-    """The sockets of this process at an address, with their descriptors; each is valid until the next."""
+    """Yield the sockets of this process at an address, with their descriptors; each is valid until the next."""
     if not _DESCRIPTORS.is_dir():
         return
     for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - the folder changes while it is read
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
-            one = socket.socket(fileno=os.dup(int(name)))
+            sock = socket.socket(fileno=os.dup(int(name)))
         except OSError:  # already closed
             continue
-        with one:
-            if _is_of(one, place):
-                yield int(name), one
+        with sock:
+            if _is_at(sock, place):
+                yield int(name), sock
 
 
-def _is_listening(one: socket.socket) -> bool:
-    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-
-
-def _is_of(one: socket.socket, place: int | str) -> bool:
+def _is_at(sock: socket.socket, place: int | str) -> bool:
     try:
-        here = one.getsockname()
+        address = sock.getsockname()
     except OSError:
         return False
-    return here == place if isinstance(place, str) else isinstance(here, tuple) and here[1] == place
+    return address == place if isinstance(place, str) else isinstance(address, tuple) and address[1] == place

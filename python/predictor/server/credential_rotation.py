@@ -51,16 +51,16 @@ class WatchedFile(Generic[ValueT]):
     def reload(self) -> bool:
         """Read the files again; whether the value changed. Each problem is logged once."""
         try:
-            found = self._read(self.value)
+            value = self._read(self.value)
         except ConfigurationError as error:
             if error.message != self._problem:
                 _log.warning("invalid %s, the previous ones stay active: %s", self._name, error.message)
             self._problem = error.message
             return False
         self._problem = ""
-        if found == self.value:
+        if value == self.value:
             return False
-        self.value = found
+        self.value = value
         _log.info("%s changed; the new ones are active", self._name)
         return True
 
@@ -77,18 +77,18 @@ class CredentialRotation:
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        files, file, own = settings.tls, settings.token_file, settings.token
-        self._tls = None if files is None else WatchedFile("certificates", partial(Certificates.read, files))
+        tls, token_file, token = settings.tls, settings.token_file, settings.token
+        self._tls = None if tls is None else WatchedFile("certificates", partial(Certificates.read, tls))
         self._tokens: WatchedFile[Tokens] | None = None
-        if file is not None or own:
-            self._tokens = WatchedFile("tokens", lambda _: read_tokens(file, own))
-        self._private = tuple(path for path in (file, None if files is None else files.key) if path is not None)
+        if token_file is not None or token:
+            self._tokens = WatchedFile("tokens", lambda _: read_tokens(token_file, token))
+        self._private = tuple(path for path in (token_file, None if tls is None else tls.key) if path is not None)
         self.guard = TokenGuard(None if self._tokens is None else self._tokens.value)
 
     def credentials(self) -> "grpc.ServerCredentials | None":
         """New credentials for one port; None without TLS."""
-        followed = self._tls
-        return None if followed is None else certificates.credentials(lambda: followed.value)
+        watched = self._tls
+        return None if watched is None else certificates.credentials(lambda: watched.value)
 
     async def follow(self) -> None:
         """Reload the files when they change; runs until cancelled."""
@@ -115,29 +115,29 @@ class CredentialRotation:
                 _log.warning("other users can read %s; restrict it with chmod 600", path.name)
 
 
-def read_tokens(file: Path | None, own: str) -> Tokens:
-    """The tokens of the file, and one more with the roles predict and explain.
+def read_tokens(file: Path | None, token: str) -> Tokens:
+    """Read the tokens of a file and add one with the roles predict and explain.
 
     Args:
         file: Token file; None: none.
-        own: The additional token; empty: none.
+        token: The additional token; empty: none.
 
     Raises:
         ConfigurationError: The file or the token is invalid.
     """
-    found = NONE
+    tokens = NONE
     if file is not None:
         body = read_bytes("--token-file", file)
         try:
-            found = Tokens.parse(body.decode("utf-8-sig"))
+            tokens = Tokens.parse(body.decode("utf-8-sig"))
         except UnicodeDecodeError:
             raise ConfigurationError(f"--token-file {file.name} is not UTF-8; save it as UTF-8") from None
         except ConfigurationError as error:
             raise ConfigurationError(f"--token-file {file.name}: {error.message}") from None
-    if not own:
-        return found
+    if not token:
+        return tokens
     try:
-        return found.with_one(Token.of("QUANTRA_TOKEN", (Role.PREDICT, Role.EXPLAIN), own))
+        return tokens.with_one(Token.of("QUANTRA_TOKEN", (Role.PREDICT, Role.EXPLAIN), token))
     except ConfigurationError as error:
         raise ConfigurationError(f"QUANTRA_TOKEN: {error.message}") from None
 

@@ -65,7 +65,7 @@ def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
     answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
     parse: Callable[[bytes], Any] = handler.request_deserializer
 
-    async def one(_bodies: object, context: Context) -> Any:
+    async def answer_one(_bodies: object, context: Context) -> Any:
         body = await _or_abort(context, _one_request(registrar, context))
         request = await _parsed(parse, body, context)
         try:
@@ -73,7 +73,7 @@ def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
         except NotImplementedError:  # declared but not implemented by gRPC's package, such as Health/List
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not implement this method")
 
-    async def many(_bodies: object, context: Context) -> AsyncIterator[Any]:
+    async def answer_stream(_bodies: object, context: Context) -> AsyncIterator[Any]:
         bodies = await _or_abort(context, _each_request(registrar, context))
         requests = (await _parsed(parse, body, context) async for body in bodies)
         async for reply in answer(requests, context):
@@ -81,10 +81,10 @@ def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
 
     serialize = handler.response_serializer
     if handler.request_streaming:
-        return grpc.stream_stream_rpc_method_handler(many, response_serializer=serialize)
+        return grpc.stream_stream_rpc_method_handler(answer_stream, response_serializer=serialize)
     if handler.response_streaming:
-        return grpc.stream_stream_rpc_method_handler(one, response_serializer=serialize)
-    return grpc.stream_unary_rpc_method_handler(one, response_serializer=serialize)
+        return grpc.stream_stream_rpc_method_handler(answer_one, response_serializer=serialize)
+    return grpc.stream_unary_rpc_method_handler(answer_one, response_serializer=serialize)
 
 
 async def _one_request(registrar: ServiceRegistrar, context: Context) -> bytes:

@@ -46,7 +46,7 @@ class LoadedService:
         return [info.name for info in self.service.models()]
 
     @property
-    def levels(self) -> ServerGauges:
+    def gauges(self) -> ServerGauges:
         """Gauges to read at any time."""
         service, calls = self.service, self.calls
         return ServerGauges(
@@ -120,7 +120,7 @@ class Host:
             await listener.start()
         if self._settings.is_open:
             _log.warning("other machines can call this server without authentication; restrict it with --token-file")
-        self._begin(self._rotation.follow())
+        self._start_task(self._rotation.follow())
 
     async def load(self) -> None:
         """Load the models on a separate thread.
@@ -142,7 +142,7 @@ class Host:
     async def serve(self) -> None:
         """Answer calls with the loaded models."""
         loaded = self._ready_service
-        self._instruments.read(loaded.levels)
+        self._instruments.read(loaded.gauges)
         _warn(loaded.service.problems)
         for name in loaded.service.without_champion:
             _log.warning("%s: no version has the alias champion, so the newest is served", name)
@@ -150,11 +150,11 @@ class Host:
         if self._admin is not None:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
-            self._begin(self._watch())
+            self._start_task(self._watch())
 
-    def numbers(self) -> bytes:
+    def metrics(self) -> bytes:
         """The Prometheus metrics as text."""
-        return self._instruments.numbers()
+        return self._instruments.metrics()
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
         """Answer a call of the admin service, after loading; as `AdminCalls.call`."""
@@ -195,20 +195,20 @@ class Host:
 
     def _changed(self) -> None:
         """Update health after a change of the models; called on the thread that made it."""
-        self._loop.call_soon_threadsafe(lambda: self._begin(self._update_health()))
+        self._loop.call_soon_threadsafe(lambda: self._start_task(self._update_health()))
 
     async def _update_health(self) -> None:
         if self._loaded is not None:
             await self._listener.set_health(self._loaded.names)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 def _load(
-    settings: ServerSettings, changed: Callable[[], None], look: Callable[[], None], observer: Observer | None
+    settings: ServerSettings, changed: Callable[[], None], refresh: Callable[[], None], observer: Observer | None
 ) -> LoadedService:
     from predictor.calls import AdminCalls, Calls  # imports torch; import it after binding the address
     from predictor.service import PredictionService
@@ -226,7 +226,7 @@ def _load(
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
     )
-    admin = AdminCalls(service.served, changed, look)
+    admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
     return LoadedService(service, calls, admin)
 

@@ -12,7 +12,7 @@ from typing import Final, final
 from predictor.server.monitoring.access_log import FIELDS
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_OURS: Final = "predictor"
+_LOGGER: Final = "predictor"
 _GRPC: Final = "grpc._cython.cygrpc"
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -38,7 +38,7 @@ def set_up(settings: LogSettings) -> None:
     handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
     handler.addFilter(_is_shown)
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
-    logging.getLogger(_OURS).setLevel(number)
+    logging.getLogger(_LOGGER).setLevel(number)
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
@@ -59,13 +59,13 @@ class TextLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record; a traceback cached by another formatter is ignored."""
-        told = copy.copy(record)
-        told.exc_text = None
-        return super().format(told)
+        copied = copy.copy(record)
+        copied.exc_text = None
+        return super().format(copied)
 
     def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the name is logging's
         """Format an exception as types and locations."""
-        return "\n".join(places(ei[1]))
+        return "\n".join(locations(ei[1]))
 
 
 @final
@@ -74,7 +74,7 @@ class JsonLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
-        told: dict[str, object] = {
+        line: dict[str, object] = {
             "time": self.formatTime(record),
             "level": record.levelname,
             "logger": record.name,
@@ -82,11 +82,11 @@ class JsonLine(logging.Formatter):
             **record.__dict__.get(FIELDS, {}),
         }
         if record.exc_info:
-            told["exception"] = list(places(record.exc_info[1]))
-        return json.dumps(told, ensure_ascii=False)
+            line["exception"] = list(locations(record.exc_info[1]))
+        return json.dumps(line, ensure_ascii=False)
 
 
-def places(error: BaseException | None) -> Iterator[str]:
+def locations(error: BaseException | None) -> Iterator[str]:
     """Yield the types and stack locations of an exception and its causes, last first."""
     while error is not None:
         yield f"{type(error).__module__}.{type(error).__qualname__}, raised in"

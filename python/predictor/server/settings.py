@@ -150,7 +150,8 @@ class ServerSettings:
                 f"admin address {self.admin_listen} is reachable from other machines; listen on 127.0.0.1, or set "
                 "--tls-cert, --tls-key and --token-file"
             )
-        if self.tls is not None and not any(isinstance(one, Address) for one in (self.listen, self.admin_listen)):
+        addresses = (self.listen, self.admin_listen)
+        if self.tls is not None and not any(isinstance(address, Address) for address in addresses):
             raise ConfigurationError("a Unix socket has no TLS; remove --tls-cert, or listen on HOST:PORT")
 
     def _check_processes(self) -> None:
@@ -166,7 +167,6 @@ class ServerSettings:
     @property
     def is_open(self) -> bool:
         """Whether other machines can reach it without authentication."""
-        asks = (
-            self.token_file is not None or bool(self.token) or (self.tls is not None and self.tls.client_ca is not None)
-        )
-        return not self.listen.is_loopback and not asks
+        has_tokens = self.token_file is not None or bool(self.token)
+        has_client_certificates = self.tls is not None and self.tls.client_ca is not None
+        return not self.listen.is_loopback and not has_tokens and not has_client_certificates

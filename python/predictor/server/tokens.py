@@ -76,7 +76,7 @@ class Tokens:
             ConfigurationError: A line is invalid, two lines have the same token, or the file has no token. The message
                 names the line without its content.
         """
-        found: dict[bytes, Token] = {}
+        tokens: dict[bytes, Token] = {}
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
             if not words or words[0].startswith("#"):
@@ -85,27 +85,27 @@ class Tokens:
                 token = _token_of(words)
             except ConfigurationError as error:
                 raise ConfigurationError(f"line {number}: {error.message}") from None
-            if token.digest in found:
+            if token.digest in tokens:
                 raise ConfigurationError(f"line {number}: duplicates the token of an earlier line; make another one")
-            found[token.digest] = token
-        if not 0 < len(found) <= MOST:
-            raise ConfigurationError(f"{len(found)} tokens found, need 1 to {MOST} lines of NAME ROLE[,ROLE] TOKEN")
-        return cls(tuple(found.values()))
+            tokens[token.digest] = token
+        if not 0 < len(tokens) <= MOST:
+            raise ConfigurationError(f"{len(tokens)} tokens found, need 1 to {MOST} lines of NAME ROLE[,ROLE] TOKEN")
+        return cls(tuple(tokens.values()))
 
     def find(self, token: str) -> Token | None:
         """The matching token; None if it is unknown.
 
         Compares with every token in constant time, even after a match, so that the duration reveals nothing.
         """
-        sent, found = _digest(token), None
-        for one in self.all:
-            if hmac.compare_digest(one.digest, sent):
-                found = one
-        return found
+        digest, match = _digest(token), None
+        for known in self.all:
+            if hmac.compare_digest(known.digest, digest):
+                match = known
+        return match
 
     def with_one(self, token: Token) -> "Tokens":
         """Add a token, unless it is present."""
-        return self if any(one.digest == token.digest for one in self.all) else Tokens((*self.all, token))
+        return self if any(known.digest == token.digest for known in self.all) else Tokens((*self.all, token))
 
 
 NONE: Final = Tokens(())

@@ -30,7 +30,7 @@ class AccessLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._second = 0
-        self._told = 0
+        self._failures = 0
         """Failures in the current second."""
 
     def ended(self, call: EndedCall) -> None:
@@ -44,14 +44,14 @@ class AccessLog:
     def _has_room(self) -> bool:
         """Whether another failure may be logged in this second; logs how many were dropped in the previous one."""
         with self._lock:
-            second, left_out = int(self._clock()), 0
+            second, dropped = int(self._clock()), 0
             if second != self._second:
-                left_out = self._told - MOST_FAILURES
-                self._second, self._told = second, 0
-            self._told += 1
-            has_room = self._told <= MOST_FAILURES
-        if left_out > 0:
-            _log.info("%d more calls failed within one second and were not logged", left_out)
+                dropped = self._failures - MOST_FAILURES
+                self._second, self._failures = second, 0
+            self._failures += 1
+            has_room = self._failures <= MOST_FAILURES
+        if dropped > 0:
+            _log.info("%d more calls failed within one second and were not logged", dropped)
         return has_room
 
 
@@ -67,8 +67,8 @@ def _write(level: int, call: EndedCall) -> None:
         "peer": call.arrived.peer,
     }
     outcome = " ".join(filter(None, (call.code, call.reason, call.incident)))
-    asked = " ".join(filter(None, (call.arrived.method, call.reference)))
+    target = " ".join(filter(None, (call.arrived.method, call.reference)))
     line = "%s: %s, %.1f ms, request %s from %s"
     _log.log(
-        level, line, asked, outcome, fields["ms"], call.arrived.request_id, call.arrived.peer, extra={FIELDS: fields}
+        level, line, target, outcome, fields["ms"], call.arrived.request_id, call.arrived.peer, extra={FIELDS: fields}
     )

@@ -19,7 +19,7 @@ class Instruments:
     Args:
         metrics_port: port of the metrics; 0: any free port; None: no metrics.
         traces: whether to create spans of calls.
-        has_port: whether to serve the metrics at the port; otherwise only `numbers` returns them.
+        has_port: whether to serve the metrics at the port; otherwise only `metrics` returns them.
 
     Raises:
         MissingPackageError: spans are enabled, but OpenTelemetry is not installed.
@@ -30,13 +30,13 @@ class Instruments:
         self._port = None
         if has_port and metrics_port is not None and self._metrics is not None:
             self._port = MetricsPort(self._metrics, metrics_port)
-        self._tracing = None
+        self._tracer = None
         if traces:
             from predictor.server.monitoring.tracer import CallTracer  # needs optional packages
 
-            self._tracing = CallTracer()
-        watchers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracing)
-        self.observers = CallObservers([one for one in watchers if one is not None])
+            self._tracer = CallTracer()
+        observers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracer)
+        self.observers = CallObservers([observer for observer in observers if observer is not None])
         """Observers of calls."""
 
     @property
@@ -53,12 +53,12 @@ class Instruments:
         if self._port is not None:
             await self._port.start()
 
-    def read(self, levels: ServerGauges) -> None:
+    def read(self, gauges: ServerGauges) -> None:
         """Include these gauges in the metrics."""
         if self._metrics is not None:
-            self._metrics.read(levels)
+            self._metrics.read(gauges)
 
-    def numbers(self) -> bytes:
+    def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format; empty if they are disabled."""
         return b"" if self._metrics is None else self._metrics.page("")[0]
 
@@ -66,5 +66,5 @@ class Instruments:
         """Release the port and export the last spans."""
         if self._port is not None:
             await self._port.close()
-        if self._tracing is not None:
-            await asyncio.to_thread(self._tracing.close)
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)

@@ -29,7 +29,7 @@ ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _MODEL: Final = ("model", "version")
 _CALL: Final = ("method", *_MODEL)
 
-Held = tuple[int, int, int]
+QueueContents = tuple[int, int, int]
 """Number of calls, symbols and request bytes."""
 
 
@@ -40,7 +40,7 @@ class ServerGauges:
 
     versions: Callable[[], Collection[tuple[str, int]]]
     """Name and version of each served model."""
-    queues: Mapping[str, Callable[[], Held]]
+    queues: Mapping[str, Callable[[], QueueContents]]
     """Contents of each queue, by name."""
     sessions: Callable[[], int]
     """Number of open sessions."""
@@ -56,9 +56,9 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._lock = threading.Lock()
-        self._known: set[tuple[str, int]] = set()
+        self._versions: set[tuple[str, int]] = set()
         """Model versions with series."""
-        self._levels: ServerGauges | None = None
+        self._gauges: ServerGauges | None = None
         requests = "Calls and stream requests by outcome; model is empty if no model was reached."
         self._requests = Counter(
             "quantra_requests", requests, (*_CALL, "code", "reason"), registry=self._registry
@@ -84,14 +84,14 @@ class Metrics:
         build.labels(version("quantra"), platform.python_version()).set(1)
         ProcessCollector(registry=self._registry)
 
-    def read(self, levels: ServerGauges) -> None:
+    def read(self, gauges: ServerGauges) -> None:
         """Include these gauges; called once, when models are loaded."""
-        self._levels = levels
+        self._gauges = gauges
 
     def ended(self, call: EndedCall) -> None:
         """See `CallObserver.ended`."""
-        self._know(call.model, call.version)
-        labels = (call.arrived.method, call.model, _shown(call.version))
+        self._track(call.model, call.version)
+        labels = (call.arrived.method, call.model, _version_label(call.version))
         self._requests.labels(*labels, call.code, call.reason).inc()
         self._request_s.labels(*labels).observe(call.took_s)
 
@@ -100,8 +100,8 @@ class Metrics:
 
     def observed(self, observation: Observation) -> None:
         """See `Observer.observed`."""
-        self._know(observation.model, observation.version)
-        labels = (observation.method, observation.model, _shown(observation.version))
+        self._track(observation.model, observation.version)
+        labels = (observation.method, observation.model, _version_label(observation.version))
         for histogram, seconds in (
             (self._queue_s, observation.queue_s),
             (self._prepare_s, observation.prepare_s),
@@ -120,31 +120,31 @@ class Metrics:
         Args:
             accepted: the HTTP header Accept of the request.
         """
-        self._forget_gone()
+        self._remove_unloaded()
         encode, content_type = choose_encoder(accepted)
-        return encode(_MetricsPage(self._registry, self._levels)), content_type
+        return encode(_MetricsPage(self._registry, self._gauges)), content_type
 
     def _histogram(self, stage: str, what: str) -> Histogram:
         return Histogram(f"quantra_{stage}_seconds", what, _CALL, buckets=SECONDS, registry=self._registry)
 
-    def _know(self, model: str, version: int) -> None:
+    def _track(self, model: str, version: int) -> None:
         """Remember a version that gets series; remove the series of unloaded versions."""
-        if model and (model, version) not in self._known:
-            self._forget_gone()
+        if model and (model, version) not in self._versions:
+            self._remove_unloaded()
             with self._lock:
-                self._known.add((model, version))
+                self._versions.add((model, version))
 
-    def _forget_gone(self) -> None:
+    def _remove_unloaded(self) -> None:
         """Remove the series of unloaded versions."""
-        if self._levels is None:
+        if self._gauges is None:
             return
-        served = set(self._levels.versions())
+        served = set(self._gauges.versions())
         with self._lock:
-            gone = self._known - served
-            self._known -= gone
-        for model, number in gone:
+            unloaded = self._versions - served
+            self._versions -= unloaded
+        for model, number in unloaded:
             for metric in self._of_versions:
-                metric.remove_by_labels({"model": model, "version": _shown(number)})
+                metric.remove_by_labels({"model": model, "version": _version_label(number)})
 
 
 @final
@@ -153,40 +153,40 @@ class _MetricsPage:
 
     Args:
         registry: registry of the counters and histograms.
-        levels: gauges; None while models are loading.
+        gauges: gauges; None while models are loading.
     """
 
-    def __init__(self, registry: CollectorRegistry, levels: ServerGauges | None) -> None:
+    def __init__(self, registry: CollectorRegistry, gauges: ServerGauges | None) -> None:
         self._registry = registry
-        self._levels = levels
+        self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, without the `_created` series, which would double their number."""
         for metric in self._registry.collect():
             if not metric.name.endswith("_created"):
                 yield _without_created(metric)
-        if self._levels is not None:
-            yield from _queues(self._levels.queues)
-            yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._levels.sessions())
+        if self._gauges is not None:
+            yield from _queues(self._gauges.queues)
+            yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._gauges.sessions())
 
 
 def _without_created(metric: Metric) -> Metric:
-    kept = Metric(metric.name, metric.documentation, metric.type, metric.unit)
-    kept.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-    return kept
+    filtered = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+    filtered.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+    return filtered
 
 
-def _queues(queues: Mapping[str, Callable[[], Held]]) -> Iterable[Metric]:
-    held = {name: read() for name, read in queues.items()}
-    for place, (unit, what) in enumerate(
+def _queues(queues: Mapping[str, Callable[[], QueueContents]]) -> Iterable[Metric]:
+    contents = {name: read() for name, read in queues.items()}
+    for index, (unit, what) in enumerate(
         (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
     ):
         family = GaugeMetricFamily(f"quantra_queue_{unit}", f"{what} without a response yet.", labels=("queue",))
-        for name, counts in held.items():
-            family.add_metric((name,), counts[place])
+        for name, counts in contents.items():
+            family.add_metric((name,), counts[index])
         yield family
 
 
-def _shown(version: int) -> str:
+def _version_label(version: int) -> str:
     """Format the label of a version; empty if the call reached no model."""
     return str(version) if version else ""

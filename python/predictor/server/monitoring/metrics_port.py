@@ -38,18 +38,18 @@ class MetricsPort:
     """A local port, on the running event loop. Call `bind`, `start` and `close` in this order.
 
     Args:
-        pages: source of the metrics.
+        source: source of the metrics.
         port: port number; 0: any free port.
     """
 
-    def __init__(self, pages: MetricsSource, port: int) -> None:
-        self._pages = pages
+    def __init__(self, source: MetricsSource, port: int) -> None:
+        self._source = source
         self._port = port
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Oldest first."""
-        self._making = asyncio.Lock()
+        self._rendering = asyncio.Lock()
 
     def bind(self) -> int:
         """Bind the port and return its number.
@@ -60,9 +60,9 @@ class MetricsPort:
         try:
             self._socket = socket.create_server((HOST, self._port))
         except OSError as error:
-            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound: {error.strerror}"
+            problem = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound: {error.strerror}"
             raise ConfigurationError(
-                f"the metrics port {self._port} {why}; choose another one (port 0 picks a free one)"
+                f"the metrics port {self._port} {problem}; choose another one (port 0 picks a free one)"
             ) from None
         return self._socket.getsockname()[1]
 
@@ -98,18 +98,18 @@ class MetricsPort:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        method, path, headers = _read(head)
+        method, path, headers = _parse(head)
         if path != "/metrics":
             writer.write(_response("404 Not Found", b"not found; use /metrics\n", _TYPE))
         elif method != _GET:
             writer.write(_response("405 Method Not Allowed", b"use GET\n", _TYPE, allow=_GET))
         else:
-            async with self._making:
-                body, content_type = await asyncio.to_thread(self._pages.page, headers.get("accept", ""))
+            async with self._rendering:
+                body, content_type = await asyncio.to_thread(self._source.page, headers.get("accept", ""))
             writer.write(_response("200 OK", body, content_type))
 
 
-def _read(head: str) -> "tuple[str, str, Mapping[str, str]]":
+def _parse(head: str) -> "tuple[str, str, Mapping[str, str]]":
     """Parse the method, path and headers of a request; skips malformed lines."""
     first, *lines = head.split("\r\n")
     method, _, rest = first.partition(" ")

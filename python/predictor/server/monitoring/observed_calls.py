@@ -77,12 +77,12 @@ class CallObservers:
     """The observers of a server.
 
     Args:
-        watchers: observers to notify.
+        observers: observers to notify.
     """
 
-    def __init__(self, watchers: Sequence[CallObserver]) -> None:
-        self._watchers = watchers
-        self._made = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
+    def __init__(self, observers: Sequence[CallObserver]) -> None:
+        self._observers = observers
+        self._ids = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
 
     def begin(self, service: str, method: str, context: Context, *, has_many: bool) -> "ObservedCall":
         """Begin to observe a call; the caller must call `end` on the result.
@@ -93,13 +93,13 @@ class CallObservers:
             context: gRPC's context of the call.
             has_many: whether it is a stream of requests, each of which is reported separately.
         """
-        sent = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        named = sent.get(REQUEST_ID, "")
-        request_id = named if _WELL_FORMED.fullmatch(named) else next(self._made)
+        headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        sent_id = headers.get(REQUEST_ID, "")
+        request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else next(self._ids)
         context.set_trailing_metadata(((REQUEST_ID, request_id),))
-        trace = {key: sent[key] for key in _TRACE if key in sent}
+        trace = {key: headers[key] for key in _TRACE if key in headers}
         arrived = ArrivedCall(service=service, method=method, request_id=request_id, peer=context.peer(), trace=trace)
-        return ObservedCall(arrived, self._watchers, has_many=has_many)
+        return ObservedCall(arrived, self._observers, has_many=has_many)
 
 
 @final
@@ -108,13 +108,13 @@ class ObservedCall:
 
     Args:
         arrived: the call and its caller.
-        watchers: observers to notify.
+        observers: observers to notify.
         has_many: whether it is a stream of requests.
     """
 
-    def __init__(self, arrived: ArrivedCall, watchers: Sequence[CallObserver], *, has_many: bool) -> None:
+    def __init__(self, arrived: ArrivedCall, observers: Sequence[CallObserver], *, has_many: bool) -> None:
         self._arrived = arrived
-        self._watchers = watchers
+        self._observers = observers
         self._has_many = has_many
         self._begun_s = time.perf_counter()
         self._model, self._version = "", 0
@@ -130,7 +130,7 @@ class ObservedCall:
         if not self._has_many:
             self._observation = observation
             return
-        one = EndedCall(
+        ended = EndedCall(
             arrived=self._arrived,
             model=observation.model,
             version=observation.version,
@@ -139,7 +139,7 @@ class ObservedCall:
             took_s=observation.took_s,
             observation=observation,
         )
-        self._tell(one)
+        self._notify(ended)
 
     def end(self, error: QuantraError | None) -> None:
         """End the call. A successful stream is not reported, because each of its requests is."""
@@ -158,8 +158,8 @@ class ObservedCall:
             took_s=time.perf_counter() - self._begun_s,
             observation=self._observation,
         )
-        self._tell(ended)
+        self._notify(ended)
 
-    def _tell(self, call: EndedCall) -> None:
-        for watcher in self._watchers:
-            watcher.ended(call)
+    def _notify(self, call: EndedCall) -> None:
+        for observer in self._observers:
+            observer.ended(call)

@@ -19,7 +19,7 @@ except ImportError:
     raise MissingPackageError.of("opentelemetry-sdk", "otel", "--otel") from None
 
 _NS: Final = 1_000_000_000
-_SERVERS_FAULT: Final = frozenset({"INTERNAL", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"})
+_SERVER_ERRORS: Final = frozenset({"INTERNAL", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"})
 """Codes that mark a server span as failed, according to OpenTelemetry's conventions."""
 _CLOSE_S: Final = 2.0
 """Longest time to export the last spans; without a collector, the exporter would take far longer."""
@@ -49,15 +49,15 @@ class CallTracer:
             attributes=dict(_attributes(call)),
             start_time=ended_ns - int(_NS * call.took_s),
         )
-        if call.code in _SERVERS_FAULT:
+        if call.code in _SERVER_ERRORS:
             span.set_status(Status(StatusCode.ERROR, call.reason))
         span.end(ended_ns)
 
     def close(self) -> None:
         """Export the last spans, within a time limit."""
-        closing = threading.Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
-        closing.start()
-        closing.join(_CLOSE_S)
+        thread = threading.Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
+        thread.start()
+        thread.join(_CLOSE_S)
 
 
 def _attributes(call: EndedCall) -> Iterator[tuple[str, str | int | float]]:

@@ -24,41 +24,45 @@ class WorkerModels(Protocol):
         ...
 
 
-def told(models: WorkerModels) -> bytes:
+def encode_served(models: WorkerModels) -> bytes:
     """Encode the served models for another worker."""
     return pb.ListModelsResponse(
         models=[
-            pb.ModelInfo(name=one.name, version=one.version, is_default=one.is_default, weights_hash=one.weights_hash)
-            for one in models.infos()
+            pb.ModelInfo(
+                name=info.name, version=info.version, is_default=info.is_default, weights_hash=info.weights_hash
+            )
+            for info in models.infos()
         ]
     ).SerializeToString()
 
 
-def agree(models: WorkerModels, others: bytes) -> list[str]:
+def match_models(models: WorkerModels, others: bytes) -> list[str]:
     """Serve the same models as another worker, as far as the models folder has them.
 
     Returns:
         The remaining differences, one sentence each.
     """
     wanted = _by_reference(others)
-    missing = wanted.keys() - _by_reference(told(models)).keys()
-    problems = [*_tried(models.load, missing, "served by the other workers but not here")]
-    surplus = _surplus(_by_reference(told(models)), wanted)
-    problems += _tried(models.unload, surplus, "served here but not by the other workers")
-    return [*problems, *_differences(_by_reference(told(models)), wanted)]
+    missing = wanted.keys() - _by_reference(encode_served(models)).keys()
+    problems = [*_apply(models.load, missing, "served by the other workers but not here")]
+    surplus = _surplus(_by_reference(encode_served(models)), wanted)
+    problems += _apply(models.unload, surplus, "served here but not by the other workers")
+    return [*problems, *_differences(_by_reference(encode_served(models)), wanted)]
 
 
 def _by_reference(served: bytes) -> Mapping[str, pb.ModelInfo]:
-    return {f"{one.name}@{one.version}": one for one in pb.ListModelsResponse.FromString(served).models}
+    return {f"{info.name}@{info.version}": info for info in pb.ListModelsResponse.FromString(served).models}
 
 
 def _surplus(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
     """List what to unload. A model without wanted versions is unloaded as a whole, because its champion cannot be."""
-    names = {one.name for one in wanted.values()}
-    return {reference if one.name in names else one.name for reference, one in own.items() if reference not in wanted}
+    names = {info.name for info in wanted.values()}
+    return {
+        reference if info.name in names else info.name for reference, info in own.items() if reference not in wanted
+    }
 
 
-def _tried(change: Callable[[str], None], references: set[str], what: str) -> Iterator[str]:
+def _apply(change: Callable[[str], None], references: set[str], what: str) -> Iterator[str]:
     """Apply the change to each reference and yield the failures."""
     for reference in sorted(references):
         try:

@@ -25,13 +25,13 @@ class AdminBroadcast:
     """Sends each admin call to all workers and responds when all have responded, on the running event loop.
 
     Args:
-        team: the workers.
+        pool: the workers.
     """
 
-    def __init__(self, team: WorkerPool) -> None:
-        self._team = team
-        self._turn = asyncio.Lock()
-        self._under_way = set[asyncio.Task[None]]()
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self._change_lock = asyncio.Lock()
+        self._tasks = set[asyncio.Task[None]]()
 
     def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
         """Apply changes one at a time, or list the served models; as `AdminCalls.call`."""
@@ -39,14 +39,14 @@ class AdminBroadcast:
         if name == "ServerLive":
             answer.set_result(inference_pb.ServerLiveResponse(live=True).SerializeToString())
         elif name == "ServerReady":
-            ready = bool(self._team.serving)
+            ready = bool(self._pool.serving)
             answer.set_result(inference_pb.ServerReadyResponse(ready=ready).SerializeToString())
-        elif len(self._under_way) >= _MOST_WAITING:
-            answer.set_exception(QueueFullError.of("changes wait", len(self._under_way), _MOST_WAITING))
+        elif len(self._tasks) >= _MOST_WAITING:
+            answer.set_exception(QueueFullError.of("changes wait", len(self._tasks), _MOST_WAITING))
         else:
-            task = asyncio.create_task(self._carry_out(name, request, deadline, answer))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            task = asyncio.create_task(self._answer(name, request, deadline, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return answer
 
     def open(
@@ -62,25 +62,25 @@ class AdminBroadcast:
     def drain(self) -> None:
         """Do nothing: there are no streams."""
 
-    async def _carry_out(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
+    async def _answer(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:
-            made = await self._made(name, request, deadline)
+            response = await self._execute(name, request, deadline)
         except QuantraError as error:
-            _end(answer, error)
+            _resolve(answer, error)
         except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
-            _end(answer, error_of(name, error, _log))
+            _resolve(answer, error_of(name, error, _log))
         else:
-            _end(answer, made)
+            _resolve(answer, response)
 
-    async def _made(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
+    async def _execute(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
         if name == "RepositoryIndex":
-            return await self._team.look(name, request)
-        async with self._turn:
+            return await self._pool.query(name, request)
+        async with self._change_lock:
             deadline.check()
-            return await self._team.change(name, request)
+            return await self._pool.change(name, request)
 
 
-def _end(answer: "Future[bytes]", outcome: bytes | QuantraError) -> None:
+def _resolve(answer: "Future[bytes]", outcome: bytes | QuantraError) -> None:
     """Resolve the future of a call, unless the caller has cancelled it."""
     if not answer.set_running_or_notify_cancel():
         return

@@ -23,22 +23,22 @@ class SupervisorEndpoint:
 
     Args:
         settings: settings of the server.
-        team: workers that execute admin calls.
+        pool: workers that execute admin calls.
 
     Raises:
         ConfigurationError: certificates or tokens are invalid.
     """
 
-    def __init__(self, settings: ServerSettings, team: WorkerPool) -> None:
+    def __init__(self, settings: ServerSettings, pool: WorkerPool) -> None:
         self._settings = settings
-        self._team = team
+        self._pool = pool
         self._rotation = CredentialRotation(settings)
-        self._admin = None if settings.admin_listen is None else self._listening(settings.admin_listen)
-        sums = MetricTotals(team, asyncio.get_running_loop())
-        self._metrics = None if settings.metrics_port is None else MetricsPort(sums, settings.metrics_port)
-        self._following: asyncio.Task[None] | None = None
+        self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen)
+        totals = MetricTotals(pool, asyncio.get_running_loop())
+        self._metrics = None if settings.metrics_port is None else MetricsPort(totals, settings.metrics_port)
+        self._rotation_task: asyncio.Task[None] | None = None
 
-    def _listening(self, address: Listening) -> Listener:
+    def _create_listener(self, address: Listening) -> Listener:
         credentials = self._rotation.credentials() if isinstance(address, Address) else None
         return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, credentials)
 
@@ -53,12 +53,12 @@ class SupervisorEndpoint:
             await self._metrics.start()
         if self._admin is not None:
             await self._admin.start()
-            self._following = asyncio.create_task(self._rotation.follow())
+            self._rotation_task = asyncio.create_task(self._rotation.follow())
 
     async def serve(self) -> None:
         """Start executing admin calls."""
         if self._admin is not None:
-            await self._admin.serve(AdminBroadcast(self._team), ())
+            await self._admin.serve(AdminBroadcast(self._pool), ())
 
     async def drain(self) -> None:
         """Reject new admin calls and let those in progress finish."""
@@ -67,8 +67,8 @@ class SupervisorEndpoint:
 
     async def close(self) -> None:
         """Release everything immediately."""
-        if self._following is not None:
-            self._following.cancel()
+        if self._rotation_task is not None:
+            self._rotation_task.cancel()
         if self._admin is not None:
             await self._admin.close()
         if self._metrics is not None:

@@ -61,18 +61,18 @@ class WorkerPool:
     Args:
         start: first message to each worker.
         count: number of workers.
-        patience: retries for workers that exit before they serve.
+        backoff: retries for workers that exit before they serve.
     """
 
-    def __init__(self, start: LoadModels, count: int, patience: RestartBackoff | None = None) -> None:
+    def __init__(self, start: LoadModels, count: int, backoff: RestartBackoff | None = None) -> None:
         self._start = start
         self._count = count
-        self._patience = patience or RestartBackoff()
+        self._backoff = backoff or RestartBackoff()
         self._alive = set[Worker]()
         """Workers that are not known to have exited."""
         self._serving: dict[int, Worker] = {}
         """Serving workers by place."""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         """Held during a change and while a worker joins."""
         self._changes: dict[str, BroadcastResult] = {}
         """Last change of each reference, oldest first; a worker that starts while no other serves repeats them."""
@@ -89,9 +89,9 @@ class WorkerPool:
             ConfigurationError: a worker failed.
         """
         places = range(1, self._count + 1)
-        begun = await asyncio.gather(*(self._begin(place) for place in places))
-        await asyncio.gather(*(worker.loaded() for worker in begun))
-        await asyncio.gather(*(self._join(worker) for worker in begun))
+        workers = await asyncio.gather(*(self._begin(place) for place in places))
+        await asyncio.gather(*(worker.loaded() for worker in workers))
+        await asyncio.gather(*(self._join(worker) for worker in workers))
 
     async def keep(self) -> None:
         """Replace workers that exit; runs until cancelled.
@@ -99,15 +99,15 @@ class WorkerPool:
         Raises:
             ConfigurationError: the retries to replace a worker are exhausted.
         """
-        keeping = [asyncio.create_task(self._keep(worker)) for worker in self._serving.values()]
+        tasks = [asyncio.create_task(self._keep(worker)) for worker in self._serving.values()]
         try:
-            done, _ = await asyncio.wait(keeping, return_when="FIRST_EXCEPTION")
+            done, _ = await asyncio.wait(tasks, return_when="FIRST_EXCEPTION")
             for task in done:
                 await task
         finally:
-            for task in keeping:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*keeping, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def change(self, name: str, request: bytes) -> bytes:
         """Execute an admin call that changes the served models in all workers.
@@ -119,51 +119,53 @@ class WorkerPool:
             QuantraError: a worker failed, which the message names; the others have undone the change.
             UnavailableError: no worker serves.
         """
-        async with self._turn:
-            workers = self._some()
-            asking = (worker.ask(name, request, is_change=True) for worker in workers)
-            answers = await asyncio.gather(*asking, return_exceptions=True)
-            made = {worker: one for worker, one in zip(workers, answers, strict=True) if isinstance(one, bytes)}
-            failed = [one for one in answers if isinstance(one, BaseException)]
-            settling = (worker.settle(stays=not failed) for worker in made)
+        async with self._lock:
+            workers = self._require_serving()
+            calls = (worker.call(name, request, is_change=True) for worker in workers)
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            responses = {
+                worker: outcome for worker, outcome in zip(workers, outcomes, strict=True) if isinstance(outcome, bytes)
+            }
+            errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            confirmations = (worker.confirm(stays=not errors) for worker in responses)
             # A worker that exits now is replaced and synchronized with the others.
-            await asyncio.gather(*settling, return_exceptions=True)
-            if failed:
-                which = next(worker for worker in workers if worker not in made)
-                raise _named(which, failed[0]) if made else failed[0]
+            await asyncio.gather(*confirmations, return_exceptions=True)
+            if errors:
+                failed = next(worker for worker in workers if worker not in responses)
+                raise _name_worker(failed, errors[0]) if responses else errors[0]
             change = BroadcastResult(name, request)
             self._changes.pop(change.reference, None)
             self._changes[change.reference] = change
-            return next(iter(made.values()))
+            return next(iter(responses.values()))
 
-    async def look(self, name: str, request: bytes) -> bytes:
+    async def query(self, name: str, request: bytes) -> bytes:
         """Execute a read-only admin call in one worker; raises as `change`."""
-        return await self._some()[0].ask(name, request, is_change=False)
+        return await self._require_serving()[0].call(name, request, is_change=False)
 
-    async def numbers(self, within_s: float) -> Mapping[Worker, bytes | None]:
+    async def metrics(self, within_s: float) -> Mapping[Worker, bytes | None]:
         """Return the Prometheus metrics of each serving worker; None if it did not respond in time."""
 
-        async def told(worker: Worker) -> bytes | None:
+        async def collect(worker: Worker) -> bytes | None:
             try:
-                return await asyncio.wait_for(worker.numbers(), within_s)
+                return await asyncio.wait_for(worker.metrics(), within_s)
             except (TimeoutError, UnavailableError):
                 return None
 
         workers = self.serving
-        return dict(zip(workers, await asyncio.gather(*map(told, workers)), strict=True))
+        return dict(zip(workers, await asyncio.gather(*map(collect, workers)), strict=True))
 
     async def drain(self, orphaned: asyncio.Event) -> None:
         """Let all workers finish their calls and exit within `drain_s`, or sooner if this process is orphaned."""
         for worker in self._alive:
             worker.terminate()
-        ending, leaving = asyncio.create_task(self._ended()), asyncio.create_task(orphaned.wait())
+        exits, orphaning = asyncio.create_task(self._wait_for_exits()), asyncio.create_task(orphaned.wait())
         longest_s = self._start.settings.limits.drain_s + CLOSE_S
-        await asyncio.wait({ending, leaving}, timeout=longest_s, return_when="FIRST_COMPLETED")
+        await asyncio.wait({exits, orphaning}, timeout=longest_s, return_when="FIRST_COMPLETED")
         for worker in self._alive:
-            worker.leave()
-        await asyncio.wait({ending}, timeout=ORPHAN_DRAIN_S + CLOSE_S)
-        ending.cancel()
-        leaving.cancel()
+            worker.abandon()
+        await asyncio.wait({exits}, timeout=ORPHAN_DRAIN_S + CLOSE_S)
+        exits.cancel()
+        orphaning.cancel()
 
     async def close(self) -> None:
         """Kill the remaining workers."""
@@ -178,27 +180,27 @@ class WorkerPool:
 
     async def _join(self, worker: Worker) -> None:
         """Synchronize the models of a loaded worker with the others and let it serve."""
-        async with self._turn:
-            if not await self._agrees(worker):
+        async with self._lock:
+            if not await self._synchronize(worker):
                 for change in self._changes.values():
                     await _repeat(worker, change)
             await worker.listen()
             self._serving[worker.place] = worker
 
-    async def _agrees(self, worker: Worker) -> bool:
+    async def _synchronize(self, worker: Worker) -> bool:
         """Synchronize a worker with another one; False if no other worker serves."""
         for other in self.serving:
             try:
-                await worker.served()  # reads the folder first, so that the other finds as much
-                served = await other.served()
-                await worker.agree(served)
+                await worker.sync_models()  # reads the folder first, so that the other finds as much
+                served = await other.sync_models()
+                await worker.match_models(served)
             except QuantraError as error:
                 _log.warning("cannot synchronize the models of %s with %s: %s", worker, other, error.message)
             else:
                 return True
         return False
 
-    def _some(self) -> Sequence[Worker]:
+    def _require_serving(self) -> Sequence[Worker]:
         """Return the serving workers; at least one."""
         if not self._serving:
             raise UnavailableError("no worker is serving at the moment; retry in a moment")
@@ -206,27 +208,27 @@ class WorkerPool:
 
     async def _keep(self, worker: Worker) -> None:
         while True:
-            told = await worker.ended()
+            reason = await worker.wait_for_exit()
             self._alive.discard(worker)
             del self._serving[worker.place]
-            _log.warning("%s exited with %s; starting a replacement", worker, told)
-            worker = await self._again(worker.place)
+            _log.warning("%s exited with %s; starting a replacement", worker, reason)
+            worker = await self._restart(worker.place)
 
-    async def _again(self, place: int) -> Worker:
-        for failed in range(self._patience.tries):
-            await asyncio.sleep(self._patience.delay_s(failed))
+    async def _restart(self, place: int) -> Worker:
+        for failed in range(self._backoff.tries):
+            await asyncio.sleep(self._backoff.delay_s(failed))
             try:
-                worker = await self._another(place)
+                worker = await self._start_replacement(place)
             except ConfigurationError as error:
                 _log.warning("worker %d could not start serving: %s", place, error.message)
             else:
                 _log.info("%s is serving", worker)
                 return worker
         raise ConfigurationError(
-            f"worker {place} could not be restarted in {self._patience.tries} attempts; see the log for the reasons"
+            f"worker {place} could not be restarted in {self._backoff.tries} attempts; see the log for the reasons"
         )
 
-    async def _another(self, place: int) -> Worker:
+    async def _start_replacement(self, place: int) -> Worker:
         worker = await self._begin(place)
         try:
             await worker.loaded()
@@ -236,23 +238,22 @@ class WorkerPool:
             raise
         return worker
 
-    async def _ended(self) -> None:
-        await asyncio.gather(*(worker.ended() for worker in self._alive))
+    async def _wait_for_exits(self) -> None:
+        await asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
 
 
 async def _repeat(worker: Worker, change: BroadcastResult) -> None:
     try:
-        await worker.ask(change.name, change.request, is_change=True)
+        await worker.call(change.name, change.request, is_change=True)
     except QuantraError as error:
         _log.warning("%s could not repeat %s: %s", worker, change.name, error.message)
     else:
-        await worker.settle(stays=True)
+        await worker.confirm(stays=True)
 
 
-def _named(worker: Worker, error: BaseException) -> BaseException:
+def _name_worker(worker: Worker, error: BaseException) -> BaseException:
     """Return the error of one worker when others succeeded, naming the worker."""
     if not isinstance(error, QuantraError):
         return error
-    said = error.message if str(worker) in error.message else f"{worker}: {error.message}"
-    message = f"{said}; all workers keep their previous models"
-    return from_reason(answer_of(error).reason, message, error.metadata)
+    message = error.message if str(worker) in error.message else f"{worker}: {error.message}"
+    return from_reason(answer_of(error).reason, f"{message}; all workers keep their previous models", error.metadata)

@@ -36,7 +36,7 @@ from predictor.wire import errors
 PROGRAM: Final = ("-P", "-m", "predictor.server.workers")
 """Python arguments of a worker; it imports modules from this process's paths only."""
 _STDERR: Final = 2
-_LOOKS: Final = 10
+_CHECKS: Final = 10
 """Consecutive checks without a message after which a worker counts as stuck."""
 
 _log = logging.getLogger(__name__)
@@ -61,12 +61,12 @@ class Worker:
         self._problem = ""
         """The worker's message about why it cannot serve."""
         self._is_loaded, self._is_listening = asyncio.Event(), asyncio.Event()
-        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._pending: dict[int, asyncio.Future[bytes]] = {}
         self._numbers = iter(range(1 << 62))
-        self._heard = 0
+        self._received = 0
         """Number of messages received."""
-        self._ended = asyncio.create_task(self._read_to_the_end())
-        self._watching = asyncio.create_task(self._end_when_stuck())
+        self._exit = asyncio.create_task(self._read_until_exit())
+        self._stuck_check = asyncio.create_task(self._kill_when_stuck())
 
     @classmethod
     async def begin(cls, place: int, start: LoadModels) -> Self:
@@ -76,7 +76,7 @@ class Worker:
             ConfigurationError: the system cannot start a process.
         """
         try:
-            process, channel = await _begun()
+            process, channel = await _start_process()
         except OSError as error:
             raise ConfigurationError(f"cannot start a process for worker {place}: {error.strerror}") from error
         channel.put(start)
@@ -98,83 +98,83 @@ class Worker:
         await self._channel.send(StartListening())
         await self._reach(self._is_listening)
 
-    async def ask(self, name: str, request: bytes, *, is_change: bool) -> bytes:
-        """Execute an admin call; a change must be followed by `settle`.
+    async def call(self, name: str, request: bytes, *, is_change: bool) -> bytes:
+        """Execute an admin call; a change must be followed by `confirm`.
 
         Raises:
             QuantraError: the call failed.
             UnavailableError: the worker exited.
         """
-        return await self._answered(AdminRequest(next(self._numbers), name, text_of(request), is_change))
+        return await self._request(AdminRequest(next(self._numbers), name, text_of(request), is_change))
 
-    async def numbers(self) -> bytes:
+    async def metrics(self) -> bytes:
         """Return the Prometheus metrics as text.
 
         Raises:
             UnavailableError: the worker exited.
         """
-        return await self._answered(CollectMetrics(next(self._numbers)))
+        return await self._request(CollectMetrics(next(self._numbers)))
 
-    async def settle(self, *, stays: bool) -> None:
+    async def confirm(self, *, stays: bool) -> None:
         """Keep or undo the last change.
 
         Raises:
             UnavailableError: the worker exited.
         """
-        await self._answered(ConfirmChange(next(self._numbers), stays))
+        await self._request(ConfirmChange(next(self._numbers), stays))
 
-    async def served(self) -> bytes:
-        """Apply changes of a watched models folder and return the served models, as input of `agree`.
+    async def sync_models(self) -> bytes:
+        """Apply changes of a watched models folder and return the served models, as input of `match_models`.
 
         Raises:
             QuantraError: the models folder cannot be read.
             UnavailableError: the worker exited.
         """
-        return await self._answered(SyncModels(next(self._numbers)))
+        return await self._request(SyncModels(next(self._numbers)))
 
-    async def agree(self, served: bytes) -> None:
-        """Serve the same models as another worker; failures are in the worker's log. Raises as `served`."""
-        await self._answered(MatchModels(next(self._numbers), text_of(served)))
+    async def match_models(self, served: bytes) -> None:
+        """Serve the same models as another worker; failures are in the worker's log. Raises as `sync_models`."""
+        await self._request(MatchModels(next(self._numbers), text_of(served)))
 
-    async def ended(self) -> str:
+    async def wait_for_exit(self) -> str:
         """Wait until the worker has exited; return its exit code or signal as text."""
-        code = await asyncio.shield(self._ended)
+        code = await asyncio.shield(self._exit)
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def terminate(self) -> None:
         """Let calls in flight finish, then exit."""
         self._signal(signal.SIGTERM)
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """Close the channel, which orphans the worker, and stop checking whether it is stuck."""
-        self._watching.cancel()
+        self._stuck_check.cancel()
         self._channel.close()
 
     async def kill(self) -> None:
         """Kill the worker if it has not exited."""
         self._signal(signal.SIGKILL)
-        await self.ended()
+        await self.wait_for_exit()
 
-    async def _answered(self, question: Question) -> bytes:
-        if self._ended.done():
-            raise self._lost()
-        answer = self._asked[question.number] = asyncio.get_running_loop().create_future()
+    async def _request(self, question: Question) -> bytes:
+        if self._exit.done():
+            raise self._exited_error()
+        answer = self._pending[question.number] = asyncio.get_running_loop().create_future()
         await self._channel.send(question)
         return await answer
 
-    async def _end_when_stuck(self) -> None:
+    async def _kill_when_stuck(self) -> None:
         """Kill the process when its event loop no longer responds to pings after loading.
 
         It counts checks rather than time: if both processes pause, for example while the machine is suspended, only one
         check passes.
         """
         await self._is_loaded.wait()
-        silent = 0
-        while silent < _LOOKS:
-            before = self._heard
+        silent_checks = 0
+        while silent_checks < _CHECKS:
+            before = self._received
             self._channel.put(Ping())
-            await asyncio.sleep(self._stuck_s / _LOOKS)
-            silent = silent + 1 if self._heard == before else 0
+            await asyncio.sleep(self._stuck_s / _CHECKS)
+            silent_checks = silent_checks + 1 if self._received == before else 0
         _log.warning("%s has not responded for %g s; killing it", self, self._stuck_s)
         self._signal(signal.SIGKILL)
 
@@ -185,28 +185,30 @@ class Worker:
     async def _reach(self, state: asyncio.Event) -> None:
         reached = asyncio.create_task(state.wait())
         try:
-            await asyncio.wait({reached, self._ended}, return_when="FIRST_COMPLETED")
+            await asyncio.wait({reached, self._exit}, return_when="FIRST_COMPLETED")
         finally:
             reached.cancel()
         if not state.is_set():
-            raise ConfigurationError(self._problem or f"{self} exited with {await self.ended()} before it was ready")
+            raise ConfigurationError(
+                self._problem or f"{self} exited with {await self.wait_for_exit()} before it was ready"
+            )
 
-    async def _read_to_the_end(self) -> int:
+    async def _read_until_exit(self) -> int:
         """Process messages until the worker exits; return its exit code."""
         try:
             await self._read()
         finally:
             code = await self._process.wait()
-            self._watching.cancel()
+            self._stuck_check.cancel()
             await self._channel.closed()
-            for answer in self._asked.values():
+            for answer in self._pending.values():
                 if not answer.done():
-                    answer.set_exception(self._lost())
+                    answer.set_exception(self._exited_error())
         return code
 
     async def _read(self) -> None:
         while (message := await self._channel.receive()) is not None:
-            self._heard += 1
+            self._received += 1
             match message:
                 case Pong():
                     pass
@@ -217,45 +219,45 @@ class Worker:
                 case StartFailed():
                     self._problem = message.message
                 case AdminResponse() | AdminFailure():
-                    self._end(message)
+                    self._resolve(message)
                 case _:
                     raise ConfigurationError(f"{self} sent an unexpected {type(message).__name__}")
 
-    def _end(self, told: AdminResponse | AdminFailure) -> None:
+    def _resolve(self, message: AdminResponse | AdminFailure) -> None:
         """Resolve the future of a question, unless it was cancelled."""
-        asked = self._asked.pop(told.number)
-        if asked.done():
+        future = self._pending.pop(message.number)
+        if future.done():
             return
-        if isinstance(told, AdminResponse):
-            asked.set_result(bytes_of(told.answer))
+        if isinstance(message, AdminResponse):
+            future.set_result(bytes_of(message.answer))
         else:
-            asked.set_exception(_meant(told))
+            future.set_exception(_decode_failure(message))
 
-    def _lost(self) -> UnavailableError:
+    def _exited_error(self) -> UnavailableError:
         return UnavailableError(f"{self} exited before it responded; retry in a moment")
 
 
-async def _begun() -> tuple[Process, Channel]:
-    here, there = socket.socketpair()
-    with there, contextlib.ExitStack() as undone:
-        undone.callback(here.close)
-        channel = await Channel.over(here)
-        undone.callback(channel.close)
+async def _start_process() -> tuple[Process, Channel]:
+    own_end, worker_end = socket.socketpair()
+    with worker_end, contextlib.ExitStack() as cleanup:
+        cleanup.callback(own_end.close)
+        channel = await Channel.over(own_end)
+        cleanup.callback(channel.close)
         process = await asyncio.create_subprocess_exec(  # last: a cancelled await after it would leak the process
             sys.executable,
             *PROGRAM,
-            str(there.fileno()),
+            str(worker_end.fileno()),
             stdin=DEVNULL,
             stdout=_STDERR,  # standard output is reserved for the ready line
-            pass_fds=(there.fileno(),),
+            pass_fds=(worker_end.fileno(),),
             start_new_session=True,  # Ctrl+C in a terminal reaches only the supervisor
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        undone.pop_all()
+        cleanup.pop_all()
     return process, channel
 
 
-def _meant(refusal: AdminFailure) -> QuantraError:
-    return errors.decode_details(bytes_of(refusal.details)) or QuantraError(
+def _decode_failure(failure: AdminFailure) -> QuantraError:
+    return errors.decode_details(bytes_of(failure.details)) or QuantraError(
         "a worker rejected the call without a reason"
     )

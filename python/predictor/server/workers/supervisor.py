@@ -30,29 +30,31 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
         if settings.parent_watch:
             end_with_parent(shutdown)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
-        team = WorkerPool(LoadModels(own, log), settings.processes)
-        front = SupervisorEndpoint(settings, team)
+        pool = WorkerPool(LoadModels(own, log), settings.processes)
+        endpoint = SupervisorEndpoint(settings, pool)
         try:
-            await _serve(team, front, front.bind(address.port), shutdown)
+            await _serve(pool, endpoint, endpoint.bind(address.port), shutdown)
         finally:
-            await team.close()
-            await front.close()
+            await pool.close()
+            await endpoint.close()
     return shutdown.orphaned.is_set()
 
 
-async def _serve(team: WorkerPool, front: SupervisorEndpoint, ports: ListenAddresses, shutdown: ShutdownSignal) -> None:
-    await front.start()
+async def _serve(
+    pool: WorkerPool, endpoint: SupervisorEndpoint, ports: ListenAddresses, shutdown: ShutdownSignal
+) -> None:
+    await endpoint.start()
     _log.info("starting the workers")
     try:
-        if await shutdown.until(team.start()):
-            await front.serve()
+        if await shutdown.until(pool.start()):
+            await endpoint.serve()
             announce(ports)
-            await shutdown.until(team.keep())
+            await shutdown.until(pool.keep())
     finally:
         if shutdown.requested.is_set():
             _log.info("stopping: calls in flight may finish")
-        await shutdown.drained(front.drain())
-        await team.drain(shutdown.orphaned)
+        await shutdown.drained(endpoint.drain())
+        await pool.drain(shutdown.orphaned)
 
 
 def _address_of(settings: ServerSettings) -> Address:

@@ -13,7 +13,7 @@ from predictor.server.logs import set_up
 from predictor.server.main import exit_now
 from predictor.server.process_tuning import run, tuned
 from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
-from predictor.server.workers.agreement import agree, told
+from predictor.server.workers.agreement import encode_served, match_models
 from predictor.server.workers.channel import Channel
 from predictor.server.workers.messages import (
     AdminFailure,
@@ -77,11 +77,11 @@ async def _work(end: socket.socket) -> int:
 
 async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
     control = WorkerControl(host, channel, shutdown)
-    listening = asyncio.create_task(control.obey())
+    control_task = asyncio.create_task(control.run())
     if not await shutdown.until(host.load()):
         return
     await channel.send(ModelsLoaded())
-    if await shutdown.until(control.told_to_listen.wait()):
+    if await shutdown.until(control.may_listen.wait()):
         host.bind()
         await host.serve()
         await host.start()
@@ -89,7 +89,7 @@ async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None
         await shutdown.requested.wait()
         _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
         await shutdown.drained(host.drain())
-    listening.cancel()
+    control_task.cancel()
 
 
 @final
@@ -103,33 +103,33 @@ class WorkerControl:
     """
 
     def __init__(self, host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
-        self.told_to_listen = asyncio.Event()
+        self.may_listen = asyncio.Event()
         self._host = host
         self._channel = channel
-        self._stopping = shutdown
+        self._shutdown = shutdown
         self._before: ModelWorkers | None = None
         """Models before the last change, until it is confirmed or undone."""
-        self._answering = set[asyncio.Task[None]]()
+        self._tasks = set[asyncio.Task[None]]()
 
-    async def obey(self) -> None:
+    async def run(self) -> None:
         """Execute messages until the channel closes."""
         try:
             while (message := await self._channel.receive()) is not None:
-                self._do(message)
+                self._execute(message)
         finally:
-            self._stopping.orphan()
+            self._shutdown.orphan()
 
-    def _do(self, message: Message) -> None:
+    def _execute(self, message: Message) -> None:
         """Start a task, so that the next message is read immediately."""
         match message:
             case StartListening():
-                self.told_to_listen.set()
+                self.may_listen.set()
             case Ping():
                 self._channel.put(Pong())
             case AdminRequest() | ConfirmChange() | CollectMetrics() | SyncModels() | MatchModels():
                 task = asyncio.create_task(self._answer(message))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
             case _:
                 _log.error("the supervisor sent an unexpected %s", type(message).__name__)
 
@@ -148,33 +148,33 @@ class WorkerControl:
             case AdminRequest():
                 return await self._call(question)
             case ConfirmChange():
-                return await self._settle(stays=question.stays)
+                return await self._confirm(stays=question.stays)
             case CollectMetrics():
-                return await asyncio.to_thread(self._host.numbers)
+                return await asyncio.to_thread(self._host.metrics)
             case SyncModels():
-                return await asyncio.to_thread(self._tell)
+                return await asyncio.to_thread(self._sync_models)
             case MatchModels():
-                return await asyncio.to_thread(self._agree, bytes_of(question.served))
+                return await asyncio.to_thread(self._match_models, bytes_of(question.served))
 
-    async def _call(self, ask: AdminRequest) -> bytes:
+    async def _call(self, request: AdminRequest) -> bytes:
         before = self._host.models.now
-        answer = await asyncio.wrap_future(self._host.change(ask.name, bytes_of(ask.request)))
-        if ask.is_change:
+        answer = await asyncio.wrap_future(self._host.change(request.name, bytes_of(request.request)))
+        if request.is_change:
             self._before = before
         return answer
 
-    async def _settle(self, *, stays: bool) -> bytes:
+    async def _confirm(self, *, stays: bool) -> bytes:
         before, self._before = self._before, None
         if before is not None and not stays:
             await asyncio.to_thread(self._host.restore, before)
         return b""
 
-    def _tell(self) -> bytes:
+    def _sync_models(self) -> bytes:
         self._host.refresh()
-        return told(self._host.models)
+        return encode_served(self._host.models)
 
-    def _agree(self, others: bytes) -> bytes:
-        for problem in agree(self._host.models, others):
+    def _match_models(self, others: bytes) -> bytes:
+        for problem in match_models(self._host.models, others):
             _log.warning("worker %d: %s", os.getpid(), problem)
         return b""
 
