@@ -283,6 +283,7 @@ public sealed class PanelPlannerTests(PredictorFixture fixture)
         {
             RequestId = "a",
             AllowIncompleteLastBar = true,
+            AcceptSuspectBars = true,
             GapPolicy = GapPolicy.Mask,
         };
         var cut = PanelSlicer.TakeLast(request, request.Bars!, 2);

@@ -38,6 +38,7 @@ internal static class RequestWriter
     {
         var instance = new V1.Instance { Bars = Bars(request.Bars) };
         instance.Bars.AllowIncompleteLastBar = request.AllowIncompleteLastBar;
+        instance.Bars.AcceptSuspectBars = request.AcceptSuspectBars;
         instance.Bars.GapPolicy = Policy(request.GapPolicy);
         if (!request.Covariates.IsEmpty)
             instance.Covariates = Covariates(request.Covariates);
@@ -71,6 +72,7 @@ internal static class RequestWriter
         {
             instance.Bars = Bars(bars);
             instance.Bars.AllowIncompleteLastBar = request.AllowIncompleteLastBar;
+            instance.Bars.AcceptSuspectBars = request.AcceptSuspectBars;
             instance.Bars.GapPolicy = Policy(request.GapPolicy);
         }
 

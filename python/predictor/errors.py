@@ -23,6 +23,7 @@
     ├── VersionNotFoundError           the model has no such version or alias
     ├── ArtifactError                  the artifact is damaged, incomplete, foreign or too new
     ├── BarIncompleteError             the last bar's session has not closed yet
+    ├── BarSuspectError                bars that contradict the history of their symbol
     ├── SessionGapError                sessions are missing between the bars
     ├── CalendarEndedError             a date is outside the artifact's calendar
     ├── BarsStaleError                 the last bar is older than allowed
@@ -42,6 +43,7 @@
 Every message says what is wrong, with which value, and what to do. `metadata` holds the same facts for programs.
 """
 
+import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +55,17 @@ from typing import Final, Self
 def shown_date(day: int) -> str:
     """Format a date yyyymmdd for messages, as 2024-03-28."""
     return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
+
+
+SIGNIFICANT: Final = 4
+"""Digits of a price below 1."""
+
+
+def shown_price(price: float) -> str:
+    """A price for people: two decimals, or four significant digits below 1, such as 202.94 and 0.00001234."""
+    if not 0 < abs(price) < 1:
+        return f"{price:,.2f}"
+    return f"{price:.{SIGNIFICANT - 1 - math.floor(math.log10(abs(price)))}f}"
 
 
 MOST_LISTED: Final = 5
@@ -216,6 +229,13 @@ class BarIncompleteError(QuantraError):
     """The last bar's session has not closed yet, so its close is not final."""
 
 
+class BarSuspectError(QuantraError):
+    """Bars that contradict the history of their symbol.
+
+    `metadata` has `symbol`, `date`, `field`, `value`, and `low` and `high`, the range that its other bars suggest.
+    """
+
+
 class SessionGapError(QuantraError):
     """Sessions are missing between the bars."""
 
@@ -349,6 +369,7 @@ ANSWERS: Mapping[type[QuantraError], ErrorStatus] = {
     VersionNotFoundError: ErrorStatus(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
     ArtifactError: ErrorStatus(Status.DATA_LOSS, "ARTIFACT_INVALID"),
     BarIncompleteError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
+    BarSuspectError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_SUSPECT"),
     SessionGapError: ErrorStatus(Status.FAILED_PRECONDITION, "SESSION_GAP"),
     CalendarEndedError: ErrorStatus(Status.FAILED_PRECONDITION, "CALENDAR_ENDED"),
     BarsStaleError: ErrorStatus(Status.FAILED_PRECONDITION, "BARS_STALE"),

@@ -69,6 +69,8 @@ class Instance:
     """Covariates of the bars; feature windows already contain theirs."""
     request_id: str = ""
     allow_incomplete_last_bar: bool = False
+    accept_suspect_bars: bool = False
+    """Whether to read bars that contradict the history of their symbol; each becomes a warning."""
     gap_policy: GapPolicy = GapPolicy.REFUSE
     max_age_sessions: int | None = None
     """Most sessions of the model's calendar that may have closed since the last bar; None = unlimited."""

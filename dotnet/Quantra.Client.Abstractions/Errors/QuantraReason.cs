@@ -72,6 +72,9 @@ public static class QuantraReason
     /// <summary>The last bar's session has not closed yet.</summary>
     public const string BarIncomplete = "BAR_INCOMPLETE";
 
+    /// <summary>Bars contradict the history of their symbol.</summary>
+    public const string BarSuspect = "BAR_SUSPECT";
+
     /// <summary>Sessions are missing between the bars.</summary>
     public const string SessionGap = "SESSION_GAP";
 

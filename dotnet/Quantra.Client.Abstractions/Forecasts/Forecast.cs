@@ -190,13 +190,23 @@ public sealed record Forecast
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());
 
+    /// <summary>Formats a price for people: two decimals, or four significant digits below 1.</summary>
+    /// <param name="price">The price.</param>
+    /// <returns>For example "202.94" and "0.00001234", the same in every culture.</returns>
+    public static string FormatPrice(double price)
+    {
+        var size = Math.Abs(price);
+        var decimals = size is > 0 and < 1 ? 3 - (int)Math.Floor(Math.Log10(size)) : 2;
+        return price.ToString(string.Create(CultureInfo.InvariantCulture, $"F{decimals}"), CultureInfo.InvariantCulture);
+    }
+
     /// <summary>Names the forecast in one line.</summary>
     internal string Title() =>
         FormattableString.Invariant($"{Model}@{Version}{MessageFormat.AsOf(AsOf)}, {MessageFormat.Count(Symbols.Count, "symbol")}");
 
     private string Number(int cell) => (Prices, Returns) switch
     {
-        ({ } prices, _) => prices.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
+        ({ } prices, _) => FormatPrice(prices.Span[cell]),
         (null, not null) => SimpleReturnAt(cell).ToString("+0.00 %;-0.00 %", CultureInfo.InvariantCulture),
         _ => Values.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
     };

@@ -51,6 +51,9 @@ public sealed record PredictionRequest
     /// <summary>Whether to accept a last bar whose session has not closed.</summary>
     public bool AllowIncompleteLastBar { get; init; }
 
+    /// <summary>Whether to forecast also from bars that contradict the history of their symbol, with a warning.</summary>
+    public bool AcceptSuspectBars { get; init; }
+
     /// <summary>How to treat missing sessions.</summary>
     public GapPolicy GapPolicy { get; init; }
 

@@ -127,6 +127,7 @@ internal sealed class LocalBarSession : IBarSession
     {
         Covariates = session.Covariates,
         AllowIncompleteLastBar = session.AllowIncompleteLastBar,
+        AcceptSuspectBars = session.AcceptSuspectBars,
         GapPolicy = session.GapPolicy,
     };
 }

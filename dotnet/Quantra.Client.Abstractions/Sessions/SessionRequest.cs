@@ -37,6 +37,9 @@ public sealed record SessionRequest
     /// <summary>Whether to accept a last bar whose session has not closed. Applies to the whole session.</summary>
     public bool AllowIncompleteLastBar { get; init; }
 
+    /// <summary>Whether to forecast also from bars that contradict the history of their symbol, with a warning. Applies to the whole session.</summary>
+    public bool AcceptSuspectBars { get; init; }
+
     /// <summary>How to treat missing sessions. Applies to the whole session.</summary>
     public GapPolicy GapPolicy { get; init; }
 

@@ -63,6 +63,7 @@ internal static class PanelSlicer
         Covariates = covariates,
         RequestId = request.RequestId,
         AllowIncompleteLastBar = request.AllowIncompleteLastBar,
+        AcceptSuspectBars = request.AcceptSuspectBars,
         GapPolicy = request.GapPolicy,
     };
 

@@ -17,7 +17,7 @@ public sealed class ForecastPrinter(IStockPredictor predictor, IConfiguration se
             do
             {
                 var forecast = await predictor.PredictAsync(request, stoppingToken);
-                Console.WriteLine($"{forecast.Symbols[0]}: {forecast.Price(forecast.Symbols[0], forecast.Horizons[0], 0.5):F2}");
+                Console.WriteLine($"{forecast.Symbols[0]}: {Forecast.FormatPrice(forecast.Price(forecast.Symbols[0], forecast.Horizons[0], 0.5))}");
             }
             while (await second.WaitForNextTickAsync(stoppingToken));
         }

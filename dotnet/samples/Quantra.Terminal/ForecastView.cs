@@ -51,7 +51,7 @@ internal sealed class ForecastView(BarSeries bars, Forecast forecast)
         if (forecast.Returns is null)
             return value.ToString("F4", CultureInfo.InvariantCulture);
         var color = (value >= 0 ? Palette.Up : Palette.Down).ToMarkup();
-        var shown = double.IsNaN(price) ? "" : string.Create(CultureInfo.InvariantCulture, $"{price:F2} ");
+        var shown = double.IsNaN(price) ? "" : $"{Forecast.FormatPrice(price)} ";
         var percent = forecast.SimpleReturn(bars.Symbol, horizon, quantile).ToString("+0.0%;-0.0%", CultureInfo.InvariantCulture);
         return $"{shown}[{color}]{percent,7}[/]";
     }

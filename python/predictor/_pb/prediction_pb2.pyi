@@ -217,7 +217,7 @@ class ModelInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., aliases: _Optional[_Iterable[str]] = ..., is_default: bool = ..., kind: _Optional[str] = ..., observed_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., known_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., static_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., schema_hash: _Optional[str] = ..., encoder_length: _Optional[int] = ..., lookback: _Optional[int] = ..., bars_needed: _Optional[int] = ..., future_length: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., lag: _Optional[int] = ..., target_kind: _Optional[str] = ..., calendar: _Optional[str] = ..., calendar_ends: _Optional[int] = ..., is_panel_model: bool = ..., explain_methods: _Optional[_Iterable[_Union[ExplainMethod, str]]] = ..., weights_hash: _Optional[str] = ..., card_json: _Optional[str] = ..., covariates: _Optional[_Iterable[_Union[CovariateInfo, _Mapping]]] = ...) -> None: ...
 
 class BarPanel(_message.Message):
-    __slots__ = ("symbols", "session_yyyymmdd", "open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend", "calendar", "currency", "interval", "allow_incomplete_last_bar", "gap_policy")
+    __slots__ = ("symbols", "session_yyyymmdd", "open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend", "calendar", "currency", "interval", "allow_incomplete_last_bar", "gap_policy", "accept_suspect_bars")
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     SESSION_YYYYMMDD_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
@@ -233,6 +233,7 @@ class BarPanel(_message.Message):
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     ALLOW_INCOMPLETE_LAST_BAR_FIELD_NUMBER: _ClassVar[int]
     GAP_POLICY_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_SUSPECT_BARS_FIELD_NUMBER: _ClassVar[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     session_yyyymmdd: _containers.RepeatedScalarFieldContainer[int]
     open: bytes
@@ -248,7 +249,8 @@ class BarPanel(_message.Message):
     interval: BarInterval
     allow_incomplete_last_bar: bool
     gap_policy: GapPolicy
-    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., session_yyyymmdd: _Optional[_Iterable[int]] = ..., open: _Optional[bytes] = ..., high: _Optional[bytes] = ..., low: _Optional[bytes] = ..., close: _Optional[bytes] = ..., volume: _Optional[bytes] = ..., adj_close: _Optional[bytes] = ..., split_ratio: _Optional[bytes] = ..., cash_dividend: _Optional[bytes] = ..., calendar: _Optional[str] = ..., currency: _Optional[str] = ..., interval: _Optional[_Union[BarInterval, str]] = ..., allow_incomplete_last_bar: bool = ..., gap_policy: _Optional[_Union[GapPolicy, str]] = ...) -> None: ...
+    accept_suspect_bars: bool
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., session_yyyymmdd: _Optional[_Iterable[int]] = ..., open: _Optional[bytes] = ..., high: _Optional[bytes] = ..., low: _Optional[bytes] = ..., close: _Optional[bytes] = ..., volume: _Optional[bytes] = ..., adj_close: _Optional[bytes] = ..., split_ratio: _Optional[bytes] = ..., cash_dividend: _Optional[bytes] = ..., calendar: _Optional[str] = ..., currency: _Optional[str] = ..., interval: _Optional[_Union[BarInterval, str]] = ..., allow_incomplete_last_bar: bool = ..., gap_policy: _Optional[_Union[GapPolicy, str]] = ..., accept_suspect_bars: bool = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("type", "shape", "data")

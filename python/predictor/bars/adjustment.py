@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, final
 
@@ -94,6 +94,11 @@ class PriceJumps:
 
     count: int = 0
     shown: tuple[PriceJump, ...] = ()
+
+    def apart_from(self, sessions: Collection[int]) -> "PriceJumps":
+        """The jumps without the shown ones of these sessions, yyyymmdd."""
+        shown = tuple(jump for jump in self.shown if jump.session not in sessions)
+        return PriceJumps(count=self.count - len(self.shown) + len(shown), shown=shown)
 
     def lines(self) -> Iterator[str]:
         """One warning per shown jump, and the number of the others."""

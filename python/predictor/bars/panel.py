@@ -8,7 +8,7 @@ from typing import Final, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray, IndexArray
+from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import adjustment, checks, frames, tables
 from predictor.bars.adjustment import AdjustedBars, PriceJumps, find_jumps
 from predictor.bars.frames import Frame
@@ -348,6 +348,18 @@ class BarPanel:
             values[rows] = getattr(later, name)
         return self._like(self.symbols, self.sessions, columns)
 
+    def without_sessions(self, sessions: Sequence[int]) -> Self:
+        """The panel without these sessions, yyyymmdd; the panel itself if it has none of them."""
+        kept = ~np.isin(self.sessions, sessions)
+        return self if kept.all() else self._part(slice(None), kept, self.symbols)
+
+    def without_cells(self, cells: BoolArray) -> Self:
+        """The panel without the bars in these cells, [S, T]; the panel itself if there are none."""
+        if not cells.any():
+            return self
+        columns = {name: np.where(cells, np.nan, getattr(self, name)) for name in self.columns}
+        return self._like(self.symbols, self.sessions, columns)
+
     def _check_continues(self, later: Self) -> None:
         if later.symbols != self.symbols or later.columns != self.columns:
             raise BarsError(
@@ -357,7 +369,7 @@ class BarPanel:
         if later.sessions[0] <= self.sessions[-1]:
             raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
 
-    def _part(self, rows: list[int] | slice, columns: slice, symbols: tuple[str, ...]) -> Self:
+    def _part(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
         """Select rows and columns without validating them again."""
         cut = {name: np.ascontiguousarray(getattr(self, name)[rows, columns]) for name in self.columns}
         return self._like(symbols, self.sessions[columns], cut)

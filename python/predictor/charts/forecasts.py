@@ -21,7 +21,7 @@ from predictor.charts.theme import (
     series_look,
     with_unit,
 )
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_price
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -157,10 +157,16 @@ def _add_fan(
     """Add the bands of a forecast, which all start at the last close."""
     dates = [*iso_dates(candles.dates[-1:]), *targets]
     paths = np.vstack([np.full(len(quantiles), candles.close[-1]), prices]).T
-    _add_bands(figure, dates, quantiles, paths, ",.2f")
+    _add_bands(figure, dates, quantiles, paths, ",.2f" if paths.min() >= 1 else ",.4~r")
     for price in prices[-1]:
         figure.add_annotation(
-            x=dates[-1], y=price, text=f"{price:,.2f}", showarrow=False, xanchor="left", xshift=6, font={"color": BLUE}
+            x=dates[-1],
+            y=price,
+            text=shown_price(float(price)),
+            showarrow=False,
+            xanchor="left",
+            xshift=6,
+            font={"color": BLUE},
         )
 
 

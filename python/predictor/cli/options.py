@@ -193,6 +193,10 @@ class InputFlags:
         bool,
         typer.Option("--allow-incomplete-last-bar", help="Use the last bar even if its session has not closed."),
     ] = False
+    accept_suspect_bars: Annotated[
+        bool,
+        typer.Option("--accept-suspect-bars", help="Use bars that contradict their history, with a warning."),
+    ] = False
     max_age: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="Refuse bars if more than N sessions have closed after the last one."),

@@ -24,7 +24,7 @@ from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, ScoreTable
 from predictor.catalog import ModelInfo
 from predictor.dates import as_number, optional_number
-from predictor.errors import QuantraError, answer_of, shown_date
+from predictor.errors import QuantraError, answer_of, shown_date, shown_price
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
 from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, largest_shares
 from predictor.report.templates import iso, level
@@ -122,7 +122,7 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
     if forecast.as_of_session:
         parts.append(f"as of {iso(forecast.as_of_session)}")
     if forecast.anchor_price is not None:
-        parts.append(f"last close {float(forecast.anchor_price[s]):,.2f} {currency}".rstrip())
+        parts.append(f"last close {shown_price(float(forecast.anchor_price[s]))} {currency}".rstrip())
     return Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold")
 
 
@@ -134,7 +134,7 @@ def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
     text = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
     if forecast.prices is None:
         return Text(text)
-    return Text.assemble(f"{float(forecast.prices[s, h, q]):,.2f}\n", (text, "dim"))
+    return Text.assemble(f"{shown_price(float(forecast.prices[s, h, q]))}\n", (text, "dim"))
 
 
 def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:

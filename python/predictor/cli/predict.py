@@ -113,6 +113,7 @@ def model_input(
             covariates=covariates,
             gap_policy=inputs.gaps,
             allow_incomplete_last_bar=inputs.allow_incomplete_last_bar,
+            accept_suspect_bars=inputs.accept_suspect_bars,
             max_age_sessions=inputs.max_age,
         ),
         doubts,

@@ -17,6 +17,7 @@ from predictor.errors import (
     UnknownHorizonError,
     UnknownQuantileError,
     listed,
+    shown_price,
 )
 from predictor.internals import describe_session
 from predictor.skill import Skill, line_of
@@ -261,7 +262,7 @@ class Forecast:
     def _cells(self, row: ForecastRow) -> tuple[str, ...]:
         """Format a row as the texts of `_columns`."""
         value = f"{row.value:+.4f}" if self.returns is None else f"{100 * simple_return(row.value):+.2f} %"
-        price = () if self.prices is None else (f"{row.price:.2f}",)
+        price = () if self.prices is None else (shown_price(row.price),)
         ranking = () if self.ranks is None else (f"{row.score:+.4f}", str(row.rank))
         return (value, *price, *ranking)
 

@@ -219,5 +219,7 @@ def _joint_request(ensemble: Ensemble) -> GoldenRequest:
 
 
 def _joint_stages(ensemble: Ensemble, request: GoldenRequest) -> Stages:
-    instance = Instance(input=request.bars, covariates=request.covariates, allow_incomplete_last_bar=True)
+    instance = Instance(
+        input=request.bars, covariates=request.covariates, allow_incomplete_last_bar=True, accept_suspect_bars=True
+    )
     return forecast_stages(ensemble.forecast([ensemble.prepare(instance, LONG_AFTER)])[0])

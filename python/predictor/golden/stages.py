@@ -178,7 +178,8 @@ def _linked(model: Model) -> tuple[str, str] | None:
 def prepare(model: Model, request: GoldenRequest) -> PreparedInstance:
     """Prepare the request as network inputs."""
     bars, covariates = request
-    return model.prepare(Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True), LONG_AFTER)
+    instance = Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True, accept_suspect_bars=True)
+    return model.prepare(instance, LONG_AFTER)
 
 
 def golden_inputs(model: Model) -> Inputs:

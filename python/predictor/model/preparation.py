@@ -1,7 +1,7 @@
 """Preparation of network inputs from bars or feature windows, several instances at a time."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, chain, pairwise
@@ -14,9 +14,19 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.bars.adjustment import LARGEST_USUAL_MOVE, adjust_each
+from predictor.bars.suspects import (
+    SuspectBars,
+    SuspectKind,
+    TradedBars,
+    bar_suspect_error,
+    find_suspects,
+    may_be_suspect,
+    suspect_cells,
+    traded_bars,
+)
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
 from predictor.dates import optional_number
-from predictor.errors import QuantraError
+from predictor.errors import NoUsableSymbolError, QuantraError, shown_date
 from predictor.instance import Cancellation, FeatureWindow, Instance
 from predictor.model.dates import DateReader, ForecastDates, check_age
 from predictor.model.prepared_instance import (
@@ -45,6 +55,12 @@ class AlignedInstance:
     dates: ForecastDates
     covariates: Covariates
     """Covariates on the sessions that the forecast depends on."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about bars that were left out, or are suspect and accepted."""
+    refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    """The error of each symbol whose bars are suspect."""
+    is_judged: bool = False
+    """Whether suspect bars have been looked for."""
 
     @property
     def kind(self) -> Hashable:
@@ -266,10 +282,51 @@ def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: dateti
     if needs or not sent.is_empty:
         check_sent(needs, sent)
         sent.check(len(bars.symbols), bars.sessions)
-    read = dates.read(instance, bars, now)
+    traded = TradedBars(bars=bars) if instance.accept_suspect_bars else traded_bars(bars)
+    read = dates.read(instance, traded.bars, now)
     if sent.names:
         sent = sent.on_sessions(bars.sessions, read.sessions, read.following)
-    return AlignedInstance(instance=instance, bars=bars, dates=read, covariates=sent)
+    day = shown_date(read.as_of)
+    idle = {
+        symbol: NoUsableSymbolError(
+            f"{symbol}: did not trade on {day}: its bar repeats the close before with a volume of 0; send it "
+            "by itself to forecast from its last traded session"
+        )
+        for symbol in traded.idle
+    }
+    return AlignedInstance(
+        instance=instance, bars=traded.bars, dates=read, covariates=sent, warnings=traded.warnings, refusals=idle
+    )
+
+
+def judged(reading: AlignedInstance) -> AlignedInstance:
+    """Look for suspect bars among those that the forecast depends on.
+
+    A single bar in the middle is left out. A symbol whose last bar or whole level is suspect is refused. An instance
+    that accepts suspect bars keeps all of them. Every finding becomes a warning or an error.
+    """
+    suspects = find_suspects(reading.dates.recent(reading.bars))
+    if reading.instance.accept_suspect_bars:
+        return replace(reading, warnings=(*reading.warnings, *map(str, suspects)), is_judged=True)
+    refused = [suspect for suspect in suspects if suspect.refuses]
+    others = [suspect for suspect in suspects if not suspect.refuses]
+    return replace(
+        reading,
+        bars=reading.bars.without_cells(suspect_cells(reading.bars, others)),
+        warnings=(*reading.warnings, *(_left_out(one) for one in others)),
+        refusals={
+            **reading.refusals,
+            **{
+                symbol: bar_suspect_error([one for one in refused if one.symbol == symbol])
+                for symbol in dict.fromkeys(one.symbol for one in refused)
+            },
+        },
+        is_judged=True,
+    )
+
+
+def _left_out(suspect: SuspectBars) -> str:
+    return f"{suspect} It is left out." if suspect.kind is SuspectKind.BAR else str(suspect)
 
 
 def computed(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
@@ -287,6 +344,12 @@ def _computed_together(
 ) -> list[PreparedInstance | QuantraError]:
     stack, covariates = stacked(readings), stacked_covariates(readings)
     adjusted, faults = adjust_each(stack)
+    doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close)
+    if doubtful.any():
+        each = zip(readings, stack.rows, strict=True)
+        now = [judged(one) if doubtful[rows].any() and not one.is_judged else one for one, rows in each]
+        if any(after is not before for after, before in zip(now, readings, strict=True)):
+            return _computed_together(pipeline, now)
     encoded = pipeline.encode_recent(adjusted, covariates, _known(pipeline, readings, covariates))
     inputs = pipeline.latest_window(encoded)
     states = SymbolStates.of(pipeline, stack.close, encoded.series, inputs)
@@ -295,7 +358,7 @@ def _computed_together(
     anchors.setflags(write=False)
     prepared: list[PreparedInstance | QuantraError] = []
     for reading, rows, own in zip(readings, stack.rows, _split(inputs, stack.rows), strict=True):
-        if is_plain[rows].all():
+        if is_plain[rows].all() and not reading.refusals:
             prepared.append(_prepared(pipeline, reading, own, anchors[rows], {}, ()))
             continue
         own_faults = faults if len(readings) == 1 else adjust_each(stacked([reading]))[1]
@@ -333,7 +396,7 @@ def _judged(
     pipeline: Pipeline, reading: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
 ) -> PreparedInstance | QuantraError:
     """Prepare an instance that has warnings or errors; leaves out symbols that cannot be forecast."""
-    refusals = refusals_of(pipeline, panel)
+    refusals = {**refusals_of(pipeline, panel), **reading.refusals}
     if len(refusals) == len(reading.bars.symbols):
         return nothing_usable(refusals)
     remarks = warnings_of(pipeline, panel, refusals)
@@ -363,7 +426,7 @@ def _prepared(
         target_sessions=dates.target_sessions.copy(),
         base_session=dates.base_session,
         anchor=anchor,
-        warnings=(*remarks, *dates.warnings, *_unknown(pipeline, reading)),
+        warnings=(*remarks, *reading.warnings, *dates.warnings, *_unknown(pipeline, reading)),
         refusals=refusals,
     )
 

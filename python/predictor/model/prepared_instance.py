@@ -15,6 +15,7 @@ from predictor.bars import BarPanel
 from predictor.card import UNADJUSTED, ancestors_of, data_of
 from predictor.errors import (
     BarsError,
+    BarSuspectError,
     InvalidInputError,
     NoUsableSymbolError,
     QuantraError,
@@ -122,12 +123,14 @@ def bounded(lines: Iterable[str]) -> tuple[str, ...]:
 def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
     """Return the error of an instance without a usable symbol: the symbols' own error if all share it."""
     first, *others = refusals.values()
-    if not others and isinstance(first, TooFewBarsError):
+    if not others and isinstance(first, TooFewBarsError | BarSuspectError):
         return first
     messages = "; ".join(error.message for error in list(refusals.values())[:MOST_LISTED])
     more = f"; and {len(refusals) - MOST_LISTED} more symbols" if len(refusals) > MOST_LISTED else ""
     if all(isinstance(error, TooFewBarsError) for error in refusals.values()):
         return TooFewBarsError(messages + more, metadata=first.metadata)
+    if all(isinstance(error, BarSuspectError) for error in refusals.values()):
+        return BarSuspectError(messages + more, metadata=first.metadata)
     return NoUsableSymbolError(f"no symbol can be forecast: {messages}{more}")
 
 

@@ -39,6 +39,8 @@ class Push:
     """None, or the same as the subscription's."""
     allow_incomplete_last_bar: bool = False
     """May be true only if it is true for the subscription."""
+    accept_suspect_bars: bool = False
+    """May be true only if it is true for the subscription."""
 
 
 @final
@@ -270,11 +272,14 @@ class Subscription:
                 f"gap policy is {push.gap_policy}, but the subscription's is {own.gap_policy} and cannot change; leave "
                 "it out"
             )
-        if push.allow_incomplete_last_bar and not own.allow_incomplete_last_bar:
-            raise BarsError(
-                "allow_incomplete_last_bar is not set for the subscription and cannot change; leave it out, or open "
-                "another session"
-            )
+        for name, pushed, opened in (
+            ("allow_incomplete_last_bar", push.allow_incomplete_last_bar, own.allow_incomplete_last_bar),
+            ("accept_suspect_bars", push.accept_suspect_bars, own.accept_suspect_bars),
+        ):
+            if pushed and not opened:
+                raise BarsError(
+                    f"{name} is not set for the subscription and cannot change; leave it out, or open another session"
+                )
 
     def _on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         """Return this subscription if `session` is its last day, else a copy with `session` as the new last day."""

@@ -53,6 +53,7 @@ def encode(instance: Instance) -> pb.Instance:
         return pb.Instance(request_id=request_id, window=encode_window(instance.input), max_age_sessions=max_age)
     bars = encode_bars(instance.input)
     bars.allow_incomplete_last_bar = instance.allow_incomplete_last_bar
+    bars.accept_suspect_bars = instance.accept_suspect_bars
     bars.gap_policy = _POLICY_NUMBERS[instance.gap_policy]
     covariates = encode_covariates(instance.covariates)
     return pb.Instance(request_id=request_id, bars=bars, covariates=covariates, max_age_sessions=max_age)
@@ -77,6 +78,7 @@ def decode(message: pb.Instance) -> Instance:
             input=panel,
             covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
+            accept_suspect_bars=message.bars.accept_suspect_bars,
             gap_policy=decode_policy(message.bars.gap_policy),
             max_age_sessions=max_age,
         )

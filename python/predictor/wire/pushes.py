@@ -42,4 +42,5 @@ def decode(message: pb.PushBars) -> Push:
         flush=message.flush,
         gap_policy=decode_policy(message.bars.gap_policy) if message.bars.gap_policy else None,
         allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
+        accept_suspect_bars=message.bars.accept_suspect_bars,
     )

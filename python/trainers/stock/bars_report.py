@@ -15,6 +15,7 @@ from rich.text import Text
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel, BarReading, PriceJumps, read_file
+from predictor.bars.suspects import SuspectBars, find_suspects, untraded_cells
 from predictor.canonical import Json
 from predictor.charts import closes_lines
 from predictor.cli.flags import with_flags
@@ -28,6 +29,9 @@ from predictor.sessions import EVERY_DAY, SessionCalendar
 from trainers.stock.bar_requirements import bars_of_a_window, check_enough
 from trainers.stock.feature_selection import features_named
 from trainers.stock.recipe import StockRecipe
+
+LARGE_SHARE: Final = 0.05
+"""Share of days from which a finding states its share."""
 
 MOST_SHOWN: Final = 3
 """Days listed per kind of finding; the others are counted."""
@@ -48,6 +52,8 @@ class SymbolFindings:
         stale: int32, days whose prices and volume all equal those of the bar before.
         without_volume: int32, days with a volume of 0.
         jumps: Price changes that look like unrecorded splits.
+        suspects: Bars that contradict the symbol's history.
+        untraded: int32, days without a trade: prices repeat the close before, and the volume is 0.
     """
 
     symbol: str
@@ -59,6 +65,8 @@ class SymbolFindings:
     stale: NDArray[np.int32]
     without_volume: NDArray[np.int32]
     jumps: PriceJumps
+    suspects: tuple[SuspectBars, ...]
+    untraded: NDArray[np.int32]
 
     def windows(self, needs: "BarRequirement") -> int:
         """Number of windows with a known outcome."""
@@ -89,11 +97,15 @@ def findings_of(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindin
         calendar: covers its sessions.
     """
     strange = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
-    return tuple(_of(bars, row, calendar, strange) for row in range(len(bars.symbols)))
+    suspects = find_suspects(bars)
+    return tuple(_of(bars, row, calendar, strange, suspects) for row in range(len(bars.symbols)))
 
 
-def _of(bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray) -> SymbolFindings:
-    present = bars.present[row]
+def _of(
+    bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray, suspects: Sequence[SuspectBars]
+) -> SymbolFindings:
+    present, own = bars.present[row], bars.rows([row])
+    named = tuple(suspect for suspect in suspects if suspect.symbol == bars.symbols[row])
     days, volume = bars.sessions[present], bars.volume[row, present]
     expected = bars.sessions[present & ~strange]
     return SymbolFindings(
@@ -105,7 +117,9 @@ def _of(bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray)
         strangers=bars.sessions[present & strange],
         stale=days[_repeats(bars, row, present)],
         without_volume=days[volume == 0],
-        jumps=bars.select(bars.symbols[row]).suspicious_jumps(),
+        jumps=own.suspicious_jumps().apart_from([day for suspect in named for day in suspect.sessions]),
+        suspects=named,
+        untraded=bars.sessions[untraded_cells(own)[0]],
     )
 
 
@@ -172,21 +186,27 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
 
 def closes_chart(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
     """A chart of the first `MOST_LINES` symbols, each 100 on its first day."""
-    bars, marked = reading.panel, {one.symbol: [jump.session for jump in one.jumps.shown] for one in findings}
+    bars, marked = reading.panel, {one.symbol: _marked(one) for one in findings}
     names = bars.symbols[:MOST_LINES]
-    label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspected splits are marked"
+    label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
     return page.chart(closes_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
+
+
+def _marked(one: SymbolFindings) -> list[int]:
+    """Sessions to mark on the chart."""
+    suspect = [session for bars in one.suspects for session in bars.sessions]
+    return sorted({*suspect, *(jump.session for jump in one.jumps.shown)})
 
 
 def symbol_grid(findings: Sequence[SymbolFindings]) -> ReportTable:
     """One row per symbol: its number of bars and of findings by kind."""
-    columns = ("bars", "days missing", "days too many", "same as before", "no volume", "splits?")
+    columns = ("bars", "days missing", "days too many", "same as before", "no volume", "suspect", "splits?")
     return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_line, findings)))
 
 
 def _line(one: SymbolFindings) -> TableRow:
     days = f"{iso(one.first)} to {iso(one.last)}"
-    doubtful = (*map(len, (one.gaps, one.strangers, one.stale, one.without_volume)), one.jumps.count)
+    doubtful = (*map(len, (one.gaps, one.strangers, one.stale, one.without_volume, one.suspects)), one.jumps.count)
     counts = (number_cell(count, "{:,.0f}".format) for count in doubtful)
     return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
 
@@ -241,7 +261,7 @@ def check(
         raise typer.BadParameter(f"--fix would overwrite {file}; name another file")
     read = read_file(file, reading.options)
     checked = checked_bars(read, calendar)
-    changes = () if fix is None else _fixed(read, fix)
+    changes = () if fix is None else _fixed(checked, fix)
     if plot is not None:
         write_bars_page(plot, read, checked.findings, tuple(doubts(checked)))
     if as_json:
@@ -267,15 +287,30 @@ def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
     return SessionCalendar.named(name, first, last)
 
 
-def _fixed(read: BarReading, out: Path) -> tuple[str, ...]:
-    """Write the clean file and the list of changes; prices, gaps and splits stay."""
+def _fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
+    """Write the clean file and the list of changes.
+
+    Days without a session are dropped if all their bars repeat the bar before; prices, gaps and splits stay.
+    """
     if out.suffix.lower() != ".csv":
         raise ConfigurationError(f"--fix writes CSV, so {out.name} must end in .csv")
+    read, copies = checked.reading, _copied_days(checked)
     columns = ",".join(("symbol", "date", *read.panel.columns))
-    changes = (f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}", *read.remarks, *read.warnings)
-    read.panel.write_csv(out)
+    changes = (
+        f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}",
+        *read.remarks,
+        *read.warnings,
+        *(f"dropped {shown_date(day)}: no session, and its bars repeat those of the day before" for day in copies),
+    )
+    read.panel.without_sessions(copies).write_csv(out)
     replace_file(out.with_name(out.name + CHANGES), "".join(f"{change}\n" for change in changes).encode())
     return changes
+
+
+def _copied_days(checked: BarsReport) -> list[int]:
+    """Days, yyyymmdd, that are not sessions and on which every bar repeats the bar before."""
+    strange = {int(day) for one in checked.findings for day in one.strangers}
+    return sorted(day for day in strange if all(day in one.stale for one in checked.findings if day in one.strangers))
 
 
 def _next(checked: BarsReport, file: Path, calendar: str) -> str:
@@ -323,12 +358,20 @@ def doubts(checked: BarsReport) -> Iterator[str]:
             (f"no bar, though {_shown(checked.calendar)} has a session", one.gaps),
             (f"a bar, though {_shown(checked.calendar)} has no session", one.strangers),
             ("the same bar as the day before", one.stale),
-            ("a volume of 0", one.without_volume),
+            ("no trade (prices repeat the close before, volume 0)", one.untraded),
+            (_zero_volumes(one), one.without_volume),
         )
         for kind, days in kinds:
             if len(days):
                 yield f"{one.symbol}: {kind}: {_days(days)}"
+        yield from map(str, one.suspects)
         yield from one.jumps.lines()
+
+
+def _zero_volumes(one: SymbolFindings) -> str:
+    """The finding about volumes of 0, with their share if it is large."""
+    share = len(one.without_volume) / max(one.bars, 1)
+    return "a volume of 0" if share < LARGE_SHARE else f"a volume of 0 on {share:.0%} of days"
 
 
 def _shown(calendar: SessionCalendar) -> str:
@@ -369,5 +412,7 @@ def _symbol_json(one: SymbolFindings, checked: BarsReport) -> Json:
         "without_session": one.strangers.tolist(),
         "repeated": one.stale.tolist(),
         "without_volume": one.without_volume.tolist(),
+        "untraded": one.untraded.tolist(),
+        "suspect_bars": list(map(str, one.suspects)),
         "suspected_splits": list(one.jumps.lines()),
     }

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars, BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
@@ -117,7 +118,7 @@ class History:
             CovariateMissingError: the pipeline reads a covariate that no file has.
             CovariatesError: a known covariate became known too late for the target.
         """
-        self.bars = bars
+        self.bars = bars = usable_bars(bars)
         self.pipeline = pipeline
         self.covariates = covariates
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from predictor.bars import BarPanel
+from predictor.bars.suspects import suspect_lines
 from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
@@ -84,7 +85,7 @@ def _of(
     is_adjusted: bool,
 ) -> tuple[str, ...]:
     warnings = bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
-    return bounded((*warnings, *covariates.doubts(needs), *bars.suspicious_jumps().lines()))
+    return bounded((*warnings, *covariates.doubts(needs), *suspect_lines(bars), *bars.suspicious_jumps().lines()))
 
 
 def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:

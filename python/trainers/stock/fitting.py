@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
@@ -72,7 +73,7 @@ def fit_pipeline(
     """
     calendar = _calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
-    learnt = bars.until(splits.train.last)
+    learnt = usable_bars(bars.until(splits.train.last))
     draft = Pipeline(
         features=fit_features(learnt, features, calendar, covariates),
         target=recipe.target,

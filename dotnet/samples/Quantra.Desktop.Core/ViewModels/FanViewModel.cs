@@ -95,6 +95,6 @@ public sealed class FanViewModel : ObservableObject
             return forecast.Value(symbol, horizon, quantile).ToString("F4", CultureInfo.InvariantCulture);
         var change = forecast.SimpleReturn(symbol, horizon, quantile).ToString("+0.0 %;-0.0 %", CultureInfo.InvariantCulture);
         var price = forecast.Price(symbol, horizon, quantile);
-        return double.IsNaN(price) ? change : string.Create(CultureInfo.InvariantCulture, $"{price:F2}  {change}");
+        return double.IsNaN(price) ? change : $"{Forecast.FormatPrice(price)}  {change}";
     }
 }

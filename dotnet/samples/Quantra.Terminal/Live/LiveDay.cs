@@ -23,8 +23,8 @@ internal sealed record LiveDay(DateOnly Session, double Close, LiveBand? Forecas
     public override string ToString()
     {
         var forecast = Forecast is { } band
-            ? string.Create(CultureInfo.InvariantCulture, $", forecast {band.Median:F2} ({band.Low:F2} to {band.High:F2}) {Verdict}")
+            ? $", forecast {Client.Forecast.FormatPrice(band.Median)} ({Client.Forecast.FormatPrice(band.Low)} to {Client.Forecast.FormatPrice(band.High)}) {Verdict}"
             : "";
-        return string.Create(CultureInfo.InvariantCulture, $"{Session:yyyy-MM-dd} close {Close:F2}{forecast}");
+        return string.Create(CultureInfo.InvariantCulture, $"{Session:yyyy-MM-dd} close {Client.Forecast.FormatPrice(Close)}{forecast}");
     }
 }

@@ -61,7 +61,7 @@ internal sealed class LiveView(LiveState? state, string server)
         return [Number(band.Median), $"{Number(band.Low)} to {Number(band.High)}", $"[{color}]{day.Verdict}[/]"];
     }
 
-    private static string Number(double price) => price.ToString("F2", CultureInfo.InvariantCulture);
+    private static string Number(double price) => Quantra.Client.Forecast.FormatPrice(price);
 
     private string Footer()
     {

@@ -111,6 +111,7 @@ def instance_of(arrays: BarArrays, row: int, places: PositionArray, parameters: 
         return Instance(
             input=_panel(arrays, row, places, parameters.calendar),
             covariates=_covariates(arrays, row, places),
+            accept_suspect_bars=parameters.accept_suspect_bars,
             allow_incomplete_last_bar=parameters.allow_incomplete_last_bar,
             gap_policy=parameters.gap_policy,
             max_age_sessions=parameters.max_age_sessions,

@@ -277,6 +277,7 @@ def _parsed(data: bytes, kind: type[MessageT]) -> MessageT:
 
 
 _BAR_PARAMETERS: Final[Mapping[str, str]] = {
+    "accept_suspect_bars": "bool_param",
     "allow_incomplete_last_bar": "bool_param",
     "calendar": "string_param",
     "gap_policy": "string_param",
@@ -292,6 +293,7 @@ _WINDOW_PARAMETERS: Final[Mapping[str, str]] = {"schema_hash": "string_param", "
 class RequestParameters:
     """Options of a request for all its rows."""
 
+    accept_suspect_bars: bool = False
     allow_incomplete_last_bar: bool = False
     calendar: str = ""
     """Exchange code of the bars; empty: unknown."""
@@ -316,6 +318,7 @@ def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestP
         _check_parameter(name, value, known)
     parameters = head.parameters
     return RequestParameters(
+        accept_suspect_bars=parameters["accept_suspect_bars"].bool_param,
         allow_incomplete_last_bar=parameters["allow_incomplete_last_bar"].bool_param,
         calendar=_string_parameter(head, "calendar"),
         gap_policy=_gap_policy(_string_parameter(head, "gap_policy")),

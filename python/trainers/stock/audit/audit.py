@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
 from predictor.model import Model
@@ -167,7 +168,7 @@ def _subject(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _Aud
     else:
         raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
     _check_reach(bars, splits)
-    known = bars.between(splits.train.first, int(bars.sessions[-1]))
+    known = usable_bars(bars.between(splits.train.first, int(bars.sessions[-1])))
     return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
@@ -101,7 +102,7 @@ def backtest(
     _check_refits(source, plan)
     folds = folds_for(source, bars, plan)
     store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
-    for _fold in watch(_forecast(source, bars, plan, folds, store, workers, stepwise), len(folds)):
+    for _fold in watch(_forecast(source, usable_bars(bars), plan, folds, store, workers, stepwise), len(folds)):
         pass
     forecasts = joined_folds([store.read(fold) for fold in folds])
     return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
@@ -190,7 +191,7 @@ def traded(
 ) -> Backtest:
     """Trade existing forecasts; the calendar of the model determines the sessions per year."""
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    closes = np.ascontiguousarray(bars.adjusted().close.T)
+    closes = np.ascontiguousarray(usable_bars(bars).adjusted().close.T)
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))
 

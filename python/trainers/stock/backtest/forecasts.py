@@ -125,6 +125,7 @@ class _DailyRequests:
         return Instance(
             input=recent,
             allow_incomplete_last_bar=True,
+            accept_suspect_bars=True,
             gap_policy=GapPolicy.IGNORE,
             covariates=self.covariates.for_model(self.info, recent),
         )

@@ -1,0 +1,376 @@
+"""Bars that cannot be true, judged by the history of their own symbol.
+
+A move is impossible if it exceeds a factor of 5 in one session and 20 robust standard deviations (median and MAD) of
+the symbol's log returns. The second bound is needed because the volatility of tickers differs by a factor of 20. Prices
+are judged after adjustment, so recorded splits and dividends are not moves.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.arrays import BoolArray, FloatArray, IndexArray
+from predictor.bars.adjustment import COMMON_SPLITS, adjust_each
+from predictor.bars.panel import BarPanel
+from predictor.errors import BarSuspectError, listed, shown_date
+
+LARGEST_MOVE: Final = math.log(5)
+"""Log returns up to this size are possible, whatever the symbol's history."""
+DEVIATIONS: Final = 20.0
+"""Robust standard deviations beyond which a log return is impossible."""
+LEAST_DEVIATION: Final = 0.002
+"""Smallest standard deviation of daily log returns that a symbol is assumed to have."""
+FEW_RETURNS: Final = 20
+"""With fewer returns the deviation is not reliable, and `DEVIATION_OF_FEW` is its least value."""
+DEVIATION_OF_FEW: Final = 0.05
+LONG_GAP: Final = 20
+"""Sessions without a bar after which another company may trade under the ticker."""
+COMPANY_MOVE: Final = math.log(2)
+COMPANY_DEVIATIONS: Final = 6.0
+"""Deviations, scaled by the root of the gap, beyond which a level after a long gap suggests another company."""
+MAD_TO_DEVIATION: Final = 1.4826
+"""Standard deviation of a normal distribution per median absolute deviation."""
+OFTEN_UNTRADED: Final = 0.05
+"""Share of days without a trade above which a note says so."""
+FACTOR_TOLERANCE: Final = 0.1
+"""Log distance within which a factor is named as a power of ten or as a split."""
+
+
+class SuspectKind(StrEnum):
+    """The likely cause of suspect bars."""
+
+    BAR = "bar"
+    """One bar is off, and the next is back at the old level; or the last bar is off."""
+    UNIT = "unit"
+    """The level changes by a power of ten for good or for a stretch: another unit of the currency."""
+    SPLIT = "split"
+    """The level changes by the factor of a split that the adjustment lacks."""
+    LEVEL = "level"
+    """The level changes by another factor."""
+    COMPANY = "company"
+    """The level changes during a long gap."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuspectBars:
+    """One bar, or the edges of a stretch of bars, that contradict the history of their symbol.
+
+    Attributes:
+        kind: The likely cause.
+        symbol: The symbol.
+        sessions: yyyymmdd: the bar, or the first session at each new level.
+        field: The price that is off: open, high, low or close.
+        value: Its value as given.
+        low: Lowest price that the history allows there.
+        high: Highest price that it allows.
+        factor: The price divided by what was expected.
+        gap: Sessions without a bar before it.
+        is_last: Whether it is the symbol's last bar.
+    """
+
+    kind: SuspectKind
+    symbol: str
+    sessions: tuple[int, ...]
+    field: str
+    value: float
+    low: float
+    high: float
+    factor: float
+    gap: int = 0
+    is_last: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a forecast from these bars is refused; a single bar in the middle is left out instead."""
+        return self.kind in {SuspectKind.UNIT, SuspectKind.SPLIT} or (self.kind is SuspectKind.BAR and self.is_last)
+
+    def __str__(self) -> str:
+        """The finding in one sentence, as a question where the data alone cannot answer it."""
+        days = " and ".join(shown_date(day) for day in self.sessions)
+        factor = named_factor(self.factor)
+        if self.kind is SuspectKind.BAR:
+            return (
+                f"{self.symbol} {days}: {self.field} is {self.value:g}, but its other bars suggest {self.low:.4g} to "
+                f"{self.high:.4g}; a factor of {factor}: a wrong unit or a bad tick?"
+            )
+        if self.kind is SuspectKind.COMPANY:
+            return (
+                f"{self.symbol}: a gap of {self.gap} sessions before {days} and a change of the level by a factor of "
+                f"{factor}: another company?"
+            )
+        question = {SuspectKind.UNIT: ": currency unit?", SuspectKind.SPLIT: f": an unadjusted split of {factor}?"}
+        return f"{self.symbol}: prices change by a factor of {factor} on {days}{question.get(self.kind, '')}"
+
+
+def named_factor(factor: float) -> str:
+    """A factor above 1, rounded to a power of ten or to a split's factor if it is near one."""
+    size = abs(math.log(factor))
+    for exact in (*(10.0**k for k in range(1, 7)), *(new / old for new, old in COMMON_SPLITS)):
+        if abs(size - math.log(exact)) < FACTOR_TOLERANCE:
+            return f"{exact:g}"
+    return f"{math.exp(size):.3g}"
+
+
+def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
+    """The error for a symbol that is refused because of these bars."""
+    first, *others = suspects
+    more = "".join(f" {other}" for other in others)
+    return BarSuspectError(
+        f"{first}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
+        metadata={
+            "symbol": first.symbol,
+            "date": shown_date(first.sessions[0]),
+            "field": first.field,
+            "value": repr(first.value),
+            "low": repr(first.low),
+            "high": repr(first.high),
+        },
+    )
+
+
+def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray) -> BoolArray:
+    """[S] which symbols may have suspect bars: a cheap test of raw or adjusted prices [S, T], NaN = no bar.
+
+    A symbol that passes has none. A move across a gap counts from the close before the gap.
+    """
+    with np.errstate(all="ignore"):
+        ranges = np.fmax.reduce(high / low, axis=1) > math.exp(LARGEST_MOVE)
+        before, after = close[:, :-1], close[:, 1:]
+        if np.isnan(close).any():
+            before = _filled(close)[:, :-1]
+        moves = np.fmax(after / before, before / after)
+        return ranges | (np.fmax.reduce(moves, axis=1, initial=1.0) > math.exp(COMPANY_MOVE))
+
+
+def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
+    """All bars that contradict the history of their symbol, by symbol and date.
+
+    A symbol whose bars cannot be adjusted has no suspects; `BarPanel.adjusted` refuses it.
+    """
+    adjusted, _ = adjust_each(bars)
+    candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close)
+    found: list[SuspectBars] = []
+    for row in np.flatnonzero(candidates):
+        present = np.flatnonzero(np.isfinite(adjusted.close[row]))
+        prices = {name: getattr(adjusted, name)[row, present] for name in ("open", "high", "low", "close")}
+        raw = {name: getattr(bars, name)[row, present] for name in prices}
+        found.extend(_Judge(bars.symbols[row], bars.sessions[present], present, prices, raw).suspects())
+    return tuple(found)
+
+
+def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars]) -> BoolArray:
+    """[S, T] the single bars among the suspects, which features and targets must leave out."""
+    cells = np.zeros(bars.close.shape, np.bool_)
+    for suspect in suspects:
+        if suspect.kind is SuspectKind.BAR:
+            cells[bars.symbols.index(suspect.symbol), np.searchsorted(bars.sessions, suspect.sessions[0])] = True
+    return cells
+
+
+def untraded_cells(bars: BarPanel) -> BoolArray:
+    """[S, T] bars of days on which the symbol did not trade: all prices equal the close before and the volume is 0.
+
+    Vendors repeat the last close before the open and on days without a trade.
+    """
+    if (bars.volume[bars.present] > 0).all():
+        return np.zeros(bars.close.shape, np.bool_)
+    before = np.full(bars.close.shape, np.nan)
+    before[:, 1:] = _filled(bars.close)[:, :-1]
+    same = np.logical_and.reduce([getattr(bars, name) == before for name in ("open", "high", "low", "close")])
+    return same & (bars.volume == 0)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TradedBars:
+    """A panel without the bars of days on which a symbol did not trade.
+
+    Attributes:
+        bars: The panel. It ends with the last session on which any symbol traded.
+        warnings: Notes on what was left out.
+        idle: Symbols that did not trade on the last session, though others did.
+    """
+
+    bars: BarPanel
+    warnings: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+def traded_bars(bars: BarPanel) -> TradedBars:
+    """Leave out the bars of days without a trade, so that a forecast starts from the last traded session."""
+    cells = untraded_cells(bars)
+    if not cells.any():
+        return TradedBars(bars=bars)
+    traded, notes = bars.without_cells(cells), list[str]()
+    end = int(np.flatnonzero(traded.present.any(axis=0))[-1])
+    if end < len(bars.sessions) - 1:
+        last = int(bars.sessions[end])
+        traded = traded.until(last)
+        notes.append(
+            f"{listed(bars.symbols)}: no trade after {shown_date(last)}: the later bars repeat the close with a volume "
+            "of 0 and are left out"
+        )
+    for row in np.flatnonzero(cells.mean(axis=1) > OFTEN_UNTRADED):
+        notes.append(
+            f"{bars.symbols[row]}: no trade on {cells[row].sum()} of {len(bars.sessions)} days, which count as days "
+            "without a bar"
+        )
+    idle = np.flatnonzero(cells[:, end])
+    return TradedBars(bars=traded, warnings=tuple(notes), idle=tuple(bars.symbols[row] for row in idle))
+
+
+def usable_bars(bars: BarPanel) -> BarPanel:
+    """The panel without suspect single bars and without days on which a symbol did not trade, on the same sessions.
+
+    Features and targets are computed from it. A change of the level stays, because no single bar is wrong.
+    """
+    return bars.without_cells(suspect_cells(bars, find_suspects(bars)) | untraded_cells(bars))
+
+
+def suspect_lines(bars: BarPanel) -> Iterator[str]:
+    """Warnings for a training or an evaluation: each finding, and the number of bars that are left out."""
+    suspects = find_suspects(bars)
+    yield from map(str, suspects)
+    for cells, why in (
+        (suspect_cells(bars, suspects), "each contradicts the history of its symbol"),
+        (untraded_cells(bars), "the symbol did not trade: prices repeat the close before, and the volume is 0"),
+    ):
+        if cells.any():
+            symbols = [bars.symbols[row] for row in np.flatnonzero(cells.any(axis=1))]
+            yield f"{listed(symbols)}: bars left out of windows and targets: {cells.sum()}; {why}"
+
+
+def _filled(close: FloatArray) -> FloatArray:
+    """[S, T] the last close known on each session; NaN before the first."""
+    columns = np.arange(close.shape[1])
+    last = np.maximum.accumulate(np.where(np.isnan(close), 0, columns), axis=1)
+    return np.take_along_axis(close, last, axis=1)
+
+
+@final
+class _Judge:
+    """Judges the bars of one symbol."""
+
+    def __init__(
+        self,
+        symbol: str,
+        sessions: NDArray[np.int32],
+        columns: IndexArray,
+        prices: Mapping[str, FloatArray],
+        raw: Mapping[str, FloatArray],
+    ) -> None:
+        """Take the symbol's N bars: their sessions, their columns in the panel, adjusted prices and raw ones."""
+        self._symbol = symbol
+        self._sessions = sessions
+        self._gaps = np.diff(columns) - 1
+        self._prices = prices
+        self._raw = raw
+        self._returns = np.diff(np.log(prices["close"]))
+        self._center, self._deviation = _robust(self._returns)
+
+    def suspects(self) -> list[SuspectBars]:
+        """All suspect bars, by date."""
+        found = [*self._moves(), *self._ranges()]
+        closes = {bar.sessions[0] for bar in found if bar.kind is SuspectKind.BAR and bar.field == "close"}
+        once = (bar for bar in found if bar.field == "close" or bar.sessions[0] not in closes)
+        return sorted(once, key=lambda bar: bar.sessions)
+
+    def _moves(self) -> Iterator[SuspectBars]:
+        """Suspects by the returns from close to close."""
+        limit = max(LARGEST_MOVE, DEVIATIONS * self._deviation)
+        moves = self._returns - self._center
+        large = np.flatnonzero(np.abs(moves) > limit)
+        place = 0
+        while place < len(large):
+            start = int(large[place])
+            end = self._return_to_level(start, large[place + 1 :])
+            if end is None:
+                yield self._level_change(start + 1, None)
+                place += 1
+            elif end == start + 1:
+                yield self._bar(start + 1, "close", float(moves[start]))
+                place += 2
+            else:
+                yield self._level_change(start + 1, end + 1)
+                place = int(np.searchsorted(large, end)) + 1
+        for start in np.flatnonzero(self._gaps >= LONG_GAP):
+            least = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
+            if least < abs(moves[start]) <= limit:
+                yield self._company(int(start) + 1)
+
+    def _return_to_level(self, start: int, later: IndexArray) -> int | None:
+        """The index of the large return that takes back the one at `start`; None if the new level stays."""
+        for end in later:
+            left = abs(float(self._returns[start : end + 1].sum()))
+            if left < max(0.5, 3 * self._deviation * math.sqrt(float(end - start))):
+                return int(end)
+        return None
+
+    def _level_change(self, bar: int, back: int | None) -> SuspectBars:
+        size = float(self._returns[bar - 1])
+        if back is None and bar == len(self._sessions) - 1:
+            return self._bar(bar, "close", size)
+        if back is None and bar == 1:
+            return self._bar(0, "close", -size)
+        if back is None and self._gaps[bar - 1] >= LONG_GAP:
+            return self._company(bar)
+        kind = SuspectKind.LEVEL
+        if _is_near(size, (10.0**k for k in range(1, 7))):
+            kind = SuspectKind.UNIT
+        elif _is_near(size, (new / old for new, old in COMMON_SPLITS)):
+            kind = SuspectKind.SPLIT
+        sessions = [bar] if back is None else [bar, back]
+        return self._suspect(kind, bar, "close", size, tuple(int(self._sessions[k]) for k in sessions))
+
+    def _company(self, bar: int) -> SuspectBars:
+        size = float(self._returns[bar - 1])
+        return self._suspect(SuspectKind.COMPANY, bar, "close", size, (int(self._sessions[bar]),))
+
+    def _ranges(self) -> Iterator[SuspectBars]:
+        """Suspects by a high and a low that are too far apart."""
+        ranges = np.log(self._prices["high"] / self._prices["low"])
+        center, deviation = _robust(ranges)
+        for bar in np.flatnonzero(ranges - center > max(LARGEST_MOVE, DEVIATIONS * deviation)):
+            # raw prices: an adjustment that lacks the error would move the correct ones
+            near = float(self._raw["close"][bar - 1 if bar else 1])
+            above = math.log(float(self._raw["high"][bar]) / near)
+            below = math.log(float(self._raw["low"][bar]) / near)
+            yield self._bar(int(bar), "high", above) if above > -below else self._bar(int(bar), "low", below)
+
+    def _bar(self, bar: int, field: str, size: float) -> SuspectBars:
+        return self._suspect(SuspectKind.BAR, bar, field, size, (int(self._sessions[bar]),))
+
+    def _suspect(self, kind: SuspectKind, bar: int, field: str, size: float, sessions: tuple[int, ...]) -> SuspectBars:
+        value = float(self._raw[field][bar])
+        expected, width = math.log(value) - size, DEVIATIONS * self._deviation
+        return SuspectBars(
+            kind=kind,
+            symbol=self._symbol,
+            sessions=sessions,
+            field=field,
+            value=value,
+            low=math.exp(expected - width),
+            high=math.exp(expected + width),
+            factor=math.exp(size),
+            gap=int(self._gaps[bar - 1]) if bar else 0,
+            is_last=bar == len(self._sessions) - 1,
+        )
+
+
+def _robust(values: FloatArray) -> tuple[float, float]:
+    """Median of values [N], and the standard deviation that their MAD gives."""
+    if not values.size:
+        return 0.0, DEVIATION_OF_FEW
+    center = float(np.median(values))
+    deviation = MAD_TO_DEVIATION * float(np.median(np.abs(values - center)))
+    return center, max(deviation, LEAST_DEVIATION if values.size >= FEW_RETURNS else DEVIATION_OF_FEW)
+
+
+def _is_near(size: float, factors: Iterable[float]) -> bool:
+    return any(abs(abs(size) - math.log(factor)) < FACTOR_TOLERANCE for factor in factors)

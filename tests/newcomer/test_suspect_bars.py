@@ -1,0 +1,205 @@
+"""Bars that cannot be true are refused, left out or named, each symbol by itself, the same for every command."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from artifacts import save_small_artifact, small_artifact, small_model, small_models
+from market import bokeh_panel
+from serving import server_process
+from typer.testing import CliRunner
+
+from predictor import Forecaster
+from predictor.bars import BarPanel
+from predictor.bars.suspects import SuspectKind, find_suspects, untraded_cells, usable_bars
+from predictor.client import QuantraClient
+from predictor.errors import BarSuspectError
+from predictor.forecast import Forecast
+from predictor.instance import Instance
+from trainers.cli.commands import app
+from trainers.stock.data import History
+
+PRICES: Final = ("open", "high", "low", "close", "adj_close")
+TICK: Final = ("high", "close", "adj_close")
+
+
+def ibm() -> BarPanel:
+    return bokeh_panel("IBM").last(400)
+
+
+def scaled(bars: BarPanel, days: slice, factor: float, fields: tuple[str, ...] = PRICES) -> BarPanel:
+    """The bars with some fields of some of IBM's days multiplied."""
+    columns = {name: getattr(bars, name).copy() for name in fields}
+    for values in columns.values():
+        values[bars.symbols.index("IBM"), days] *= factor
+    return replace(bars, **columns)
+
+
+def repeated(bars: BarPanel, symbol: str, days: int) -> BarPanel:
+    """The bars whose last days repeat the close before with a volume of 0."""
+    columns = {name: getattr(bars, name).copy() for name in (*PRICES, "volume")}
+    row, close, adjusted = bars.symbols.index(symbol), bars.close, bars.adj_close
+    assert adjusted is not None
+    for name in ("open", "high", "low", "close"):
+        columns[name][row, -days:] = close[row, -days - 1]
+    columns["adj_close"][row, -days:] = adjusted[row, -days - 1]
+    columns["volume"][row, -days:] = 0
+    return replace(bars, **columns)
+
+
+LAST: Final = slice(-1, None)
+MIDDLE: Final = slice(380, 381)
+
+
+@pytest.fixture(scope="module")
+def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Forecaster:
+    return Forecaster.load(save_small_artifact(tmp_path_factory.mktemp("model") / "1"))
+
+
+def same(one: Forecast, other: Forecast) -> bool:
+    return np.array_equal(one.values, other.values)
+
+
+def test_a_last_bar_that_is_off_by_a_factor_of_100_is_refused_with_the_expected_range(forecaster: Forecaster) -> None:
+    with pytest.raises(BarSuspectError, match="a factor of 100: a wrong unit or a bad tick") as refused:
+        forecaster.predict(scaled(ibm(), LAST, 100, TICK))
+    told = refused.value.metadata
+    assert (told["symbol"], told["date"], told["field"], told["value"]) == ("IBM", "2013-03-01", "close", "20291.0")
+    assert float(told["low"]) < 202.91 < float(told["high"]) < 300
+
+
+def test_an_accepted_bar_is_forecast_with_a_warning(forecaster: Forecaster) -> None:
+    forecast = forecaster.predict(Instance(input=scaled(ibm(), LAST, 100, TICK), accept_suspect_bars=True))
+    assert "close is 20291" in forecast.warnings[0]
+    assert forecast.anchor_price is not None
+    assert forecast.anchor_price[0] == 20291
+
+
+def test_the_other_symbols_are_answered_as_without_the_suspect_one(forecaster: Forecaster) -> None:
+    good = bokeh_panel("AAPL", "GOOG", "IBM").last(400)
+    forecast = forecaster.predict(scaled(good, LAST, 100, TICK))
+    assert isinstance(forecast.refusals["IBM"], BarSuspectError)
+    others = ["AAPL", "GOOG"]
+    assert same(forecast.select(others), forecaster.predict(good).select(others))
+
+
+def test_the_server_refuses_and_accepts_alike(tmp_path: Path) -> None:
+    bad = scaled(ibm(), LAST, 100, TICK)
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(small_models(tmp_path / "models"), log) as server,
+        QuantraClient(server.target, "small") as client,
+    ):
+        with pytest.raises(BarSuspectError, match="2013-03-01"):
+            client.predict(bad)
+        assert "close is 20291" in client.predict(Instance(input=bad, accept_suspect_bars=True)).warnings[0]
+
+
+def test_a_suspect_bar_in_the_middle_is_left_out_and_named(forecaster: Forecaster) -> None:
+    forecast = forecaster.predict(scaled(ibm(), MIDDLE, 100, TICK))
+    assert any("2013-02-01: close is 20518" in line and line.endswith("It is left out.") for line in forecast.warnings)
+    gone = np.zeros((1, 400), np.bool_)
+    gone[0, MIDDLE] = True
+    assert same(forecast, forecaster.predict(ibm().without_cells(gone)))
+
+
+@pytest.mark.parametrize("symbol", ["AAPL", "GOOG", "IBM", "MSFT"])
+def test_real_bars_raise_no_alarm(symbol: str) -> None:
+    bars = bokeh_panel(symbol)
+    assert find_suspects(bars) == ()
+    assert usable_bars(bars) is bars
+
+
+@pytest.mark.parametrize(
+    ("bars", "kind", "says"),
+    [
+        (
+            scaled(ibm(), slice(250, None), 0.01),
+            SuspectKind.UNIT,
+            "IBM: prices change by a factor of 100 on 2012-07-25: currency unit?",
+        ),
+        (
+            scaled(ibm(), slice(200, 260), 7),
+            SuspectKind.SPLIT,
+            "IBM: prices change by a factor of 7 on 2012-05-14 and 2012-08-08: an unadjusted split of 7?",
+        ),
+        (
+            scaled(ibm(), MIDDLE, 0.01, ("low",)),
+            SuspectKind.BAR,
+            "IBM 2013-02-01: low is 2.0384, but its other bars suggest",
+        ),
+        (
+            scaled(ibm(), slice(0, 1), 100),
+            SuspectKind.BAR,
+            "IBM 2011-07-28: close is 18180, but its other bars suggest 151.4 to 218.4; a factor of 100",
+        ),
+    ],
+    ids=["pence", "split", "low", "first bar"],
+)
+def test_each_cause_has_its_question(bars: BarPanel, kind: SuspectKind, says: str) -> None:
+    (found,) = find_suspects(bars)
+    assert found.kind is kind
+    assert str(found).startswith(says)
+
+
+def test_a_level_that_changes_within_the_window_is_refused(forecaster: Forecaster) -> None:
+    with pytest.raises(BarSuspectError, match=r"factor of 100 on 2013-02-01: currency unit"):
+        forecaster.predict(scaled(ibm(), slice(-20, None), 0.01))
+
+
+def test_another_company_under_the_ticker_is_asked_about() -> None:
+    bars = scaled(ibm(), slice(250, None), 3.5)
+    gone = np.zeros((1, 400), np.bool_)
+    gone[0, 200:250] = True
+    (found,) = find_suspects(bars.without_cells(gone))
+    assert str(found).startswith(
+        "IBM: a gap of 50 sessions before 2012-07-25 and a change of the level by a factor of 3."
+    )
+
+
+def test_a_recorded_split_is_no_suspect() -> None:
+    split = scaled(ibm(), slice(0, 390), 7, ("open", "high", "low", "close"))
+    assert find_suspects(split) == ()
+
+
+@pytest.mark.parametrize("days", [1, 3])
+def test_a_forecast_starts_from_the_last_traded_session(forecaster: Forecaster, days: int) -> None:
+    forecast = forecaster.predict(repeated(ibm(), "IBM", days))
+    before = forecaster.predict(ibm().until(int(ibm().sessions[-days - 1])))
+    assert (forecast.as_of_session, same(forecast, before)) == (before.as_of_session, True)
+    assert "no trade after" in forecast.warnings[0]
+
+
+def test_a_symbol_that_did_not_trade_beside_others_fails_alone(forecaster: Forecaster) -> None:
+    good = bokeh_panel("AAPL", "IBM").last(400)
+    forecast = forecaster.predict(repeated(good, "IBM", 1))
+    assert list(forecast.refusals) == ["IBM"]
+    assert "did not trade on 2013-03-01" in forecast.refusals["IBM"].message
+    np.testing.assert_allclose(forecast.values[0], forecaster.predict(good).values[0], rtol=1e-5)
+
+
+def test_an_index_without_volumes_trades_every_day() -> None:
+    bars = replace(ibm(), volume=np.zeros((1, 400)))
+    assert not untraded_cells(bars).any()
+
+
+def test_training_leaves_suspect_bars_out_of_features_and_targets() -> None:
+    pipeline = small_model(small_artifact()).pipeline
+    bad = History(scaled(ibm(), MIDDLE, 100, TICK), pipeline)
+    gone = np.zeros((1, 400), np.bool_)
+    gone[0, MIDDLE] = True
+    good = History(ibm().without_cells(gone), pipeline)
+    assert np.array_equal(bad.labels, good.labels, equal_nan=True)
+    assert bad.stored.observed.equal(good.stored.observed)
+
+
+def test_check_names_suspect_bars_once(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    replace(scaled(ibm(), MIDDLE, 100, ("high", "close")), adj_close=None).write_csv(path)
+    ran = CliRunner().invoke(app, ["check", str(path), "--calendar", "XNYS", "--json"], catch_exceptions=False)
+    (symbol,) = json.loads(ran.stdout)["symbols"]
+    assert [line[:32] for line in symbol["suspect_bars"]] == ["IBM 2013-02-01: close is 20518, "]
+    assert not [line for line in symbol["suspected_splits"] if "2013-02-01" in line]
