@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from predictor import Forecaster
 from predictor.bars import BarPanel
 from predictor.bars.suspects import SuspectKind, find_suspects, untraded_cells, usable_bars
 from predictor.client import QuantraClient
-from predictor.errors import BarSuspectError
+from predictor.errors import BarsError, BarSuspectError, shown_price
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from trainers.cli.commands import app
@@ -203,3 +204,23 @@ def test_check_names_suspect_bars_once(tmp_path: Path) -> None:
     (symbol,) = json.loads(ran.stdout)["symbols"]
     assert [line[:32] for line in symbol["suspect_bars"]] == ["IBM 2013-02-01: close is 20518, "]
     assert not [line for line in symbol["suspected_splits"] if "2013-02-01" in line]
+
+
+def test_a_bar_dated_a_year_ahead_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    ahead = int((datetime.now(UTC) + timedelta(days=365)).strftime("%Y%m%d"))
+    path = tmp_path / "bars.csv"
+    path.write_text(f"symbol,date,open,high,low,close,volume\nIBM,2024-01-02,1,1,1,1,1\nIBM,{ahead},1,1,1,1,1\n")
+    with pytest.raises(BarsError, match=r"is in the future: today is .*; check its year"):
+        BarPanel.read(path)
+
+
+def test_closes_of_another_adjustment_are_named_as_the_cause() -> None:
+    with pytest.raises(BarsError, match=r"outside low and high on 400 of 400 days: if open, high and low are adjusted"):
+        scaled(ibm(), slice(None), 7, ("close",))
+
+
+@pytest.mark.parametrize(
+    ("price", "shown"), [(1.2345e-5, "0.00001235"), (0.5, "0.5000"), (202.94, "202.94"), (0, "0.00")]
+)
+def test_prices_below_one_are_shown_with_significant_digits(price: float, shown: str) -> None:
+    assert shown_price(price) == shown

@@ -7,12 +7,14 @@ import math
 from calendar import monthrange
 from collections import Counter
 from collections.abc import Mapping
+from datetime import date, timedelta
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
+from predictor.dates import day_number
 from predictor.errors import MOST_LISTED, BarsError, listed, shown_date
 
 LONGEST_NAME: Final = 64
@@ -132,8 +134,36 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _broken_rule(bar)
-    rule += _further(symbols, sessions, sound)
+    rule += _mixed_adjustment(fields, row) + _further(symbols, sessions, sound)
     raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
+
+
+def _mixed_adjustment(fields: Mapping[str, FloatArray], row: int) -> str:
+    """The part of a message that explains closes outside low and high on most days of a symbol; empty otherwise."""
+    high, low, close = (fields[name][row] for name in ("high", "low", "close"))
+    with np.errstate(invalid="ignore"):
+        outside = (close > high) | (close < low)
+    if outside.sum() <= np.isfinite(close).sum() / 2:
+        return ""
+    return (
+        f"; the close is outside low and high on {outside.sum()} of {np.isfinite(close).sum()} days: if open, high and "
+        "low are adjusted and the close is not, or the reverse, give all four from columns of one kind"
+    )
+
+
+def check_past(sessions: NDArray[np.int32], symbols: tuple[str, ...], today: date) -> None:
+    """Check that no bar is dated in the future; the exchange may be a day ahead of `today`.
+
+    Raises:
+        BarsError: The last session is later than that.
+    """
+    last = int(sessions[-1])
+    if last > day_number(today + timedelta(days=1)):
+        raise _wrong_session(
+            symbols,
+            last,
+            f"is in the future: today is {today.isoformat()}; check its year, and whether day and month are swapped",
+        )
 
 
 def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -175,6 +176,7 @@ class BarPanel:
         Raises:
             BarsError: A bar is impossible.
         """
+        checks.check_past(table.sessions, table.symbols, datetime.now(UTC).date())
         columns = dict(table.columns)
         return cls(
             symbols=table.symbols,

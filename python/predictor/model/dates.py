@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import IndexArray
 from predictor.bars import BarPanel
+from predictor.bars.checks import check_past
 from predictor.covariates import NO_COVARIATES
 from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
@@ -148,6 +149,7 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
     calendar, sent = pipeline.calendar, bars.sessions
     if not calendar.is_exchange:
+        check_past(given, bars.symbols, now.date())
         check_length(pipeline, bars)
         return pipeline.recent_sessions(sent, bars.symbols)
     if bars.calendar and bars.calendar != calendar.name:
