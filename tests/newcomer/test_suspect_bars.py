@@ -220,7 +220,19 @@ def test_closes_of_another_adjustment_are_named_as_the_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("price", "shown"), [(1.2345e-5, "0.00001235"), (0.5, "0.5000"), (202.94, "202.94"), (0, "0.00")]
+    ("price", "shown"), [(1.234e-5, "0.00001234"), (0.5, "0.5000"), (202.94, "202.94"), (0, "0.00")]
 )
 def test_prices_below_one_are_shown_with_significant_digits(price: float, shown: str) -> None:
     assert shown_price(price) == shown
+
+
+def test_a_forecast_of_an_earlier_day_is_the_one_that_day_would_have_given(tmp_path: Path) -> None:
+    artifact, path = save_small_artifact(tmp_path / "model" / "1"), tmp_path / "bars.csv"
+    bokeh_panel("IBM").last(400).write_csv(path)
+    command = ["predict", "--artifact", str(artifact), "--bars", str(path), "--json", "--as-of", "2012-10-28"]
+    ran = CliRunner().invoke(app, command, catch_exceptions=False)
+    told = json.loads(ran.stdout)
+    with Forecaster.load(artifact) as model:
+        before = model.predict(BarPanel.read(path, calendar="XNYS").until("2012-10-26"))
+    assert told["as_of_session"] == 20121026
+    assert np.array_equal(np.array(told["values"]), before.values)

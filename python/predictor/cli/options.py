@@ -188,6 +188,10 @@ class InputFlags:
             help="Use only the last N sessions of the bars; by default, as many as the model needs.",
         ),
     ] = None
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="Use only the bars until this day: the forecast that it would have given."),
+    ] = None
     gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions without any bar.")] = GapPolicy.REFUSE
     allow_incomplete_last_bar: Annotated[
         bool,
@@ -203,5 +207,10 @@ class InputFlags:
     ] = None
 
     def read_of(self, bars: BarPanel) -> BarPanel:
-        """The bars of the last sessions that `--last` selects."""
+        """The bars that `--as-of` and `--last` select.
+
+        Raises:
+            BarsError: no bar is that old, or the text is not a date.
+        """
+        bars = bars if self.as_of is None else bars.until(self.as_of)
         return bars if self.last is None else bars.last(self.last)

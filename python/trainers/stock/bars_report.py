@@ -26,6 +26,7 @@ from predictor.replacement import replace_file
 from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
 from predictor.report.templates import iso
 from predictor.sessions import EVERY_DAY, SessionCalendar
+from predictor.sessions.recognition import fitting_calendar
 from trainers.stock.bar_requirements import bars_of_a_window, check_enough
 from trainers.stock.feature_selection import features_named
 from trainers.stock.recipe import StockRecipe
@@ -244,7 +245,7 @@ def check(
         str,
         typer.Option(
             metavar="NAME",
-            help="The exchange's code, such as XNYS; 24/7: every day of the week; empty: Monday to Friday.",
+            help="The exchange's code, such as XNYS, or 24/7: every day of the week; by default, the one that fits.",
         ),
     ] = "",
     fix: Annotated[
@@ -260,6 +261,7 @@ def check(
     if fix is not None and fix.resolve() == file.resolve():
         raise typer.BadParameter(f"--fix would overwrite {file}; name another file")
     read = read_file(file, reading.options)
+    calendar, recognised = calendar or fitting_calendar(read.panel.sessions, read.panel.symbols), not calendar
     checked = checked_bars(read, calendar)
     changes = () if fix is None else _fixed(checked, fix)
     if plot is not None:
@@ -269,6 +271,8 @@ def check(
         return
     console = Console(highlight=False)
     console.print(Text(str(read), style="bold"), soft_wrap=True)
+    if recognised and calendar:
+        console.print(f"the dates fit the calendar {calendar}", markup=False, soft_wrap=True)
     console.print(checked_table(checked))
     for change in changes:
         console.print(f"changed: {change}", markup=False, soft_wrap=True)
