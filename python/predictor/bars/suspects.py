@@ -37,6 +37,7 @@ MAD_TO_DEVIATION: Final = 1.4826
 """Standard deviation of a normal distribution per median absolute deviation."""
 OFTEN_UNTRADED: Final = 0.05
 """Share of days without a trade above which a note says so."""
+LARGEST_LOG: Final = 700.0
 FACTOR_TOLERANCE: Final = 0.1
 """Log distance within which a factor is named as a power of ten or as a split."""
 
@@ -355,9 +356,9 @@ class _Judge:
             sessions=sessions,
             field=field,
             value=value,
-            low=math.exp(expected - width),
-            high=math.exp(expected + width),
-            factor=math.exp(size),
+            low=_bounded_exp(expected - width),
+            high=_bounded_exp(expected + width),
+            factor=_bounded_exp(size),
             gap=int(self._gaps[bar - 1]) if bar else 0,
             is_last=bar == len(self._sessions) - 1,
         )
@@ -370,6 +371,11 @@ def _robust(values: FloatArray) -> tuple[float, float]:
     center = float(np.median(values))
     deviation = MAD_TO_DEVIATION * float(np.median(np.abs(values - center)))
     return center, max(deviation, LEAST_DEVIATION if values.size >= FEW_RETURNS else DEVIATION_OF_FEW)
+
+
+def _bounded_exp(value: float) -> float:
+    """exp(value) within what a double can hold."""
+    return math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
 
 
 def _is_near(size: float, factors: Iterable[float]) -> bool:
