@@ -39,6 +39,10 @@ SUFFIXES: Final = {
 """Exchanges by the suffix of tickers, as Yahoo writes them."""
 OTHERS: Final = ("XNYS", "XLON", "XETR", "XTKS", "XHKG", "XPAR", "XTSE", "XASX", "XSWX", "XBOM", "XSHG")
 """Exchanges that are tried for tickers without a known suffix, in this order."""
+FEWEST: Final = 20
+"""Fewest sessions by which a calendar is recognised."""
+WEEKENDS: Final = 0.2
+"""Share of Saturdays and Sundays from which bars are of every day; two of seven days are."""
 SUFFICIENT: Final = 0.9
 """Share of the missing weekdays that an exchange's holidays must explain to end the search."""
 
@@ -53,7 +57,9 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
         sessions: [T] yyyymmdd, in increasing order.
         symbols: Tickers, whose suffix names the exchange first.
     """
-    if is_weekend(sessions).mean() > 0.2:  # noqa: PLR2004 - two of seven days are weekends
+    if len(sessions) < FEWEST:
+        return ""
+    if is_weekend(sessions).mean() > WEEKENDS:
         return EVERY_DAY
     if is_weekend(sessions).any() or find_spec("exchange_calendars") is None:
         return ""
