@@ -13,8 +13,8 @@ from typing import Final, final
 
 from benchmarks.calling.subject import save_model, server
 from benchmarks.interop.callers import caller_rows
-from benchmarks.interop.doors import embedded_rows, grpc_rows
 from benchmarks.interop.files import file_rows
+from benchmarks.interop.overhead import embedded_rows, grpc_rows
 from benchmarks.interop.program import build
 from benchmarks.report import Row, parse_arguments, publish
 from predictor.inference import use_threads

@@ -198,10 +198,10 @@ def compared(name: str, made: Artifact, inputs: Inputs, *, rounds: int, judged: 
 
 def counted(name: str, made: Artifact, inputs: Inputs) -> Row:
     """Share of windows and targets that converge, and their numbers of nodes."""
-    told = our_explainer(made).explain(inputs, POINTS, deadline=Deadline(), tolerance=GAP_REACH)
-    nodes, pairs = np.unique(np.stack([one.nodes for one in told]), return_counts=True)
+    contributions = our_explainer(made).explain(inputs, POINTS, deadline=Deadline(), tolerance=GAP_REACH)
+    nodes, pairs = np.unique(np.stack([one.nodes for one in contributions]), return_counts=True)
     detail = ", ".join(f"{share:.1%} with {count}" for count, share in zip(nodes, pairs / pairs.sum(), strict=True))
-    share = float(np.mean([one.converged for one in told]))
+    share = float(np.mean([one.converged for one in contributions]))
     return shown(
         f"{name}: share of {len(inputs.mask)} windows x {len(POINTS)} targets that converge", share, detail=detail
     )

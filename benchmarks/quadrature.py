@@ -38,18 +38,18 @@ BEGINNINGS: Final = tuple(tuple(first * 2**k for k in range(7)) for first in (2,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ModelRecipe:
     """A model to train."""
 
     name: str
     recipe: StockRecipe
 
 
-def chosen(*, quick: bool) -> list[Chosen]:
+def models_to_train(*, quick: bool) -> list[ModelRecipe]:
     """All kinds and scales with different seeds, and an LSTM that is trained too long at ten times the rate."""
     hot = Optimisation(max_epochs=15, patience=15, learning_rate=3e-3, device="cpu")
     found = [
-        Chosen(
+        ModelRecipe(
             name="lstm, window, overtrained", recipe=StockRecipe(scale="window", calendar=CALENDAR, optimisation=hot)
         ),
     ]
@@ -57,7 +57,7 @@ def chosen(*, quick: bool) -> list[Chosen]:
         optimisation = replace(optimisation_of(kind), device="cpu", seed=seed)
         config = kind_named(kind).config()
         recipe = StockRecipe(kind=kind, config=config, scale=scale, calendar=CALENDAR, optimisation=optimisation)
-        found.append(Chosen(name=f"{kind}, {scale}", recipe=recipe))
+        found.append(ModelRecipe(name=f"{kind}, {scale}", recipe=recipe))
     if quick:
         short = replace(found[1].recipe.optimisation, max_epochs=1)
         return [replace(found[1], recipe=replace(found[1].recipe, optimisation=short))]
@@ -98,7 +98,7 @@ def spent(found: Contributions, counts: Sequence[int]) -> FloatArray:
     return np.cumsum(counts)[np.searchsorted(counts, found.nodes)].astype(np.float64)
 
 
-def rows_of(one: Chosen, bars: BarPanel, windows: int, *, judged: bool) -> list[Row]:
+def rows_of(one: ModelRecipe, bars: BarPanel, windows: int, *, judged: bool) -> list[Row]:
     """Rows of one model for every first count."""
     made = trained(bars, one.recipe)
     inputs = test_windows(bars, made, one.recipe, windows)
@@ -108,9 +108,11 @@ def rows_of(one: Chosen, bars: BarPanel, windows: int, *, judged: bool) -> list[
     found: list[Row] = []
     for counts, roughness in product(BEGINNINGS, (False, True)):
         with judged_by(roughness=roughness):
-            told = explainer.explain(inputs, POINTS, deadline=Deadline(), tolerance=TOLERANCE, node_counts=counts)
-        off = np.stack([error(*three) for three in zip(told, reference, floors, strict=True)])
-        nodes = np.stack([spent(each, counts) for each in told])
+            contributions = explainer.explain(
+                inputs, POINTS, deadline=Deadline(), tolerance=TOLERANCE, node_counts=counts
+            )
+        off = np.stack([error(*three) for three in zip(contributions, reference, floors, strict=True)])
+        nodes = np.stack([spent(each, counts) for each in contributions])
         shipped = roughness and counts[0] == NODE_COUNTS[0]
         name = f"{one.name}: from {counts[0]}, {'gap and roughness' if roughness else 'gap only'}"
         detail = (
@@ -137,7 +139,7 @@ def main() -> int:
     torch.set_num_threads(1)
     bars, windows = real_bars(), 2 if arguments.quick else 16
     rows: list[Row] = []
-    for one in chosen(quick=arguments.quick):
+    for one in models_to_train(quick=arguments.quick):
         rows += rows_of(one, bars, windows, judged=not arguments.quick)
     return publish(rows, arguments.json)
 

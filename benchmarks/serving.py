@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from benchmarks.calling.bare import client_rows
-from benchmarks.calling.beside import beside_rows, explaining
+from benchmarks.calling.explanations import explanation_load, explanation_rows
 from benchmarks.calling.kserve import KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
 from benchmarks.calling.processes import process_rows
@@ -66,8 +66,8 @@ def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]
         yield from kserve_rows(asking, rounds, seconds, judged=judged)
         yield from stream_rows(asking, rounds, seconds, judged=judged)
         yield from rows_rows(asking, _WIDE_WINDOWS, work.model, subject, rounds, judged=judged)
-        with explaining(target) as told:
-            yield from beside_rows(asking, told, rounds, seconds, judged=judged)
+        with explanation_load(target) as explanations:
+            yield from explanation_rows(asking, explanations, rounds, seconds, judged=judged)
         with QuantraClient(target) as client:
             yield from client_rows(client, subject.bars, lengths.calls)
             yield from session_rows(client, rounds, judged=judged)

@@ -56,25 +56,25 @@ def echoing(size: int) -> Generator[str]:
     process.join()
 
 
-def run_echo(size: int, told: Connection) -> None:
+def run_echo(size: int, pipe: Connection) -> None:
     """Serve until the process is terminated, with the settings of our server; runs in a child process."""
 
-    async def answered(body: bytes, _context: object) -> bytes:
+    async def unary(body: bytes, _context: object) -> bytes:
         return body[:size]
 
-    async def conversed(bodies: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+    async def stream(bodies: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
         async for body in bodies:
             yield body[:size]
 
     async def serve() -> None:
         bare = grpc.aio.server()
         handlers = {
-            PREDICT: grpc.unary_unary_rpc_method_handler(answered),
-            PREDICT_STREAM: grpc.stream_stream_rpc_method_handler(conversed),
+            PREDICT: grpc.unary_unary_rpc_method_handler(unary),
+            PREDICT_STREAM: grpc.stream_stream_rpc_method_handler(stream),
         }
         methods = {path.rpartition("/")[2]: handler for path, handler in handlers.items()}
         bare.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(PREDICTION.full_name, methods),))
-        told.send(bare.add_insecure_port("127.0.0.1:0"))
+        pipe.send(bare.add_insecure_port("127.0.0.1:0"))
         await bare.start()
         await bare.wait_for_termination()
 

@@ -37,8 +37,7 @@ def infer_bytes(subject: Subject, without: Collection[str] = ()) -> bytes:
 
 def _tensors(window: FeatureWindow) -> dict[str, NDArray[np.generic]]:
     """The groups that are not empty, and the day of the last bar, which `Predict` also sends."""
-    day = str(window.as_of_session)
-    last = np.array([[f"{day[:4]}-{day[4:6]}-{day[6:]}"]], "datetime64[D]").astype(np.int64)
+    last = np.array([[str(window.as_of_session)]], "datetime64[D]").astype(np.int64)
     groups = {name: getattr(window, name) for name in _GROUPS}
     return {**{name: values for name, values in groups.items() if values.size}, "date": last}
 

@@ -125,8 +125,8 @@ def load(
         methods: path of the method, for requests other than Predict.
     """
     here, there = SPAWN.Pipe()
-    asked = Asked(target, dict(requests), dict(methods), access)
-    process = SPAWN.Process(target=answer_turns, args=(asked, there), daemon=True)
+    settings = LoadSettings(target, dict(requests), dict(methods), access)
+    process = SPAWN.Process(target=serve_turns, args=(settings, there), daemon=True)
     process.start()
     there.close()
     try:
@@ -138,7 +138,7 @@ def load(
 
 @final
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoadSettings:
     """Settings of the load process."""
 
     target: str
@@ -147,13 +147,13 @@ class Asked:
     access: Access
 
 
-def answer_turns(asked: Asked, told: "Connection[Calls, Turn]") -> None:
+def serve_turns(settings: LoadSettings, pipe: "Connection[Calls, Turn]") -> None:
     """Run turns until the process is terminated; runs in a child process."""
     while True:
-        turn = told.recv()
-        method = asked.methods.get(turn.request, PREDICT)
+        turn = pipe.recv()
+        method = settings.methods.get(turn.request, PREDICT)
         calls = streamed_calls_of if turn.streams else calls_of
-        told.send(asyncio.run(calls(asked.target, method, asked.requests[turn.request], turn, asked.access)))
+        pipe.send(asyncio.run(calls(settings.target, method, settings.requests[turn.request], turn, settings.access)))
 
 
 async def calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
@@ -178,14 +178,14 @@ async def calls_of(target: str, method: str, request: bytes, turn: Turn, access:
 
 async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """Call over streams, which share the requests in flight."""
-    talking = _TALKS[method]
+    streaming = _STREAMING_METHODS[method]
     channels = [access.open(target) for _ in range(min(turn.streams, MOST_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
-    bodies = talking.requests(request, turn.in_flight // turn.streams)
+    bodies = streaming.requests(request, turn.in_flight // turn.streams)
 
-    async def talk(channel: grpc.aio.Channel) -> None:
-        call: Any = channel.stream_stream(talking.path)()
+    async def converse(channel: grpc.aio.Channel) -> None:
+        call: Any = channel.stream_stream(streaming.path)()
         asked, free = dict[bytes, float](), asyncio.Queue[bytes]()
 
         async def ask() -> None:
@@ -198,13 +198,13 @@ async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn
             free.put_nowait(name)
         asking = asyncio.create_task(ask())
         while (answer := await call.read()) is not grpc.aio.EOF:
-            name, answered = talking.name_of(answer), time.perf_counter()
+            name, answered = streaming.name_of(answer), time.perf_counter()
             if asked[name] >= begin and answered <= end:
                 took_s.append(answered - asked[name])
             free.put_nowait(name)
         await asking
 
-    await asyncio.gather(*(talk(channels[place % len(channels)]) for place in range(turn.streams)))
+    await asyncio.gather(*(converse(channels[place % len(channels)]) for place in range(turn.streams)))
     for channel in channels:
         await channel.close()
     return Calls(np.array(took_s), turn.seconds)
@@ -236,7 +236,7 @@ def _infer_name(answer: bytes) -> bytes:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Talk:
+class StreamingMethod:
     """A streaming method and its encoding."""
 
     path: str
@@ -246,8 +246,9 @@ class Talk:
     """Reads the id of a response."""
 
 
-_TALKS: Final[Mapping[str, Talk]] = {
-    PREDICT: Talk(PREDICT_STREAM, stream_requests, lambda answer: answer[2 : 2 + answer[1]]),  # the first field
-    INFER: Talk("/inference.GRPCInferenceService/ModelStreamInfer", infer_requests, _infer_name),
+_STREAMING_METHODS: Final[Mapping[str, StreamingMethod]] = {
+    # the id is the first field of a PredictStreamResponse
+    PREDICT: StreamingMethod(PREDICT_STREAM, stream_requests, lambda answer: answer[2 : 2 + answer[1]]),
+    INFER: StreamingMethod("/inference.GRPCInferenceService/ModelStreamInfer", infer_requests, _infer_name),
 }
 """By path of the unary method."""

@@ -25,7 +25,7 @@ _CELLS: Final[Sequence[Cell]] = (*((count, many) for many in IN_FLIGHT for count
 
 @final
 @dataclass(frozen=True, slots=True)
-class Work:
+class CpuUsage:
     """CPU time of a server in one turn."""
 
     request_ms: float
@@ -42,17 +42,17 @@ class Work:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Side:
+class LoadedServer:
     """A server and its load."""
 
     process: int
     asking: Load
 
-    def run(self, in_flight: int, seconds: float) -> Work:
+    def run(self, in_flight: int, seconds: float) -> CpuUsage:
         """Run one turn. The warm-up counts in the CPU time, and as requests at the turn's rate."""
         before = cpu_s_of(self.process)
         calls = self.asking.run(Turn(WINDOWS, in_flight, seconds))
-        return Work.of(before, cpu_s_of(self.process), calls.per_second * (WARM_S + seconds))
+        return CpuUsage.of(before, cpu_s_of(self.process), calls.per_second * (WARM_S + seconds))
 
 
 def process_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
@@ -75,7 +75,7 @@ def process_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool)
         load(str(one["target"]), requests) as of_one,
         load(str(two["target"]), requests) as of_two,
     ):
-        sides = {1: Side(int(str(one["pid"])), of_one), 2: Side(int(str(two["pid"])), of_two)}
+        sides = {1: LoadedServer(int(str(one["pid"])), of_one), 2: LoadedServer(int(str(two["pid"])), of_two)}
         found = [_round(sides, count, seconds) for count in range(rounds)]
     return [*_rows(found, f"medians of {rounds} rounds of {seconds:g} s each", judged=judged), rate]
 
@@ -86,27 +86,27 @@ def cpu_s_of(process: int) -> Mapping[int, float]:
     return {one: Vitals.of(one).cpu_s for one in (process, *map(int, " ".join(listed).split()))}
 
 
-def _round(sides: Mapping[int, Side], count: int, seconds: float) -> dict[Cell, Work]:
+def _round(sides: Mapping[int, LoadedServer], count: int, seconds: float) -> dict[Cell, CpuUsage]:
     """Run every cell; odd rounds run in reverse order."""
     cells = _CELLS if count % 2 == 0 else _CELLS[::-1]
     return {(processes, many): sides[processes].run(many, seconds) for processes, many in cells}
 
 
-def _rows(found: Sequence[Mapping[Cell, Work]], detail: str, *, judged: bool) -> list[Row]:
+def _rows(found: Sequence[Mapping[Cell, CpuUsage]], detail: str, *, judged: bool) -> list[Row]:
     title = "--processes 2 / one process, {} in flight, CPU per request"
     rows: list[Row] = []
     for many in IN_FLIGHT:
-        cost, told = _compared(found, (2, many), (1, many))
-        rows.append(at_most(title.format(many), cost, CPU_REACH, detail=told + detail, judged=judged))
-    cost, told = _compared(found, *_TWICE)
-    return [*rows, shown(title.format("16 and 8"), cost, detail=told + detail)]
+        cost, description = _compared(found, (2, many), (1, many))
+        rows.append(at_most(title.format(many), cost, CPU_REACH, detail=description + detail, judged=judged))
+    cost, description = _compared(found, *_TWICE)
+    return [*rows, shown(title.format("16 and 8"), cost, detail=description + detail)]
 
 
-def _compared(found: Sequence[Mapping[Cell, Work]], two: Cell, one: Cell) -> tuple[float, str]:
+def _compared(found: Sequence[Mapping[Cell, CpuUsage]], two: Cell, one: Cell) -> tuple[float, str]:
     """Median over rounds of the ratio of two cells' CPU time per request, and the numbers behind it."""
     cost = statistics.median(each[two].request_ms / each[one].request_ms for each in found)
     spent = [statistics.median(each[cell].request_ms for each in found) for cell in (two, one)]
     most = statistics.median(each[two].most for each in found)
     connections = min(two[1], MOST_CHANNELS)
-    told = f"{spent[0]:.3g} and {spent[1]:.3g} ms; {connections} connections, one worker did {most:.0%}; "
-    return cost, told
+    description = f"{spent[0]:.3g} and {spent[1]:.3g} ms; {connections} connections, one worker did {most:.0%}; "
+    return cost, description

@@ -28,7 +28,10 @@ def session_rows(client: QuantraClient, rounds: int, *, judged: bool) -> Iterato
         found = [one_round(client, panel) for _ in range(rounds)]
         symbols, sessions = panel.close.shape
         name = "forecast from a pushed bar / from the whole history"
-        detail = f"{symbols} symbols x {sessions} sessions; {told(found)}; medians of {rounds} rounds of {DAYS} days"
+        detail = (
+            f"{symbols} symbols x {sessions} sessions; {describe_medians(found)}; medians of {rounds} rounds of {DAYS} "
+            "days"
+        )
         ratio = statistics.median(pushed / asked for pushed, asked in found)
         if symbols == SYMBOLS:
             yield at_most(f"{name}, {symbols} symbols", ratio, REACH, detail=detail, judged=judged)
@@ -43,19 +46,19 @@ def one_round(client: QuantraClient, bars: BarPanel) -> Round:
     with client.open_session(bars.until(int(bars.sessions[-DAYS - 1]))) as session:
         for day in days:
             alone, whole = bars.between(day, day), bars.until(day)
-            pushed_ms.append(took_ms(lambda alone=alone: session.push(alone)))
-            asked_ms.append(took_ms(lambda whole=whole: client.predict(whole)))
+            pushed_ms.append(time_ms(lambda alone=alone: session.push(alone)))
+            asked_ms.append(time_ms(lambda whole=whole: client.predict(whole)))
     return statistics.median(pushed_ms), statistics.median(asked_ms)
 
 
-def took_ms(work: Callable[[], object]) -> float:
+def time_ms(work: Callable[[], object]) -> float:
     """Time a call."""
     begun_s = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - begun_s)
 
 
-def told(found: Sequence[Round]) -> str:
+def describe_medians(found: Sequence[Round]) -> str:
     """Describe both medians."""
     pushed, asked = (statistics.median(column) for column in zip(*found, strict=True))
     return f"{pushed:.3g} ms against {asked:.3g} ms"

@@ -121,8 +121,8 @@ def request_bytes(asked: BarPanel | FeatureWindow) -> bytes:
 @contextmanager
 def server(models: Path, *options: str, level: str = "error", log: Path | None = None) -> Generator[str]:
     """Start a server process and yield its address; see `started`."""
-    with started(models, *options, level=level, log=log) as told:
-        yield str(told["target"])
+    with started(models, *options, level=level, log=log) as ready:
+        yield str(ready["target"])
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def started(
     ):
         assert process.stdout is not None
         try:
-            told = json.loads(process.stdout.readline())
-            yield {**told, "target": f"127.0.0.1:{told['port']}"}
+            ready = json.loads(process.stdout.readline())
+            yield {**ready, "target": f"127.0.0.1:{ready['port']}"}
         finally:
             process.terminate()

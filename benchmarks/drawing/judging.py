@@ -45,9 +45,9 @@ class Figures:
         return mean(self.rewards)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Figures":
+    def of(cls, scores: Mapping[str, Any]) -> "Figures":
         """Read scores from JSON."""
-        return cls(told["accuracy"], told["distance"], tuple(told["rewards"]), tuple(told["rewards_unused"]))
+        return cls(scores["accuracy"], scores["distance"], tuple(scores["rewards"]), tuple(scores["rewards_unused"]))
 
 
 @final

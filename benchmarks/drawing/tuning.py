@@ -42,13 +42,13 @@ class Tuning:
         seed: seed of its training and its tuning.
         before: scores before, per noise.
         after: scores after, per noise.
-        told: description of the tuning.
+        description: description of the tuning.
     """
 
     seed: int
     before: Sequence[Figures]
     after: Sequence[Figures]
-    told: str
+    description: str
 
 
 def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
@@ -71,7 +71,7 @@ def tuning(work: Workplace, judging: Judging, seed: int, noises: Sequence[int], 
     before, after = (
         [judging.judged(model, guidance=UNGUIDED, noise=noise) for noise in noises] for model in (start, tuned)
     )
-    return Tuning(seed, before, after, _told(tuned))
+    return Tuning(seed, before, after, _describe_tuning(tuned))
 
 
 def cost(work: Workplace, *, quick: bool) -> list[Row]:
@@ -187,7 +187,7 @@ def _guided(work: Workplace, judging: Judging, seed: int) -> list[Row]:
     ]
 
 
-def _told(model: Path) -> str:
+def _describe_tuning(model: Path) -> str:
     """Describe a tuning from the file that is saved with its model."""
     tuned: Mapping[str, Any] = json.loads((model / "tuning.json").read_text("utf-8"))["tuned"]
     end = "ended by its gate" if tuned["refused"] else "to its end"

@@ -34,7 +34,7 @@ _CHANNEL_OPTIONS: Final = [
 
 @final
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CallOutcome:
     """How one call ended."""
 
     code: grpc.StatusCode
@@ -54,36 +54,36 @@ def open_channel(target: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
 
-async def ask(channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0) -> Ended:
+async def ask(channel: grpc.aio.Channel, path: str, body: bytes, timeout_s: float = 30.0) -> CallOutcome:
     """Make one unary call; an error is returned, too."""
     start = time.perf_counter()
     call: Any = channel.unary_unary(path)(body, timeout=timeout_s)
     return await end_of(call, start)
 
 
-async def end_of(call: Any, start: float) -> Ended:
+async def end_of(call: Any, start: float) -> CallOutcome:
     """Wait for a call that started at `start` of `time.perf_counter`."""
     try:
         answer = await call
     except grpc.aio.AioRpcError as error:
         has_details = "grpc-status-details-bin" in dict(error.trailing_metadata() or ())
-        return Ended(error.code(), has_details=has_details, took_s=time.perf_counter() - start)
-    return Ended(grpc.StatusCode.OK, answer, took_s=time.perf_counter() - start)
+        return CallOutcome(error.code(), has_details=has_details, took_s=time.perf_counter() - start)
+    return CallOutcome(grpc.StatusCode.OK, answer, took_s=time.perf_counter() - start)
 
 
-async def ask_all(target: str, path: str, bodies: Sequence[bytes], at_once: int, timeout_s: float) -> list[Ended]:
+async def ask_all(target: str, path: str, bodies: Sequence[bytes], at_once: int, timeout_s: float) -> list[CallOutcome]:
     """Make the calls over one connection, at most `at_once` at a time."""
     slots = asyncio.Semaphore(at_once)
     async with open_channel(target) as channel:
 
-        async def one(body: bytes) -> Ended:
+        async def one(body: bytes) -> CallOutcome:
             async with slots:
                 return await ask(channel, path, body, timeout_s)
 
         return await asyncio.gather(*map(one, bodies))
 
 
-def count_codes(ends: Iterable[Ended]) -> str:
+def count_codes(ends: Iterable[CallOutcome]) -> str:
     """Describe how often each status occurred."""
     counted = Counter(end.code.name for end in ends)
     return ", ".join(f"{count} {name}" for name, count in counted.most_common()) or "no calls"

@@ -29,7 +29,7 @@ CALLS_PER_CONNECTION: Final = 100
 _OK: Final = frozenset({grpc.StatusCode.OK})
 
 
-class Part(Protocol):
+class CallKind(Protocol):
     """One kind of call."""
 
     @property
@@ -49,7 +49,7 @@ class Part(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Unary:
+class UnaryCall:
     """A call that must end with an expected status."""
 
     name: str
@@ -66,7 +66,7 @@ class Unary:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class CancelledCall:
     """A call that the caller cancels after a moment; the response may arrive earlier."""
 
     name: str
@@ -86,7 +86,7 @@ class Cancelled:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateCall:
     """A call with a very short deadline.
 
     If the deadline expires on the server first, gRPC may reset the call and report CANCELLED shortly before it.
@@ -107,7 +107,7 @@ class Late:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Conversed:
+class StreamCall:
     """A stream with several requests, which the caller then closes."""
 
     name: str
@@ -128,29 +128,29 @@ class Conversed:
         return next((code for code in grpc.StatusCode if errors and code.value[0] == errors[0]), None)
 
 
-def all_parts(bars: pb.Instance, window: pb.Instance, panel: pb.Instance, model: str) -> tuple[Part, ...]:
+def all_parts(bars: pb.Instance, window: pb.Instance, panel: pb.Instance, model: str) -> tuple[CallKind, ...]:
     """Windows, bars, panels, sessions, explanations, malformed requests, late and cancelled calls."""
     question = pb.ExplainRequest(model=model, instance=bars, tolerance=0.05).SerializeToString()
     whole = predict_request(panel, bars, model=model)
     invalid, missing = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
     return (
-        Unary("windows", 40, PREDICT, predict_request(window, model=model)),
-        Unary("bars", 20, PREDICT, predict_request(bars, model=model)),
-        Unary("panels", 10, PREDICT, predict_request(*[panel] * 4, model=model)),
-        Unary("KServe bars", 10, INFER, infer_request(bars, model)),
-        Conversed("sessions", 4, session_requests(bars, model)),
-        Unary("explanations", 2, EXPLAIN, question),
-        Unary("truncated messages", 6, PREDICT, whole[: len(whole) // 2], frozenset({invalid})),
-        Unary("unknown models", 6, PREDICT, predict_request(bars, model="../none"), frozenset({invalid, missing})),
-        Late("late calls", 4, PREDICT, whole, timeout_s=0.005),
-        Cancelled("cancelled predictions", 6, PREDICT, whole, 0.003),
-        Cancelled("cancelled explanations", 2, EXPLAIN, question, 0.01),
+        UnaryCall("windows", 40, PREDICT, predict_request(window, model=model)),
+        UnaryCall("bars", 20, PREDICT, predict_request(bars, model=model)),
+        UnaryCall("panels", 10, PREDICT, predict_request(*[panel] * 4, model=model)),
+        UnaryCall("KServe bars", 10, INFER, infer_request(bars, model)),
+        StreamCall("sessions", 4, session_requests(bars, model)),
+        UnaryCall("explanations", 2, EXPLAIN, question),
+        UnaryCall("truncated messages", 6, PREDICT, whole[: len(whole) // 2], frozenset({invalid})),
+        UnaryCall("unknown models", 6, PREDICT, predict_request(bars, model="../none"), frozenset({invalid, missing})),
+        LateCall("late calls", 4, PREDICT, whole, timeout_s=0.005),
+        CancelledCall("cancelled predictions", 6, PREDICT, whole, 0.003),
+        CancelledCall("cancelled explanations", 2, EXPLAIN, question, 0.01),
     )
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedCall:
     """A finished call."""
 
     part: str
@@ -178,8 +178,8 @@ class Load:
     """
 
     target: str
-    parts: Sequence[Part]
-    calls: list[Done] = field(default_factory=list[Done])
+    parts: Sequence[CallKind]
+    calls: list[FinishedCall] = field(default_factory=list[FinishedCall])
     connections: int = 0
 
     async def run(self, callers: int, is_over: Callable[[], bool]) -> None:
@@ -204,4 +204,4 @@ class Load:
                     asked = time.monotonic()
                     unexpected = await part.once(channel)
                     ended = time.monotonic()
-                    self.calls.append(Done(part.name, ended - start, ended - asked, unexpected))
+                    self.calls.append(FinishedCall(part.name, ended - start, ended - asked, unexpected))

@@ -26,7 +26,7 @@ SERVING: Final = b"\x08\x01"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Waits:
+class HealthWaits:
     """Results of the health checks."""
 
     asked: int = 0
@@ -44,36 +44,36 @@ class Waits:
 
 
 @final
-class Pulse:
+class HealthMonitor:
     """Handle of the process."""
 
     def __init__(self, popen: "subprocess.Popen[str]") -> None:
         self._popen = popen
 
-    def stop(self) -> Waits:
+    def stop(self) -> HealthWaits:
         """Stop the process and read its results."""
         try:
             output, _ = self._popen.communicate("", timeout=TIMEOUT_S + 5)
         except subprocess.TimeoutExpired:
             self._popen.kill()
-            return Waits(unanswered=1, longest_ms=1000 * TIMEOUT_S)
-        return Waits(**json.loads(output.splitlines()[-1]))
+            return HealthWaits(unanswered=1, longest_ms=1000 * TIMEOUT_S)
+        return HealthWaits(**json.loads(output.splitlines()[-1]))
 
 
 @contextmanager
-def asking(target: str) -> Generator[Pulse]:
+def health_monitor(target: str) -> Generator[HealthMonitor]:
     """Start the process and wait for its first check."""
     command = [sys.executable, "-m", "benchmarks.faults.pulse", target]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as popen:
         try:
             assert popen.stdout is not None
             popen.stdout.readline()
-            yield Pulse(popen)
+            yield HealthMonitor(popen)
         finally:
             popen.kill()
 
 
-def check_until_closed(target: str) -> Waits:
+def check_until_closed(target: str) -> HealthWaits:
     """Check health until the input ends."""
     asked = unanswered = 0
     longest_s = 0.0
@@ -91,7 +91,7 @@ def check_until_closed(target: str) -> Waits:
             start = time.perf_counter()
             unanswered += not is_serving()
             asked, longest_s = asked + 1, max(longest_s, time.perf_counter() - start)
-    return Waits(asked, unanswered, 1000 * longest_s)
+    return HealthWaits(asked, unanswered, 1000 * longest_s)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from benchmarks.faults.calls import (
     NO_ANSWER,
     PREDICT,
     SERVER_FAULT,
-    Ended,
+    CallOutcome,
     ask,
     ask_all,
     count_codes,
@@ -24,7 +24,7 @@ from benchmarks.faults.calls import (
     predict_request,
     varint,
 )
-from benchmarks.faults.pulse import Waits, asking
+from benchmarks.faults.pulse import HealthWaits, health_monitor
 from benchmarks.faults.served import MIB, Vitals, forget_peak, is_alive
 from benchmarks.report import Row, at_most
 from predictor._pb import prediction_pb2 as pb
@@ -37,7 +37,7 @@ PART: Final = 15 * MIB
 PANEL_SYMBOLS: Final = 10_000
 UNKNOWN_FIELD: Final = 1000
 
-Requests = Callable[[str], list[Ended]]
+Requests = Callable[[str], list[CallOutcome]]
 """Makes calls to a server's address."""
 
 
@@ -51,9 +51,9 @@ def rows(subject: Subject, *, quick: bool) -> Iterator[Row]:
 def _measure(name: str, process: int, target: str, requests: Requests, *, quick: bool) -> Iterator[Row]:
     before = Vitals.of(process)
     forget_peak(process)
-    with asking(target) as pulse:
+    with health_monitor(target) as pulse:
         ends = requests(target)
-        waits: Waits = pulse.stop()
+        waits: HealthWaits = pulse.stop()
     time.sleep(0.2 if quick else 3.0)
     faults = sum(end.code in SERVER_FAULT or end.is_bare_cancel for end in ends) + (not is_alive(process))
     detail = count_codes(ends)
@@ -128,10 +128,10 @@ def _wide_panel(subject: Subject) -> pb.Instance:
     return pb.Instance(bars=panel)
 
 
-async def _send_cancelled(target: str, one: bytes, count: int) -> list[Ended]:
+async def _send_cancelled(target: str, one: bytes, count: int) -> list[CallOutcome]:
     """Cancel large calls after 0 to 50 ms, then make one ordinary call; includes calls that ended before."""
     random, slots = Random(0), asyncio.Semaphore(64)  # noqa: S311 - reproducible
-    body, ends = nested(bytes(PART), UNKNOWN_FIELD) + one, list[Ended]()
+    body, ends = nested(bytes(PART), UNKNOWN_FIELD) + one, list[CallOutcome]()
     async with open_channel(target) as channel:
 
         async def cancelled(after_s: float) -> None:

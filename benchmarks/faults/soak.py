@@ -16,7 +16,7 @@ import grpc
 
 from benchmarks.calling.subject import Subject, save_model, started
 from benchmarks.faults.calls import RELOAD
-from benchmarks.faults.mix import Done, Load, all_parts
+from benchmarks.faults.mix import FinishedCall, Load, all_parts
 from benchmarks.faults.served import MIB, Vitals, wait_until
 from benchmarks.report import Row, at_least, at_most, shown
 from predictor._pb import prediction_pb2 as pb
@@ -121,7 +121,7 @@ def _describe(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
 
 
-def drift_rows(calls: Sequence[Done], lasting_s: float, *, judged: bool) -> Iterator[Row]:
+def drift_rows(calls: Sequence[FinishedCall], lasting_s: float, *, judged: bool) -> Iterator[Row]:
     """99th percentile of the timed part's latency in the last third of the run against the first third."""
     begin, third = WARM_SHARE * lasting_s, (1 - WARM_SHARE) * lasting_s / 3
     first = [one.took_s for one in calls if one.part == TIMED and begin <= one.at_s < begin + third]

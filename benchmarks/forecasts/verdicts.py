@@ -51,7 +51,7 @@ def _against_peers(results: Results, *, judged: bool) -> list[Row]:
             detail=f"of {len(rivals)}; 95 % intervals, {_resampled(results)}",
             judged=judged,
         ),
-        *(shown(f"{title}: ours - {who}", i.mean, detail=_told(i)) for who, i in intervals.items()),
+        *(shown(f"{title}: ours - {who}", i.mean, detail=_describe_interval(i)) for who, i in intervals.items()),
     ]
 
 
@@ -69,14 +69,16 @@ def _even(results: Results, ours: Entry, *, judged: bool) -> Row:
         value=difference.mean,
         reach=f"<= {100 * EVEN:g} %, low <= 0",
         ok=ok if judged else None,
-        detail=f"{_told(difference)}; {_seeds(ours)}; {best.name}, {best.mean:.4f}",
+        detail=f"{_describe_interval(difference)}; {_seeds(ours)}; {best.name}, {best.mean:.4f}",
     )
 
 
 def _no_worse(name: str, difference: Interval, *, judged: bool, detail: str = "") -> Row:
     """A row that fails if the interval of a difference lies above 0."""
     ok = difference.low <= 0 if judged else None
-    return Row(name=name, value=difference.mean, reach="low <= 0", ok=ok, detail=_told(difference) + detail)
+    return Row(
+        name=name, value=difference.mean, reach="low <= 0", ok=ok, detail=_describe_interval(difference) + detail
+    )
 
 
 def _calibration(results: Results, *, judged: bool) -> list[Row]:
@@ -114,7 +116,7 @@ def _seeds(entry: Entry) -> str:
     return f"{entry.mean:.4f} ± {entry.spread:.4f} over {count} seeds" if count > 1 else f"{entry.mean:.4f}, one seed"
 
 
-def _told(interval: Interval) -> str:
+def _describe_interval(interval: Interval) -> str:
     return f"95 % interval {interval.low:+.4f} to {interval.high:+.4f}"
 
 

@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Final
 
-from benchmarks.interop.program import found_of
+from benchmarks.interop.program import results_of
 from benchmarks.report import Row, at_most
 
 HELD_REACH_MS: Final = 5.0
@@ -19,9 +19,9 @@ def caller_rows(target: str, models: Path, file: Path, *, judged: bool) -> list[
 
 
 def _rows(name: str, kind: str, where: object, file: Path, *, judged: bool) -> list[Row]:
-    held = [one for _ in range(_PROCESSES) for one in found_of("held", kind, where, file)]
+    held = [one for _ in range(_PROCESSES) for one in results_of("held", kind, where, file)]
     first_ms, many_ms = (sorted(one[name] for one in held) for name in ("first", "many"))
-    (cancelled,) = found_of("cancelled", kind, where, file)
+    (cancelled,) = results_of("cancelled", kind, where, file)
     return [
         at_most(
             f"{name}: caller's thread blocked, first call, ms",

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.interop.program import found_of
+from benchmarks.interop.program import results_of
 from benchmarks.report import Row, at_most
 from predictor.bars import BarPanel
 from trainers.demo.market import real_bars
@@ -20,7 +20,7 @@ def file_rows(folder: Path, rows: int, times: int, *, judged: bool) -> list[Row]
     """Time and memory of reading a file with `rows` bars."""
     file = folder / "many.csv"
     write(file, rows)
-    found = [(found_of("csv", file)[0], python_s(file)) for _ in range(times)]
+    found = [(results_of("csv", file)[0], python_s(file)) for _ in range(times)]
     size = file.stat().st_size
     detail = f"{rows:,} rows, {size / 2**20:.0f} MiB; each C# run in a separate process; median of {times}"
     return [

@@ -16,7 +16,7 @@ PROGRAM: Final = _PROJECT / "bin" / "Release" / "net10.0" / "Quantra.Benchmark.d
 TERMINAL: Final = _SAMPLE / "bin" / "Release" / "net10.0" / "Quantra.Terminal.dll"
 """The terminal sample."""
 
-Found = dict[str, float]
+Results = dict[str, float]
 """Results by name."""
 
 
@@ -37,7 +37,7 @@ def command(*subject: object) -> list[str]:
     return ["dotnet", str(PROGRAM), *map(str, subject)]
 
 
-def found_of(*subject: object) -> list[Found]:
+def results_of(*subject: object) -> list[Results]:
     """Run a subject to its end and return its results."""
     ran = subprocess.run(command(*subject), env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in ran.stdout.splitlines()]
@@ -55,22 +55,22 @@ def running(*subject: object) -> Generator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def told(process: "subprocess.Popen[str]") -> Found:
+def read_result(process: "subprocess.Popen[str]") -> Results:
     """Read the next result of a subject."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
-def asked(process: "subprocess.Popen[str]", question: str) -> Found:
+def request_result(process: "subprocess.Popen[str]", question: str) -> Results:
     """Send a request to a subject and read its result."""
     assert process.stdin is not None
     process.stdin.write(f"{question}\n")
     process.stdin.flush()
-    return told(process)
+    return read_result(process)
 
 
 @contextmanager
 def turns(*subject: object) -> Generator[Callable[[str, int], float]]:
     """A function that runs a turn, by its name and number of calls or seconds."""
     with running("turns", *subject) as process:
-        yield lambda name, count: asked(process, f"{name} {count}")[name]
+        yield lambda name, count: request_result(process, f"{name} {count}")[name]

@@ -52,11 +52,11 @@ class Outcome:
     values: Mapping[str, tuple[float, float]]
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Outcome":
+    def of(cls, output: Mapping[str, Any]) -> "Outcome":
         """Read the output of `feedback --json`."""
-        lines: Sequence[Mapping[str, Any]] = [line for line in told["lines"] if line["change"] is not None]
+        lines: Sequence[Mapping[str, Any]] = [line for line in output["lines"] if line["change"] is not None]
         return cls(
-            accepted=told["accepted"],
+            accepted=output["accepted"],
             changes={line["what"]: 100 * line["change"] for line in lines},
             values={line["what"]: (line["before"], line["after"]) for line in lines},
         )

@@ -45,9 +45,9 @@ class Figures:
     judge_error_rate: float
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Figures":
+    def of(cls, scores: Mapping[str, Any]) -> "Figures":
         """Read the output of `evaluate --json`."""
-        return cls(*(told[name] for name in cls.__slots__))
+        return cls(*(scores[name] for name in cls.__slots__))
 
 
 @final

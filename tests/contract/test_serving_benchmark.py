@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.calling.load import Calls, together
-from benchmarks.calling.processes import Work, cpu_s_of
+from benchmarks.calling.processes import CpuUsage, cpu_s_of
 from benchmarks.calling.rates import BARS, WINDOWS, ratio
 from benchmarks.calling.stages import batches_of
 from predictor.service.request_record import StageTimes
@@ -36,7 +36,7 @@ def test_a_ratio_is_taken_within_each_round() -> None:
 
 
 def test_the_cpu_time_of_a_request_is_that_of_all_processes_together() -> None:
-    work = Work.of({1: 2.0, 7: 0.5, 8: 0.0}, {1: 2.0, 7: 0.8, 8: 0.1}, requests=200.0)
+    work = CpuUsage.of({1: 2.0, 7: 0.5, 8: 0.0}, {1: 2.0, 7: 0.8, 8: 0.1}, requests=200.0)
     assert work.request_ms == pytest.approx(2.0)
     assert work.most == pytest.approx(0.75)
 

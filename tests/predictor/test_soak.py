@@ -10,7 +10,7 @@ from artifacts import recent_bars, small_models
 from serving import server_process
 
 from benchmarks.faults.calls import EXPLAIN, INFER, PREDICT, infer_request, predict_request, session_requests
-from benchmarks.faults.mix import Cancelled, Conversed, Late, Load, Part, Unary
+from benchmarks.faults.mix import CallKind, CancelledCall, LateCall, Load, StreamCall, UnaryCall
 from benchmarks.faults.served import Vitals
 from predictor._pb import prediction_pb2 as pb
 from predictor.instance import Instance
@@ -24,21 +24,21 @@ MOST_KEPT = 24 << 20
 """Bytes that the second half may add: a few KiB a call, where a request has ten."""
 
 
-def parts() -> tuple[Part, ...]:
+def parts() -> tuple[CallKind, ...]:
     """What callers do: all of it with one model."""
     bars = instances.encode(Instance(input=recent_bars()))
     question = pb.ExplainRequest(model=MODEL, instance=bars).SerializeToString()
     asked = predict_request(bars, model=MODEL)
     return (
-        Unary("bars", 8, PREDICT, asked),
-        Unary("several", 4, PREDICT, predict_request(*[bars] * 8, model=MODEL)),
-        Unary("KServe bars", 4, INFER, infer_request(bars, MODEL)),
-        Conversed("sessions", 3, session_requests(bars, MODEL)),
-        Unary("explanations", 1, EXPLAIN, question),
-        Unary("cut messages", 2, PREDICT, asked[:-3], frozenset({grpc.StatusCode.INVALID_ARGUMENT})),
-        Late("late calls", 2, PREDICT, asked, timeout_s=0.005),
-        Cancelled("cancelled calls", 2, PREDICT, asked, after_s=0.002),
-        Cancelled("cancelled explanations", 1, EXPLAIN, question, after_s=0.01),
+        UnaryCall("bars", 8, PREDICT, asked),
+        UnaryCall("several", 4, PREDICT, predict_request(*[bars] * 8, model=MODEL)),
+        UnaryCall("KServe bars", 4, INFER, infer_request(bars, MODEL)),
+        StreamCall("sessions", 3, session_requests(bars, MODEL)),
+        UnaryCall("explanations", 1, EXPLAIN, question),
+        UnaryCall("cut messages", 2, PREDICT, asked[:-3], frozenset({grpc.StatusCode.INVALID_ARGUMENT})),
+        LateCall("late calls", 2, PREDICT, asked, timeout_s=0.005),
+        CancelledCall("cancelled calls", 2, PREDICT, asked, after_s=0.002),
+        CancelledCall("cancelled explanations", 1, EXPLAIN, question, after_s=0.01),
     )
 
 

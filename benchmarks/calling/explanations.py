@@ -27,7 +27,7 @@ SPINNERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Explaining:
+class ExplanationLoad:
     """A process that requests explanations one after another."""
 
     wanted: Event
@@ -37,7 +37,7 @@ class Explaining:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class TurnPairs:
     """Pairs of turns: predictions without and with concurrent explanations."""
 
     alone: Sequence[Calls]
@@ -52,11 +52,13 @@ class Turns:
         return statistics.median(one.percentile_ms(50) / other.percentile_ms(50) for one, other in pairs)
 
 
-def beside_rows(load: Load, told: Explaining, turns: int, seconds: float, *, judged: bool) -> list[Row]:
+def explanation_rows(
+    load: Load, explanations: ExplanationLoad, turns: int, seconds: float, *, judged: bool
+) -> list[Row]:
     """Compare predictions with and without concurrent explanations."""
-    free = turns_of(load, told, turns, seconds)
+    free = run_pairs(load, explanations, turns, seconds)
     with spinning():
-        busy = turns_of(load, told, turns, seconds)
+        busy = run_pairs(load, explanations, turns, seconds)
     detail = f"bars, 1 in flight; {turns} turns of {seconds:g} s each"
     name = "predictions during explanations"
     return [
@@ -73,7 +75,7 @@ def beside_rows(load: Load, told: Explaining, turns: int, seconds: float, *, jud
     ]
 
 
-def _p50(turns: Turns) -> str:
+def _p50(turns: TurnPairs) -> str:
     beside, alone = (statistics.median(one.percentile_ms(50) for one in calls) for calls in (turns.beside, turns.alone))
     return f"{beside:.3g} and {alone:.3g} ms; "
 
@@ -83,33 +85,35 @@ def _p99(calls: Sequence[Calls]) -> float:
     return together([*calls]).percentile_ms(99)
 
 
-def turns_of(load: Load, told: Explaining, turns: int, seconds: float) -> Turns:
+def run_pairs(load: Load, explanations: ExplanationLoad, turns: int, seconds: float) -> TurnPairs:
     """Alternate between predictions without and with explanations."""
     alone, beside = list[Calls](), list[Calls]()
     passed_s, explained = 0.0, 0
     for _ in range(turns):
-        told.wanted.clear()
+        explanations.wanted.clear()
         alone.append(load.run(Turn(BARS, 1, seconds)))
-        told.wanted.set()
-        begin, before = time.perf_counter(), told.answered.value
+        explanations.wanted.set()
+        begin, before = time.perf_counter(), explanations.answered.value
         beside.append(load.run(Turn(BARS, 1, seconds)))
-        passed_s, explained = passed_s + time.perf_counter() - begin, explained + told.answered.value - before
-    told.wanted.clear()
-    return Turns(alone, beside, explained / passed_s)
+        passed_s, explained = passed_s + time.perf_counter() - begin, explained + explanations.answered.value - before
+    explanations.wanted.clear()
+    return TurnPairs(alone, beside, explained / passed_s)
 
 
 @contextmanager
-def explaining(target: str) -> Generator[Explaining]:
+def explanation_load(target: str) -> Generator[ExplanationLoad]:
     """Start the process that explains, and wait for its first response."""
-    told = Explaining(SPAWN.Event(), SPAWN.Value("q", 0))
+    explanations = ExplanationLoad(SPAWN.Event(), SPAWN.Value("q", 0))
     ready = SPAWN.Event()
-    process = SPAWN.Process(target=explain_while, args=(target, told.wanted, told.answered, ready), daemon=True)
+    process = SPAWN.Process(
+        target=explain_while, args=(target, explanations.wanted, explanations.answered, ready), daemon=True
+    )
     process.start()
-    told.wanted.set()
+    explanations.wanted.set()
     ready.wait()
-    told.wanted.clear()
+    explanations.wanted.clear()
     try:
-        yield told
+        yield explanations
     finally:
         process.terminate()
         process.join()
