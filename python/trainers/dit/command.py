@@ -125,7 +125,7 @@ def train(
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": _as_settings(monitor_settings), "held_out": monitor.held_out}
+            settings |= {"monitor": _as_texts(monitor_settings), "held_out": monitor.held_out}
         checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         result = fit(loaded, source, chosen, checkpoints, consume, monitor)
@@ -190,7 +190,7 @@ def grpo(
     _report_tuning(result, out, as_json=run.as_json)
 
 
-def _as_settings(watching: MonitorSettings) -> dict[str, str | None]:
+def _as_texts(watching: MonitorSettings) -> dict[str, str | None]:
     """Settings as texts, which survive a round trip through JSON."""
     values = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in values.items()}

@@ -65,10 +65,11 @@ class GlmNetwork:
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         count = len(latents)
+        longest = int(condition.mask.sum(1).max())  # without a mask, trim the padding that all rows share
         size = latents.new_tensor([[self._form.height, self._form.width]]).expand(count, -1)
         return self.module(
             hidden_states=latents,
-            encoder_hidden_states=_padded_to_longest(condition),
+            encoder_hidden_states=condition.embeddings[:, condition.mask.shape[1] - longest :],
             prior_token_id=condition.priors,
             prior_token_drop=condition.blank[:, None].expand(-1, self.priors),
             timestep=timesteps,
@@ -200,9 +201,3 @@ def _timetable(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
     """Set evenly spaced whole timesteps; each, relative to `units`, is also the noise level before shifting."""
     times = np.linspace(units, 1.0, steps + 1)[:-1].astype(np.int64).astype(np.float32)
     scheduler.set_timesteps(steps, timesteps=times, sigmas=times / units, mu=mu)
-
-
-def _padded_to_longest(condition: PromptCondition) -> Tensor:
-    """Trim padding common to all rows; without a mask the transformer reads the rest, as in its pipeline."""
-    longest = int(condition.mask.sum(1).max())
-    return condition.embeddings[:, condition.mask.shape[1] - longest :]

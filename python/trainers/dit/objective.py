@@ -185,10 +185,6 @@ _DIFFUSION: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def _set_timesteps(scheduler: Any, steps: int) -> None:
-    scheduler.set_timesteps(steps)
-
-
 @final
 class DiffusionObjective:
     """Noising, target, loss weight, times and sampler of an objective.
@@ -204,7 +200,11 @@ class DiffusionObjective:
     """
 
     def __init__(
-        self, name: str, process: NoiseProcess, scheduler: Any, timetable: Callable[[Any, int], None] = _set_timesteps
+        self,
+        name: str,
+        process: NoiseProcess,
+        scheduler: Any,
+        timetable: Callable[[Any, int], None] = lambda scheduler, steps: scheduler.set_timesteps(steps),
     ) -> None:
         self.name = name
         self._process = process

@@ -14,7 +14,6 @@ from trainers.dit.batches import BatchRounds, EncodedImages, ImageSource, RawIma
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.monitoring import EvaluationSnapshot, RewardMonitor
-from trainers.dit.networks import PromptCondition
 from trainers.dit.objective import DiffusionObjective
 from trainers.dit.recipe import ImageRecipe
 from trainers.loop import (
@@ -100,7 +99,9 @@ class DenoisingLoss:
         drawn = self._draw(posterior.mean)
         latents = posterior.mean + posterior.deviation * drawn.within
         noised = self._objective.noised(latents, drawn.noise, drawn.times)
-        kept = condition.where(drawn.dropped, self._unconditional_on(latents.device))
+        if self._unconditional.mask.device != latents.device:
+            self._unconditional = self._unconditional.on(latents.device)
+        kept = condition.where(drawn.dropped, self._unconditional)
         prediction = self._model.network.predict(noised.latents, noised.timesteps, kept)
         with full_precision(latents.device):
             errors = (prediction.float() - noised.target).square().mean((1, 2, 3))
@@ -111,11 +112,6 @@ class DenoisingLoss:
         with full_precision(batch.pixels.device):
             condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
             return EncodedImages(self._model.latents.encode(batch.pixels), condition)
-
-    def _unconditional_on(self, device: torch.device) -> PromptCondition:
-        if self._unconditional.mask.device != device:
-            self._unconditional = self._unconditional.on(device)
-        return self._unconditional
 
 
 TRANSFORMER = "transformer"

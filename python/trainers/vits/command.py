@@ -91,7 +91,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with command_errors(SPEECH):
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.training import checkpoints_of, clear_rejection, finished_version
+        from trainers.vits.training import checkpoints_of, clear_rejection, finished_version, voice_digest
         from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
@@ -120,7 +120,7 @@ def train(
                 return
             rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
             voice.model.cpu()
-            record = {**settings, "weights": _digest(voice), "curves": asdict(curves), "speaking_rate": rate}
+            record = {**settings, "weights": voice_digest(voice), "curves": asdict(curves), "speaking_rate": rate}
             place = versions.add(voice, record)
             checkpoints.clear()
     if run.as_json:
@@ -250,20 +250,14 @@ def _settings(
     corpus: "SpeechCorpus", build: VoiceSizes, recipe: SpeechRecipe, parent: "Voice | None"
 ) -> dict[str, Any]:
     """Everything that determines the result of a training run, as JSON; identifies checkpoints and version."""
+    from trainers.vits.training import voice_digest
+
     return {
         "corpus": corpus.digest,
         "recipe": as_settings(asdict(recipe)),
         "build": asdict(build),
-        "parent": None if parent is None else _digest(parent),
+        "parent": None if parent is None else voice_digest(parent),
     }
-
-
-def _digest(voice: "Voice") -> str:
-    """Digest of the weights as saved."""
-    from trainers.vits.training import weights_digest
-    from trainers.vits.voice import plain_weights
-
-    return weights_digest(plain_weights(voice.model))
 
 
 def _synth_command(voice: Path, corpus: "SpeechCorpus") -> str:

@@ -80,7 +80,8 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
     """
     path = source / FILE
     content = _content(source)
-    _check_encoding(path, content)
+    if content.startswith(_UTF_16) or content.count(b"\0") > len(content) // _NULS:
+        raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
     rows: Sequence[MetadataRow] = rows_of(path, content, CorpusError)
     if not rows:
         raise CorpusError(f"{path} is empty; write a line per clip: id|text")
@@ -127,11 +128,6 @@ def _no_file(source: Path) -> str:
             f"of them, such as {source / speakers[0]}"
         )
     return f"{source} has no {FILE}; write one with a line per clip: id|text"
-
-
-def _check_encoding(path: Path, content: bytes) -> None:
-    if content.startswith(_UTF_16) or content.count(b"\0") > len(content) // _NULS:
-        raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
 
 
 def _without_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequence[MetadataRow]]:

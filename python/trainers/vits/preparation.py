@@ -4,7 +4,7 @@ import re
 import shutil
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import gcd
@@ -137,7 +137,8 @@ def find_recordings(source: Path) -> Recordings:
     """
     found: defaultdict[str, list[Path]] = defaultdict(list)
     for folder, paths in ((source / FOLDER, (source / FOLDER).rglob("*")), (source, source.iterdir())):
-        for path in _sounds(paths):
+        sounds = (path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
+        for path in sorted(sounds):
             name = path.relative_to(folder).with_suffix("").as_posix()
             found[unicodedata.normalize("NFC", name)].append(path)
     return {name: tuple(paths) for name, paths in found.items()}
@@ -179,11 +180,6 @@ def decode(path: Path, settings: CorpusSettings) -> Tensor:
     if np.abs(wave - wave.mean()).max() < QUIETEST:
         raise CorpusError(f"{path} is silent; record it again, or remove it")
     return torch.from_numpy(np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16))
-
-
-def _sounds(paths: Iterable[Path]) -> list[Path]:
-    """Filter recordings, in sorted order."""
-    return sorted(path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
 
 
 def _missing(recordings: Recordings, name: str) -> str:

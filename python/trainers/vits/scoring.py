@@ -189,7 +189,8 @@ def _clip_score(
     distance = ratio = None
     wave, fault = _synthesise(speaker, clip, seed)
     if wave is not None:
-        synthesised = log_mel_of(_long_enough(wave, corpus.framing)[None], corpus.framing)[0]
+        padded = functional.pad(wave, (0, max(0, corpus.framing.fft - len(wave))))  # at least one frame
+        synthesised = log_mel_of(padded[None], corpus.framing)[0]
         heard, distance = judge.transcribe(synthesised), dtw_distance(synthesised, real)
         ratio = math.log(len(wave) / (clip.frames * corpus.framing.hop))
     return ClipScore(
@@ -233,11 +234,6 @@ def _reconstruction(speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedCl
         )
     left = log_mel_of(wave[None], corpus.framing)[0]
     return float((left - real).abs().mean())
-
-
-def _long_enough(wave: Tensor, framing: FrameSettings) -> Tensor:
-    """Pad a wave [T] with silence to the minimum length of a spectrogram."""
-    return functional.pad(wave, (0, max(0, framing.fft - len(wave))))
 
 
 def _mean(values: Sequence[float]) -> float | None:

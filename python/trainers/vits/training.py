@@ -31,7 +31,7 @@ from trainers.vits.errors import VoiceError
 from trainers.vits.objective import Discriminators, LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.versions import TRAINING, VoiceVersions
-from trainers.vits.voice import Voice, apply_weight_norm
+from trainers.vits.voice import Voice, apply_weight_norm, plain_weights
 
 FINAL_RATE: Final = 0.5
 """Final share of the initial learning rate."""
@@ -297,6 +297,11 @@ def check_fits(voice: Voice, corpus: SpeechCorpus, place: Path) -> None:
         raise VoiceError(
             f"{place} and {corpus.folder} have different vocabularies; prepare again with --vocabulary-of {place}"
         )
+
+
+def voice_digest(voice: Voice) -> str:
+    """Digest of the weights of a voice as saved."""
+    return weights_digest(plain_weights(voice.model))
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

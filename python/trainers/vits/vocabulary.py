@@ -55,7 +55,12 @@ def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
 
     _check_numbers(vocabulary, "this one")
     with TemporaryDirectory() as folder:
-        _write_temporarily(Path(folder), vocabulary)
+        try:
+            write_vocabulary(Path(folder), vocabulary)  # the tokenizer reads only files
+        except OSError as error:
+            raise VoiceError(
+                f"temporary folder {folder} cannot be written ({error.strerror}); free space, or set TMPDIR"
+            ) from error
         return VitsTokenizer(
             str(Path(folder) / VOCABULARY), phonemize=False, normalize=True, add_blank=True, is_uroman=False
         )
@@ -137,16 +142,6 @@ def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
     if not tokenizer.add_blank:
         return numbers
     return [0, *(number for pair in ((number, 0) for number in numbers) for number in pair)]
-
-
-def _write_temporarily(folder: Path, vocabulary: Mapping[str, int]) -> None:
-    """Write a vocabulary for a tokenizer, which reads only files."""
-    try:
-        write_vocabulary(folder, vocabulary)
-    except OSError as error:
-        raise VoiceError(
-            f"temporary folder {folder} cannot be written ({error.strerror}); free space, or set TMPDIR"
-        ) from error
 
 
 def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:

@@ -17,9 +17,9 @@ from trainers.vits.objective import Discriminators
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
 from trainers.vits.scoring import SpeechEvaluation, score
 from trainers.vits.speech_recogniser import SpeechRecogniser
-from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, weights_digest
+from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, voice_digest
 from trainers.vits.versions import VoiceVersions
-from trainers.vits.voice import Voice, discriminator_channels, plain_weights
+from trainers.vits.voice import Voice, discriminator_channels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class VoiceCorrection:
             "lesson": self._material.digest,
             "recipe": as_settings(asdict(self._recipe)),
             "build": asdict(self._build),
-            "parent": _digest(Voice.load(self._versions.current)),
+            "parent": voice_digest(Voice.load(self._versions.current)),
         }
 
     def run(
@@ -92,11 +92,12 @@ class VoiceCorrection:
             clear_rejection(self._versions.following)
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
             curves = self._train(voice, checkpoints, consume)
-            rate = self._set_speaking_rate(before, voice)
+            base, new = self._material.base_part("selection"), self._material.rated.corpus.part("selection")
+            rate = set_speaking_rate(voice, base, new, length_error(before, base))
             decision = compare_voices(before, voice, self._material, judge, on_progress)
             facts = {
                 **self.settings,
-                "weights": _digest(voice),
+                "weights": voice_digest(voice),
                 "curves": asdict(curves),
                 "speaking_rate": rate,
                 "corrects": self._versions.index.current,
@@ -117,10 +118,6 @@ class VoiceCorrection:
         voice.model.cpu()
         return result
 
-    def _set_speaking_rate(self, before: Voice, voice: Voice) -> float:
-        base, new = self._material.base_part("selection"), self._material.rated.corpus.part("selection")
-        return set_speaking_rate(voice, base, new, length_error(before, base))
-
     def _accept(self, voice: Voice, facts: Mapping[str, Any]) -> Path:
         """Add a version that includes its corrections."""
         new_items, rated = self._material.new_items, self._material.rated
@@ -137,10 +134,6 @@ class VoiceCorrection:
         place = folder / REFUSED
         place.write_text(json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
         return place
-
-
-def _digest(voice: Voice) -> str:
-    return weights_digest(plain_weights(voice.model))
 
 
 def compare_voices(
