@@ -342,7 +342,7 @@ def test_an_error_carries_the_request_id_and_its_incident_is_logged_with_it(capl
         PredictionServiceStub(channel).Predict(request(recent_bars()), metadata=(("x-request-id", "mine-1"),))
     error: Any = failed.value
     assert ("x-request-id", "mine-1") in [tuple(one) for one in error.trailing_metadata()]
-    incident = error.details().rsplit(" ", 1)[1]
+    incident = error.details().partition("see incident ")[2].split()[0]
     (line,) = [record for record in caplog.records if record.name == access_log.__name__]
     assert f"INTERNAL INTERNAL {incident}" in line.getMessage()
     assert "request mine-1" in line.getMessage()

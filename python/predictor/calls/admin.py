@@ -98,12 +98,14 @@ class AdminCalls:
         self._queue = RequestQueue(_WAITING)
         self._worker = ExplanationWorker("admin", self._queue)
         self._methods = {
-            "LoadModel": AdminMethod(_reference_in(pb.LoadModelRequest), served.load, _telling(pb.LoadModelResponse)),
+            "LoadModel": AdminMethod(
+                _reference_decoder(pb.LoadModelRequest), served.load, _response_encoder(pb.LoadModelResponse)
+            ),
             "UnloadModel": AdminMethod(
-                _reference_in(pb.UnloadModelRequest), served.unload, _telling(pb.UnloadModelResponse)
+                _reference_decoder(pb.UnloadModelRequest), served.unload, _response_encoder(pb.UnloadModelResponse)
             ),
             "ReloadModel": AdminMethod(
-                _reference_in(pb.ReloadModelRequest), served.reload, _telling(pb.ReloadModelResponse)
+                _reference_decoder(pb.ReloadModelRequest), served.reload, _response_encoder(pb.ReloadModelResponse)
             ),
             "RepositoryModelLoad": AdminMethod(
                 inference.loaded,
@@ -116,7 +118,7 @@ class AdminCalls:
                 lambda _: inference_pb.RepositoryModelUnloadResponse().SerializeToString(),
             ),
         }
-        self._told: Mapping[str, Callable[[bytes], bytes]] = {
+        self._queries: Mapping[str, Callable[[bytes], bytes]] = {
             "ServerLive": inference.live,
             "ServerReady": inference.ready,
             "RepositoryIndex": lambda body: inference.repository_index(body, served.infos()),
@@ -126,8 +128,8 @@ class AdminCalls:
         """Apply one change or list the served models; as `Calls.call`."""
         answer: Future[bytes] = Future()
         try:
-            if name in self._told:
-                settle(answer, self._told[name](request))
+            if name in self._queries:
+                settle(answer, self._queries[name](request))
             else:
                 self._begin(name, self._methods[name], request, deadline, answer)
         except Exception as error:  # noqa: BLE001 - layer boundary
@@ -136,7 +138,7 @@ class AdminCalls:
 
     def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
         """Return a call that fails, because no admin call has a response stream."""
-        return OneRequestCall(name, lambda _: _no_stream(name), deadline, emit)
+        return OneRequestCall(name, lambda _: _reject_stream(name), deadline, emit)
 
     def drain(self) -> None:
         """Do nothing: there are no streams."""
@@ -151,13 +153,13 @@ class AdminCalls:
         change = ModelChange(method, method.reference(request), self._served.infos, self._changed, self._refresh)
         item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline)
         self._worker.put(name, item)
-        chain(name, item.answer, answer, lambda made: made)
+        chain(name, item.answer, answer, lambda response: response)
 
 
-def _reference_in(
+def _reference_decoder(
     kind: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]",
 ) -> Callable[[bytes], str]:
-    """A decoder for the model reference of a ModelAdminService request."""
+    """Create a decoder for the model reference of a ModelAdminService request."""
 
     def reference(body: bytes) -> str:
         count_parts(body, kind)
@@ -166,14 +168,14 @@ def _reference_in(
     return reference
 
 
-def _telling(
+def _response_encoder(
     kind: "type[pb.LoadModelResponse | pb.UnloadModelResponse | pb.ReloadModelResponse]",
 ) -> Callable[[Sequence[ModelInfo]], bytes]:
-    """An encoder for the response of ModelAdminService."""
+    """Create an encoder for the response of ModelAdminService."""
     return lambda infos: kind(models=map(models.encode, infos)).SerializeToString()
 
 
-def _no_stream(name: str) -> "Future[bytes]":
-    refused: Future[bytes] = Future()
-    fail(name, refused, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))
-    return refused
+def _reject_stream(name: str) -> "Future[bytes]":
+    answer: Future[bytes] = Future()
+    fail(name, answer, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))
+    return answer

@@ -175,7 +175,7 @@ class InferenceCalls:
     def _model_metadata(self, body: bytes) -> bytes:
         request = small(body, pb.ModelMetadataRequest)
         info = self._service.model(reference_of(request.name, request.version))
-        versions = [one.version for one in self._service.models() if one.name == info.name]
+        versions = [other.version for other in self._service.models() if other.name == info.name]
         return models.metadata(info, versions).SerializeToString()
 
     def _model_config(self, body: bytes) -> bytes:
@@ -228,9 +228,9 @@ def unloaded(body: bytes) -> str:
     return reference_of(request.model_name, "")
 
 
-def _check_parameters(sent: Mapping[str, pb.ModelRepositoryParameter], known: frozenset[str]) -> None:
-    for name in sent:
-        if name not in known:
+def _check_parameters(parameters: Mapping[str, pb.ModelRepositoryParameter], allowed: frozenset[str]) -> None:
+    for name in parameters:
+        if name not in allowed:
             raise MalformedRequestError(
                 f"parameter {name[:80]!r} is not supported; models load from their folder only, so leave it out",
                 metadata={"field": "parameters"},

@@ -116,32 +116,32 @@ class InferStream:
             self._takes_more, self._is_cancelled = False, True
             requests = [*self._requests]
         self.ended.cancel()
-        for one in requests:
-            one.cancel()
+        for request in requests:
+            request.cancel()
 
     def _advance(self) -> None:
         """Emit the ready responses, up to the first request that is not ready."""
         with self._lock:
             while self._requests and self._requests[0].is_answered and not self._is_cancelled:
-                one = self._requests.popleft()
-                message = self._response(one)
-                self._flow.answer(one.size, len(message))
+                request = self._requests.popleft()
+                message = self._response(request)
+                self._flow.answer(request.size, len(message))
                 self._emit(message)
         self._finish_if_over()
 
-    def _response(self, one: PendingInference) -> bytes:
+    def _response(self, request: PendingInference) -> bytes:
         try:
-            message = models.encode_response(one.result())
+            message = models.encode_response(request.result())
         except CancelledError:
             return models.encode_error(
-                one.request_id, CallCancelledError("the request was cancelled before its response was ready")
+                request.request_id, CallCancelledError("the request was cancelled before its response was ready")
             )
         except QuantraError as error:
-            return models.encode_error(one.request_id, error)
+            return models.encode_error(request.request_id, error)
         if self._most_bytes is None or len(message) <= self._most_bytes:
             return message
         return models.encode_error(
-            one.request_id,
+            request.request_id,
             RequestTooLargeError(
                 f"the response has {len(message)} bytes, at most {self._most_bytes}; request fewer rows or outputs",
                 metadata={"have": str(len(message)), "most": str(self._most_bytes)},

@@ -137,14 +137,14 @@ class LiveSession:
         self._room.leave(size)
         self._left()
 
-    def _opening(self, asked: OpeningInstance) -> SessionReply:
-        return SessionRequest(self._model, asked, lambda outcome: self._opened(asked, outcome))
+    def _opening(self, opening: OpeningInstance) -> SessionReply:
+        return SessionRequest(self._model, opening, lambda outcome: self._opened(opening, outcome))
 
-    def _opened(self, asked: OpeningInstance, outcome: Outcome) -> SessionReply:
+    def _opened(self, opening: OpeningInstance, outcome: Outcome) -> SessionReply:
         """Keep the session if it got a forecast and has room; else end it."""
         try:
-            if asked.read is not None and isinstance(outcome, Forecast):
-                self._keep(Subscription.of(asked.read, self._current_model().bars_needed))
+            if opening.read is not None and isinstance(outcome, Forecast):
+                self._keep(Subscription.of(opening.read, self._current_model().bars_needed))
         except QuantraError as error:
             outcome = error
         finally:
@@ -159,16 +159,16 @@ class LiveSession:
         if not pushed.needs_model:
             self._keep(pushed.after)
             return pb.Ack(waiting_for=pushed.after.waits_for)
-        asked = PushedInstance(pushed.after, size)
-        return SessionRequest(self._model, asked, lambda outcome: self._answered(push, size, pushed, model, outcome))
+        request = PushedInstance(pushed.after, size)
+        return SessionRequest(self._model, request, lambda outcome: self._answered(push, size, pushed, model, outcome))
 
     def _answered(
-        self, push: Push, size: int, pushed: AcceptedPush, asked: SessionModel, outcome: Outcome
+        self, push: Push, size: int, pushed: AcceptedPush, model: SessionModel, outcome: Outcome
     ) -> SessionReply:
         """The response to a push; the push is kept unless this is an error."""
         needs_prediction = False
         try:
-            if self._has_changed(asked, outcome):
+            if self._has_changed(model, outcome):
                 again = self._pushing(push, size)
                 needs_prediction = isinstance(again, SessionRequest)
                 return again
@@ -182,9 +182,9 @@ class LiveSession:
             if not needs_prediction:
                 self._sequencer.advance()
 
-    def _has_changed(self, asked: SessionModel, outcome: Outcome) -> bool:
+    def _has_changed(self, model: SessionModel, outcome: Outcome) -> bool:
         """Whether the model changed between counting the bars and the forecast."""
-        return not asked.produced(outcome) and self._current_model() != asked
+        return not model.produced(outcome) and self._current_model() != model
 
     def _closing(self) -> SessionReply:
         self._open_subscription()

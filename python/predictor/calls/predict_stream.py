@@ -204,10 +204,10 @@ class PredictStream:
             raise malformed_message(pb.CancelRequest, within.stop - within.start) from None
         wanted = parsed(body[within], pb.CancelRequest).request_id
         with self._lock:
-            found = [self._requests.get(wanted)] if wanted else [*self._requests.values()]
-        for one in found:
-            if one is not None and one is not request:
-                one.cancel()
+            requests = [self._requests.get(wanted)] if wanted else [*self._requests.values()]
+        for other in requests:
+            if other is not None and other is not request:
+                other.cancel()
         self._answer(request, pb.Ack())
 
     def _predict(self, request: PendingRequest, body: bytes, within: slice) -> None:
@@ -253,10 +253,10 @@ class PredictStream:
         with self._lock:
             is_next = not self._steps
             self._steps += 1
-        taken = _taken_at_once(work) if is_next and len(body) <= SMALL else None
-        taken = self._counter.later(CALL, work, request.deadline) if taken is None else taken
-        self._when_done(request, taken, partial(self._handle, request))
-        taken.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
+        reply = _take_at_once(work) if is_next and len(body) <= SMALL else None
+        reply = self._counter.later(CALL, work, request.deadline) if reply is None else reply
+        self._when_done(request, reply, partial(self._handle, request))
+        reply.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
 
     def _handle(self, request: PendingRequest, reply: SessionReply) -> None:
         """Handle a session's reply: run its prediction, wait for the reply, or answer."""
@@ -369,7 +369,7 @@ def _check(read: StreamRequest) -> None:
     if not read.request_id:
         raise MalformedRequestError("request_id is empty; set a unique id", metadata={"field": "request_id"})
     check_text("request_id", read.request_id)
-    if not read.timeout_s >= 0:  # NaN is not
+    if not read.timeout_s >= 0:  # also rejects NaN
         raise MalformedRequestError(
             f"timeout_s is {read.timeout_s:g} seconds, but must be 0 or more", metadata={"field": "timeout_s"}
         )
@@ -386,16 +386,16 @@ def _pass_on(work: "Future[DoneT]", go_on: Callable[[DoneT], None], failed: Call
         go_on(result)
 
 
-def _taken_at_once(work: SessionStep) -> "Future[SessionReply] | None":
-    """The sessions' reply to a request; None if it has too many parts for the calling thread."""
-    taken: Future[SessionReply] = Future()
+def _take_at_once(work: SessionStep) -> "Future[SessionReply] | None":
+    """Return the sessions' reply to a request; None if it has too many parts for the calling thread."""
+    reply: Future[SessionReply] = Future()
     try:
-        taken.set_result(work.take(AT_ONCE))
+        reply.set_result(work.take(AT_ONCE))
     except TooManyPartsError:
         return None
     except Exception as error:  # noqa: BLE001 - layer boundary
-        taken.set_exception(error)
-    return taken
+        reply.set_exception(error)
+    return reply
 
 
 def _set_session_id(request: PendingRequest, session_id: str) -> None:

@@ -70,22 +70,22 @@ class ParsedInstances:
 
     Args:
         body: Bytes of the request.
-        found: Its instances.
+        messages: Its instances.
         read: Parses them again.
     """
 
     def __init__(
-        self, body: bytes, found: Sequence[pb.Instance], read: Callable[[bytes], Sequence[pb.Instance]]
+        self, body: bytes, messages: Sequence[pb.Instance], read: Callable[[bytes], Sequence[pb.Instance]]
     ) -> None:
         self._body, self._read = body, read
         self._ids: tuple[str, ...] = ()
-        self.rows = sum(len(one.bars.symbols) + len(one.window.symbols) for one in found)
+        self.rows = sum(len(message.bars.symbols) + len(message.window.symbols) for message in messages)
         self.size = len(body)
 
     def instances(self) -> tuple[ReadInstance, ...]:
         """Decode each instance, or give its error; call it once, because it frees the bytes."""
         messages, self._body = self._read(self._body), b""
-        self._ids = tuple(one.request_id for one in messages)
+        self._ids = tuple(message.request_id for message in messages)
         return instances.decode_each(messages)
 
     @property
@@ -158,6 +158,6 @@ class EncodedGlobalQuery:
 
 
 def checked_reference(reference: str) -> str:
-    """The reference of a model, checked for length."""
+    """Check the length of a model reference and return it."""
     check_text("model", reference)
     return reference

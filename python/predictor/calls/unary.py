@@ -69,14 +69,14 @@ class CallService(Protocol):
         """
         ...
 
-    def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
         """Attributions of one forecast; never delays a prediction."""
         ...
 
     def explain_global(
         self,
         reference: str,
-        asked: GlobalExplanationRequest,
+        query: GlobalExplanationRequest,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> Future[GlobalImportance]:
@@ -287,8 +287,10 @@ class Calls:
         self, emit: Emit, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
         query = EncodedGlobalQuery(body, counted)
-        known = self._service.explain_global(query.model, query, lambda known: emit(encode_known(known)), deadline)
-        chain("ExplainGlobal", known, answer, encode_known)
+        importance = self._service.explain_global(
+            query.model, query, lambda progress: emit(encode_progress(progress)), deadline
+        )
+        chain("ExplainGlobal", importance, answer, encode_progress)
 
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:
@@ -303,9 +305,9 @@ def _instances_of(body: bytes) -> Sequence[pb.Instance]:
     return pb.PredictRequest.FromString(body).instances
 
 
-def encode_known(known: GlobalImportance) -> bytes:
+def encode_progress(progress: GlobalImportance) -> bytes:
     """Encode one message of the ExplainGlobal response."""
-    return global_importance.encode(known).SerializeToString()
+    return global_importance.encode(progress).SerializeToString()
 
 
 def encode_results(request_ids: Sequence[str], outcomes: Sequence[Outcome]) -> bytes:

@@ -62,26 +62,26 @@ class SingleExplanation:
     """Explanation of one query by one model."""
 
     model: Predictor
-    asked: ExplanationRequest
-    asked_s: float = field(default_factory=time.perf_counter)
+    request: ExplanationRequest
+    queued_s: float = field(default_factory=time.perf_counter)
 
     @property
     def rows(self) -> int:
         """Number of symbols."""
-        return self.asked.rows
+        return self.request.rows
 
     @property
     def size(self) -> int:
         """Bytes of the query."""
-        return self.asked.size
+        return self.request.size
 
     def step(self, now: datetime, deadline: Cancellation) -> Explanation:
         """Explain the query in one step."""
         begun_s = time.perf_counter()
-        attributions = self.model.explain(self.asked.query(), now, deadline)
+        attributions = self.model.explain(self.request.query(), now, deadline)
         return Explanation(
             attributions=attributions,
-            queue_ms=1e3 * (begun_s - self.asked_s),
+            queue_ms=1e3 * (begun_s - self.queued_s),
             compute_ms=1e3 * (time.perf_counter() - begun_s),
         )
 
@@ -92,29 +92,29 @@ class GlobalExplanation:
 
     Args:
         model: The model to explain.
-        asked: The instances.
+        request: The instances and targets.
         report: Receives the result so far after one or several instances; the final one is returned.
     """
 
-    def __init__(self, model: Predictor, asked: GlobalExplanationRequest, report: Report) -> None:
-        self.rows, self.size = asked.rows, asked.size
+    def __init__(self, model: Predictor, request: GlobalExplanationRequest, report: Report) -> None:
+        self.rows, self.size = request.rows, request.size
         self._model = model
-        self._asked: GlobalExplanationRequest | None = asked
+        self._request: GlobalExplanationRequest | None = request
         self._report = report
-        self._turn = _StepDeadline()
+        self._deadline = _StepDeadline()
         self._steps: Iterator[GlobalImportance] = iter(())
 
     def step(self, now: datetime, deadline: Cancellation) -> GlobalImportance | None:
-        """Explain the next instance; the result after the last one, else None."""
-        self._turn.deadline = deadline
-        if self._asked is not None:
-            self._steps = explain_each(self._model, self._asked.query(), now, self._turn)
-            self._asked = None
-        known = next(self._steps)
-        if known.done == known.total:
-            return known
-        if known.done % ceil(known.total / MOST_REPORTS) == 0:
-            self._report(known)
+        """Explain the next instance; return the result after the last one, else None."""
+        self._deadline.deadline = deadline
+        if self._request is not None:
+            self._steps = explain_each(self._model, self._request.query(), now, self._deadline)
+            self._request = None
+        progress = next(self._steps)
+        if progress.done == progress.total:
+            return progress
+        if progress.done % ceil(progress.total / MOST_REPORTS) == 0:
+            self._report(progress)
         return None
 
 

@@ -126,4 +126,4 @@ def _error(answer: "Future[Any]") -> ErrorStatus | None:
 def _failed_reasons(result: object) -> tuple[str, ...]:
     """Reasons of the instances without a forecast; empty for explanations."""
     outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
-    return tuple(answer_of(one).reason for one in outcomes if isinstance(one, QuantraError))
+    return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))

@@ -206,25 +206,25 @@ class PredictionService:
         """
         return self.predict(reference, instances, deadline, here=True).result()
 
-    def explain(self, reference: str, asked: ExplanationRequest | Query, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, query: ExplanationRequest | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
         model = self.served.now.registry.find(reference)
-        query = DecodedQuery(asked) if isinstance(asked, Query) else asked
-        record = self._record("Explain", query, deadline)
+        request = DecodedQuery(query) if isinstance(query, Query) else query
+        record = self._record("Explain", request, deadline)
         item: QueuedRequest[SingleExplanation, Explanation] = QueuedRequest(
-            SingleExplanation(model, query), deadline, record=record
+            SingleExplanation(model, request), deadline, record=record
         )
         self._put_explanation(model, item)
         return item.answer
 
     def explain_global(
-        self, reference: str, asked: GlobalExplanationRequest | GlobalQuery, report: Report, deadline: Deadline
+        self, reference: str, query: GlobalExplanationRequest | GlobalQuery, report: Report, deadline: Deadline
     ) -> Future[GlobalImportance]:
         """Explain many instances, one per step, so that other explanations can run in between.
 
         Args:
             reference: Reference of the model.
-            asked: The instances.
+            query: The instances and targets.
             report: As for `GlobalExplanation`.
             deadline: Checked before every instance and every forward pass.
 
@@ -232,8 +232,8 @@ class PredictionService:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
         model = self.served.now.registry.find(reference)
-        query = DecodedGlobalQuery(asked) if isinstance(asked, GlobalQuery) else asked
-        work, record = GlobalExplanation(model, query, report), self._record("ExplainGlobal", query, deadline)
+        request = DecodedGlobalQuery(query) if isinstance(query, GlobalQuery) else query
+        work, record = GlobalExplanation(model, request, report), self._record("ExplainGlobal", request, deadline)
         item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(work, deadline, record=record)
         self._put_explanation(model, item)
         return item.answer
@@ -250,10 +250,10 @@ class PredictionService:
     ) -> None:
         self.close()
 
-    def _record(self, method: str, asked: SizedRequest, deadline: Deadline) -> RequestRecord | None:
+    def _record(self, method: str, request: SizedRequest, deadline: Deadline) -> RequestRecord | None:
         """Create a record of the request, if it has observers."""
-        observers = [one for one in (self._observer, deadline.observer) if one is not None]
-        return RequestRecord(method, asked.rows, observers) if observers else None
+        observers = [observer for observer in (self._observer, deadline.observer) if observer is not None]
+        return RequestRecord(method, request.rows, observers) if observers else None
 
     def _is_answered_here(self, reference: str, item: Prediction) -> bool:
         try:

@@ -48,7 +48,7 @@ class PredictionRequest(Protocol):
 
 def rows_of(instances: Iterable[ReadInstance]) -> int:
     """Total number of symbols; an instance that failed to decode has none."""
-    return sum(len(one.input.symbols) for one in instances if not isinstance(one, QuantraError))
+    return sum(len(each.input.symbols) for each in instances if not isinstance(each, QuantraError))
 
 
 @final
@@ -164,9 +164,9 @@ class ModelWorker:
     def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
         """Answer all requests as a batch; if that fails, one by one, so that none fails because of another."""
         if not self._is_settled(decoded, begun_s):
-            for one in decoded:
-                if not one[0].answer.done():
-                    self._answer_decoded([one], begun_s)
+            for request in decoded:
+                if not request[0].answer.done():
+                    self._answer_decoded([request], begun_s)
 
     def _is_settled(self, decoded: Sequence[DecodedRequest], begun_s: float) -> bool:
         """False if an unexpected error (a bug, or no memory) failed a batch of several requests."""
