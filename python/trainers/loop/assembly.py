@@ -28,7 +28,7 @@ from trainers.loop.window.forward_state import Rewind
 from trainers.loop.window.guards import GradientGuard, coupled_layers
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.shared_forward import SharedForward
-from trainers.loop.window.update import GradientUpdate, drops_on_device
+from trainers.loop.window.update import GradientUpdate, skips_on_device
 
 Batch = TypeVar("Batch")
 
@@ -112,7 +112,7 @@ class Assembly(Generic[Batch]):
             accumulator=accumulator,
             cutter=cutter,
             group=self._group,
-            update=GradientUpdate(phase, scaler, guard, on_device=drops_on_device(phase.optimizer, settings.device)),
+            update=GradientUpdate(phase, scaler, guard, on_device=skips_on_device(phase.optimizer, settings.device)),
             guard=guard,
             averages=self._averages(phase),
             groups=settings.groups[phase.name],
@@ -155,7 +155,7 @@ class Assembly(Generic[Batch]):
                 f"the batch is not cut, because {listed(coupled)} mix its samples and the gradient would differ; "
                 'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
             )
-        return BatchCutter(self._settings.cutting, refusal=refusal, spare=self._feeder.release_copies)
+        return BatchCutter(self._settings.cutting, refusal=refusal, free_memory=self._feeder.release_copies)
 
 
 def parts_of(module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]) -> Iterator[nn.Module]:

@@ -179,7 +179,7 @@ class TrainingRun(Generic[Batch]):
         """Train on the remaining windows of the epoch."""
         epoch_totals = self._training.epoch_totals
         self._check_order(train)
-        length = self.group.agreed_length(train.length)
+        length = self.group.agree_on_length(train.length)
         total = None if length is None else -(-length // (self._parts.settings.accumulate * self.group.size))
         self._set_modes()
         windows = time_windows(

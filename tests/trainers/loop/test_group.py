@@ -318,7 +318,7 @@ def test_gradients_are_measured_in_powers_of_two() -> None:
 
 def agree_on_length(lengths: Sequence[int | None]) -> int | None:
     with join_group("cpu") as group:
-        return group.agreed_length(lengths[group.rank])
+        return group.agree_on_length(lengths[group.rank])
 
 
 def test_an_agreed_length_is_returned() -> None:
@@ -496,7 +496,7 @@ def test_alone_everything_stays_as_it_is() -> None:
     assert parameter.grad is not None
     assert parameter.grad.tolist() == [1.0] * 3
     assert group.total(tally) is tally
-    assert (group.agreed_length(None), group.agreed_length(4)) == (None, 4)
+    assert (group.agree_on_length(None), group.agree_on_length(4)) == (None, 4)
     assert group.gather("x") == ["x"]
 
 

@@ -14,7 +14,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import IterableSource, Loop, Loss, NonFiniteError, Phase, WindowReport
-from trainers.loop.window.update import drops_on_device
+from trainers.loop.window.update import skips_on_device
 
 Make = Callable[[list[Parameter]], Optimizer]
 
@@ -29,11 +29,11 @@ EVERY_OPTIMIZER = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIM
 
 @pytest.fixture
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.loop.assembly.drops_on_device", _always)
+    monkeypatch.setattr("trainers.loop.assembly.skips_on_device", _always)
 
 
 def _always(optimizer: Optimizer, device: torch.device) -> bool:
-    return drops_on_device(optimizer, torch.device("cuda", device.index or 0))
+    return skips_on_device(optimizer, torch.device("cuda", device.index or 0))
 
 
 class Rows(NamedTuple):
@@ -111,7 +111,7 @@ def test_all_steps_are_those_taken_after_reading(
     kinds = ("nan", "well", "well", "well", "well", "well", "slope", "well", "well", "inf", "well", "well", "offset")
     data = batches(*kinds, "well", "well", "well", "well")
     expected = train(make, data, clip=clip, accumulate=accumulate)
-    monkeypatch.setattr("trainers.loop.assembly.drops_on_device", _always)
+    monkeypatch.setattr("trainers.loop.assembly.skips_on_device", _always)
     found = train(make, data, clip=clip, accumulate=accumulate)
     assert [seen.report.stepped for seen in found] == [seen.report.stepped for seen in expected]
     assert not all(seen.report.stepped for seen in found)
@@ -153,4 +153,4 @@ def test_a_dropped_step_raises_at_once_if_asked_to() -> None:
 )
 def test_fused_optimizers_drop_steps_on_devices_that_are_waited_for(*, fused: bool, device: str, drops: bool) -> None:
     optimizer = AdamW([Parameter(torch.zeros(1))], fused=fused)
-    assert drops_on_device(optimizer, torch.device(device)) is drops
+    assert skips_on_device(optimizer, torch.device(device)) is drops

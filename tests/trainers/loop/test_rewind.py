@@ -53,12 +53,12 @@ def states_equal(one: nn.Module, other: nn.Module) -> bool:
 def test_buffers_that_torch_changes_without_counting_it_come_back() -> None:
     norm = nn.BatchNorm1d(3)
     rewind = Rewind([norm], CPU)
-    rewind.mark()
+    rewind.save()
     norm(torch.randn(8, 3, generator=torch.Generator().manual_seed(2)))
     expected = {name: buffer.clone() for name, buffer in norm.named_buffers()}
-    mark = rewind.mark()
+    mark = rewind.save()
     norm(torch.ones(4, 3))
-    rewind.back(mark)
+    rewind.restore(mark)
     assert all(torch.equal(buffer, expected[name]) for name, buffer in norm.named_buffers())
 
 
@@ -79,24 +79,24 @@ def test_buffers_that_were_replaced_come_back() -> None:
     cache = Caching()
     before = cache.positions
     rewind = Rewind([cache], CPU)
-    mark = rewind.mark()
+    mark = rewind.save()
     cache.grow()
-    rewind.back(mark)
+    rewind.restore(mark)
     assert cache.positions is before
     assert cache.empty is None
     cache.grow()
-    grown = rewind.mark()
+    grown = rewind.save()
     cache.positions = torch.zeros(1)
-    rewind.back(grown)
+    rewind.restore(grown)
     assert cache.positions.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_buffers_that_have_not_changed_are_not_copied_again() -> None:
     net = nn.Sequential(nn.BatchNorm1d(3), nn.BatchNorm1d(3))
     rewind = Rewind([net], CPU)
-    first = rewind.mark()
+    first = rewind.save()
     net[1](torch.randn(4, 3))
-    second = rewind.mark()
+    second = rewind.save()
     assert second.buffers[0] is first.buffers[0]
     assert second.buffers[1] is not first.buffers[1]
 
@@ -104,11 +104,11 @@ def test_buffers_that_have_not_changed_are_not_copied_again() -> None:
 def test_an_older_mark_survives_later_ones() -> None:
     norm = nn.BatchNorm1d(3)
     rewind = Rewind([norm], CPU)
-    start = rewind.mark()
+    start = rewind.save()
     for _ in range(3):
         norm(torch.randn(4, 3))
-        rewind.mark()
-    rewind.back(start)
+        rewind.save()
+    rewind.restore(start)
     assert norm.num_batches_tracked is not None
     assert norm.num_batches_tracked.item() == 0
     assert norm.running_mean is not None
@@ -118,9 +118,9 @@ def test_an_older_mark_survives_later_ones() -> None:
 def test_the_generator_draws_the_same_again() -> None:
     torch.manual_seed(4)
     rewind = Rewind([], CPU)
-    mark = rewind.mark()
+    mark = rewind.save()
     first = torch.rand(5)
-    rewind.back(mark)
+    rewind.restore(mark)
     assert torch.equal(torch.rand(5), first)
 
 
@@ -130,7 +130,7 @@ def test_a_cache_that_a_validation_has_made_anew_hinders_no_training() -> None:
     rewind = Rewind([module], torch.device("cpu"))
     with torch.inference_mode():
         module.cache = made = torch.ones(2)
-    mark = rewind.mark()
+    mark = rewind.save()
     module.cache = torch.zeros(3)
-    rewind.back(mark)
+    rewind.restore(mark)
     assert module.cache is made

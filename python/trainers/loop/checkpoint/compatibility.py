@@ -25,8 +25,8 @@ GroupSettings: TypeAlias = Mapping[str, Any]
 InitialSettings: TypeAlias = Mapping[str, Sequence[GroupSettings]]
 """The initial settings of every parameter group, by phase."""
 
-ELSEWHERE = ("params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
-"""Keys of a group that are not compared as they are: parameters, learning rate, and device-dependent options."""
+NOT_COMPARED = ("params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
+"""Keys of a group that are not compared directly: parameters, learning rate, and device-dependent options."""
 
 
 def as_json(settings: Mapping[str, Json]) -> dict[str, Json]:
@@ -132,7 +132,7 @@ def initial_settings(phases: Sequence[Phase[Any]]) -> InitialSettings:
         phase.name: [
             {
                 "lr": _plain(group.get("initial_lr", group["lr"])),
-                **{name: _plain(value) for name, value in group.items() if name not in ELSEWHERE},
+                **{name: _plain(value) for name, value in group.items() if name not in NOT_COMPARED},
             }
             for group in phase.optimizer.param_groups
         ]

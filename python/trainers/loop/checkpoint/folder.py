@@ -35,7 +35,7 @@ SUFFIX = ".safetensors"
 
 DRAFT = ".draft-"
 REMOVED = ".removed-"
-SEARCHABLE = 0o755
+FOLDER_MODE = 0o755
 PAUSES_SECONDS = (0.05, 0.2, 0.8) if sys.platform == "win32" else ()
 _NAME = re.compile(r"window-(\d{9,})(?:-(\d+))?")
 
@@ -98,7 +98,7 @@ def draft(folder: Path) -> Generator[Path]:
     """
     path = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
     try:
-        path.chmod(SEARCHABLE)
+        path.chmod(FOLDER_MODE)
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)  # nothing is left after publish()
@@ -167,10 +167,10 @@ def flush_folder(folder: Path) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    _FAR_AWAY = 1 << 30  # other processes cannot read the locked byte, but must read the holder's name
+    _LOCK_OFFSET = 1 << 30  # other processes cannot read the locked byte, but must read the holder's name
 
     def _try_lock(handle: int) -> bool:
-        os.lseek(handle, _FAR_AWAY, os.SEEK_SET)
+        os.lseek(handle, _LOCK_OFFSET, os.SEEK_SET)
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except PermissionError:

@@ -25,7 +25,7 @@ from trainers.loop.reports import CheckpointReport, TrainingNotice
 from trainers.loop.run_parts import RunParts
 from trainers.loop.weights.initial_weights import digest, named_tensors
 
-SHARE = 0.05
+MAX_TIME_SHARE = 0.05
 """Maximum share of the training time that the checkpoints at the ends of epochs may take."""
 
 
@@ -61,7 +61,7 @@ class Recorder:
         """
         if self._group.rank:
             return False
-        cheap = epoch_end and self._took <= SHARE * (perf_counter() - self._saved)
+        cheap = epoch_end and self._took <= MAX_TIME_SHARE * (perf_counter() - self._saved)
         return cheap or self._checkpoints.is_due(windows)
 
     def save(self, *, epoch_end: bool) -> CheckpointReport:

@@ -135,7 +135,7 @@ class CheckpointMetadata:
                 best=bool(content["best"]),
                 settings=dict(content["settings"]),
                 torch=str(content["torch"]),
-                files={name: FileDigest(**mark) for name, mark in content["files"].items()},
+                files={name: FileDigest(**digest) for name, digest in content["files"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedError(f"meta.json has a missing or invalid value: {error}") from error
@@ -168,10 +168,10 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Js
         if tensors:
             with new_file(folder / f"{group}{SUFFIX}") as sink:
                 write_group(sink, tensors)
-            files[f"{group}{SUFFIX}"] = sink.mark()
+            files[f"{group}{SUFFIX}"] = sink.digest()
     with new_file(folder / STATE) as sink:
         write_state(sink, snapshot.state)
-    files[STATE] = sink.mark()
+    files[STATE] = sink.digest()
     with new_file(folder / META) as sink:
         meta = CheckpointMetadata(
             epoch=snapshot.epoch,
@@ -183,7 +183,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Js
             files=files,
         )
         sink.write(meta.text())
-    return sum(mark.bytes for mark in (*files.values(), sink.mark()))
+    return sum(digest.bytes for digest in (*files.values(), sink.digest()))
 
 
 def read_checkpoint(folder: Path) -> LoadedCheckpoint:
@@ -242,12 +242,12 @@ def _verify(folder: Path, files: Mapping[str, FileDigest]) -> None:
         raise DamagedError(f"{name} is missing")
     for name in sorted(present - {META, *files}):
         raise DamagedError(f"{name} does not belong to it")
-    for name, mark in files.items():
+    for name, digest in files.items():
         size = (folder / name).stat().st_size
-        if size != mark.bytes:
-            raise DamagedError(f"{name} has {size} bytes and should have {mark.bytes}")
+        if size != digest.bytes:
+            raise DamagedError(f"{name} has {size} bytes and should have {digest.bytes}")
         with (folder / name).open("rb") as file:
-            if file_digest(file, "sha256").hexdigest() != mark.sha256:
+            if file_digest(file, "sha256").hexdigest() != digest.sha256:
                 raise DamagedError(f"{name} does not match its digest")
 
 

@@ -239,7 +239,9 @@ class Checkpoints:
             raise CheckpointError(f"{self.folder} cannot be read: {describe_error(error)}") from error
 
 
-def unwanted(present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int) -> list[CheckpointEntry]:
+def checkpoints_to_remove(
+    present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int
+) -> list[CheckpointEntry]:
     """Return the checkpoints to remove, oldest first, after `newest` was written.
 
     The `keep` newest are kept, and the newest that was the best. Of each window only the last revision counts.
@@ -272,7 +274,7 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
 
 def _prune(folder: Path, newest: CheckpointEntry, keep: int) -> None:
     try:
-        for entry in unwanted(entries(folder), newest, keep):
+        for entry in checkpoints_to_remove(entries(folder), newest, keep):
             remove(entry)
     except OSError as error:
         raise CheckpointError(
@@ -289,7 +291,7 @@ def _was_best(entry: CheckpointEntry) -> bool:
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @final
@@ -320,7 +322,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         """Install the handlers."""
-        for number in STOPPING:
+        for number in STOP_SIGNALS:
             self._install(number)
         self.installed = bool(self._previous)
         return self

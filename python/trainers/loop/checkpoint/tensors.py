@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from trainers.loop.checkpoint.folder import DamagedError, format_bytes
 from trainers.loop.errors import CheckpointError
 
-READABLE = 0o644
+FILE_MODE = 0o644
 
 MAPPINGS = (dict, OrderedDict, Counter)
 SEQUENCES = (list, tuple, set, torch.Size)
@@ -104,7 +104,7 @@ class HashedFile:
         """Flush the buffer to the system."""
         self._file.flush()
 
-    def mark(self) -> FileDigest:
+    def digest(self) -> FileDigest:
         """Return size and digest of the content so far."""
         return FileDigest(bytes=self._bytes, sha256=self._digest.hexdigest())
 
@@ -120,7 +120,7 @@ def new_file(path: Path) -> Generator[HashedFile]:
         yield HashedFile(file)
         file.flush()
         os.fsync(file.fileno())
-    path.chmod(READABLE)
+    path.chmod(FILE_MODE)
 
 
 def check_state(state: Mapping[str, Any]) -> None:

@@ -32,11 +32,11 @@ FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
 """Indices drawn at a time. The number doubles, because setting all generators takes as long as a small batch."""
 
 
-COMPARED = 256
+COMPARED_INDICES = 256
 """Number of indices that identify an order."""
 
 
-REPLAYED = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
+REPRODUCIBLE_SAMPLERS = (BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 """Samplers that always give the same order for the same state of their generators."""
 
 
@@ -81,7 +81,7 @@ class Samplers:
 
     Attributes:
         first: The outermost sampler, which yields the indices of the batches.
-        replayed: Whether all samplers are torch's own, which draw only from torch's generators.
+        reproducible: Whether all samplers are torch's own, which draw only from torch's generators.
 
     Raises:
         ContractError: A sampler can be read only once, or it shards the data by process.
@@ -92,7 +92,9 @@ class Samplers:
         self._all = _nested_samplers(self.first)
         for sampler in self._all:
             _check_sampler(sampler)
-        self.replayed = all(type(sampler) in REPLAYED or isinstance(sampler, list) for sampler in self._all)
+        self.reproducible = all(
+            type(sampler) in REPRODUCIBLE_SAMPLERS or isinstance(sampler, list) for sampler in self._all
+        )
         values = [value for sampler in self._all for value in _attributes(sampler)]
         self._generators = [value for value in (*values, loader.generator) if isinstance(value, GENERATORS)]
         self._seeds = [
@@ -102,7 +104,8 @@ class Samplers:
     @property
     def name(self) -> str:
         """The class name for messages: of the first sampler that is not torch's own."""
-        return type(next((sampler for sampler in self._all if type(sampler) not in REPLAYED), self.first)).__name__
+        custom = (sampler for sampler in self._all if type(sampler) not in REPRODUCIBLE_SAMPLERS)
+        return type(next(custom, self.first)).__name__
 
     def begin(self, epoch: int, seed: int) -> None:
         """Set the epoch of the samplers, and seed the generators in their attributes for it.
@@ -131,7 +134,7 @@ class Order:
 
     def __init__(self, samplers: Samplers) -> None:
         self._samplers = samplers
-        self._checked = samplers.replayed
+        self._checked = samplers.reproducible
         self.batch_range = BatchRange(epoch=0, seed=0, start=0, step=1)
 
     def __iter__(self) -> Iterator[Pick]:
@@ -161,10 +164,10 @@ class Order:
         self._checked = True
 
     def _beginning(self, epoch: int, seed: int) -> list[str]:
-        return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED)]
+        return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED_INDICES)]
 
     def _chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
-        generators = TorchGenerator(seed) if self._samplers.replayed else HostGenerators(seed)
+        generators = TorchGenerator(seed) if self._samplers.reproducible else HostGenerators(seed)
         with generators.inside():
             self._samplers.begin(epoch, seed)
             indices = iter(self._samplers.first)

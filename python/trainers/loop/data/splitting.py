@@ -123,18 +123,22 @@ class BatchCutter(Generic[Batch]):
     Args:
         cutting: The splitter to cut batches with.
         refusal: The reason why batches must not be cut when memory runs out; None if they may be.
-        spare: Frees unneeded memory and returns whether it freed any; called before a batch is cut.
+        free_memory: Frees unneeded memory and returns whether it freed any; called before a batch is cut.
 
     Attributes:
         limit: Maximum cost of a piece; None as long as every batch has fit.
     """
 
     def __init__(
-        self, cutting: BatchSplitter[Batch], *, refusal: str | None = None, spare: Callable[[], bool] = lambda: False
+        self,
+        cutting: BatchSplitter[Batch],
+        *,
+        refusal: str | None = None,
+        free_memory: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cutting = cutting
         self._refusal = refusal
-        self._spare = spare
+        self._free_memory = free_memory
         self.limit: int | None = None
 
     def piece(self, batch: Batch, start: int) -> MicroBatch[Batch]:
@@ -158,7 +162,7 @@ class BatchCutter(Generic[Batch]):
         Raises:
             OutOfMemoryError: The piece is a single sample, or cutting is refused.
         """
-        if self._spare():
+        if self._free_memory():
             return
         if self._refusal is not None:
             raise OutOfMemoryError(f"{problem}; {self._refusal}")

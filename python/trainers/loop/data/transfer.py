@@ -20,7 +20,7 @@ from trainers.loop.device import is_out_of_memory, total_bytes
 Batch = TypeVar("Batch")
 Tree = TypeVar("Tree")
 
-SHARE = 32
+WINDOW_DIVISOR = 32
 """A window is copied to the device at once only if it takes at most 1/32 of the memory there. With the next window that
 is 1/16, for inputs without activations. Larger windows are moved batch by batch."""
 
@@ -99,7 +99,7 @@ def create_feeder(device: torch.device, *, phases: int) -> Feeder:
         return DirectFeeder(device)
     transfer = StreamTransfer(device) if device.type == "cuda" else DirectTransfer(device)
     memory = total_bytes(device)
-    return Prefetcher(transfer, most=0 if memory is None else memory // SHARE, shared=phases > 1)
+    return Prefetcher(transfer, most=0 if memory is None else memory // WINDOW_DIVISOR, shared=phases > 1)
 
 
 @final

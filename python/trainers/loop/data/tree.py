@@ -19,13 +19,13 @@ from trainers.loop.errors import ContractError
 
 Tree = TypeVar("Tree")
 
-LOOKED_AT = 64
+MAX_SEARCHED_ITEMS = 64
 """Maximum number of items of an unknown container that are searched for tensors."""
 
 UNSET = object()
 """Sentinel for a field without a value."""
 
-LOOKED_INTO = 3
+MAX_SEARCH_DEPTH = 3
 """Depth of nested objects that are searched."""
 
 
@@ -224,7 +224,7 @@ def _moves_itself(value: object) -> bool:
     return callable(getattr(type(value), "to", None))
 
 
-def _holds_tensor(value: object, depth: int = LOOKED_INTO) -> bool:
+def _holds_tensor(value: object, depth: int = MAX_SEARCH_DEPTH) -> bool:
     """Search containers of any type and object attributes for a tensor, up to a depth.
 
     Modules, functions and networks are skipped: their contents are not part of a batch.
@@ -243,9 +243,9 @@ def _parts(value: Any) -> Iterator[object]:
         for name in (slots,) if isinstance(slots, str) else slots:
             yield getattr(value, name, None)
     if isinstance(value, Mapping):
-        yield from islice(cast("Mapping[Any, Any]", value).values(), LOOKED_AT)
+        yield from islice(cast("Mapping[Any, Any]", value).values(), MAX_SEARCHED_ITEMS)
     elif isinstance(value, Collection):
-        yield from islice(cast("Collection[Any]", value), LOOKED_AT)
+        yield from islice(cast("Collection[Any]", value), MAX_SEARCHED_ITEMS)
 
 
 def _kind(tensor: Tensor) -> str:

@@ -12,14 +12,14 @@ KIBIBYTE = 1024
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 STATM = Path("/proc/self/statm")  # Linux: sizes of the process in pages; the second is the resident size
 
-TEXTS = (
+OUT_OF_MEMORY_TEXTS = (
     "out of memory",  # CUDA, HIP and XPU; "MPS backend out of memory" is a plain RuntimeError
     "can't allocate memory",  # the CPU's allocator, also a plain RuntimeError
     "not enough memory",  # the same on Windows
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
-WITHOUT_KERNEL = (
+NO_KERNEL_TEXTS = (
     "nable to find an engine to execute this computation",  # after "GET was u", "FIND was u" or, of older torch, "U"
     "Unable to find a valid cuDNN algorithm to run convolution",
 )
@@ -132,13 +132,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in (*TEXTS, *WITHOUT_KERNEL))
+    texts = (*OUT_OF_MEMORY_TEXTS, *NO_KERNEL_TEXTS)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
 def cause_of(error: BaseException) -> str:
     """Return the message of the allocator in one line, with other possible causes."""
     message = str(error).partition("\n")[0]
-    if isinstance(error, torch.OutOfMemoryError) or not any(text in message for text in WITHOUT_KERNEL):
+    if isinstance(error, torch.OutOfMemoryError) or not any(text in message for text in NO_KERNEL_TEXTS):
         return message
     return (
         f"{message}: cuDNN found no memory for its workspace, or it has no kernel for these shapes in this precision; "

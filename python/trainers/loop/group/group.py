@@ -195,7 +195,7 @@ class Group(Protocol):
         """Merge the weighted means of all processes; a process may have a count of 0."""
         ...
 
-    def agreed_length(self, length: int | None) -> int | None:
+    def agree_on_length(self, length: int | None) -> int | None:
         """Return the number of batches in an epoch; with several processes, all must know it and agree.
 
         Raises:
@@ -261,7 +261,7 @@ class SingleProcess:
         """Return the mean unchanged."""
         return mean
 
-    def agreed_length(self, length: int | None) -> int | None:
+    def agree_on_length(self, length: int | None) -> int | None:
         """Return the length, known or not."""
         return length
 

@@ -32,7 +32,7 @@ SHOWN_CHARACTERS = 40
 Value = TypeVar("Value")
 
 
-PATIENCE = timedelta(minutes=10)
+PEER_TIMEOUT = timedelta(minutes=10)
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 
@@ -104,13 +104,13 @@ class Processes:
     def total(self, mean: WeightedMean) -> WeightedMean:
         """Merge the means in the order of ranks, so that all processes get bit-identical results."""
         total = WeightedMean()
-        for part in self._gathered(mean, "merging the validation"):
+        for part in self._all_gather(mean, "merging the validation"):
             total.merge(part)
         return total
 
-    def agreed_length(self, length: int | None) -> int:
+    def agree_on_length(self, length: int | None) -> int:
         """Return the number of batches in an epoch."""
-        lengths = self._gathered(length, "comparing the epochs' lengths")
+        lengths = self._all_gather(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
             known = ["unknown" if length is None else length for length in lengths]
@@ -124,7 +124,7 @@ class Processes:
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes in the order of ranks."""
-        return self._gathered(value, "gathering values")
+        return self._all_gather(value, "gathering values")
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Broadcast rank 0's tensors of any shapes [...] and dtypes as flat bytes."""
@@ -137,7 +137,7 @@ class Processes:
 
     def check_same(self, what: str, value: str) -> None:
         """Compare the values of all processes with rank 0's."""
-        values = self._gathered(value, f"comparing {what}")
+        values = self._all_gather(value, f"comparing {what}")
         differing = [rank for rank, other in enumerate(values) if other != values[0]]
         if differing:
             rank = differing[0]
@@ -152,7 +152,7 @@ class Processes:
             return known
         terms = self._terms.get(parameters[0])
         names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
-        gathered = self._gathered((names, local.expected), "agreeing on the loss's parts")
+        gathered = self._all_gather((names, local.expected), "agreeing on the loss's parts")
         rows = RowFormat(list(dict.fromkeys(name for names, _ in gathered for name in names)), terms=terms is not None)
         unit = power_of_two(max(expected for _, expected in gathered))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
@@ -164,7 +164,7 @@ class Processes:
         known = self._terms.get(parameters[0])
         if known is None:
             names = [*self._expected.get(parameters[0], ()), *counts]
-            gathered = self._gathered(names, "agreeing on the loss's terms")
+            gathered = self._all_gather(names, "agreeing on the loss's terms")
             known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in gathered for name in names))
         unknown = [repr(name) for name in counts if name not in known]
         if unknown:
@@ -175,7 +175,7 @@ class Processes:
             )
         return known
 
-    def _gathered(self, value: Value, operation: str) -> list[Value]:
+    def _all_gather(self, value: Value, operation: str) -> list[Value]:
         values: list[Value | None] = [None] * self.size
         with convert_peer_errors(operation):
             dist.all_gather_object(values, value)
@@ -224,7 +224,7 @@ def _excerpt(text: str, start: int) -> str:
 
 
 @contextmanager
-def join_group(device_type: str, *, timeout: timedelta = PATIENCE) -> Generator[Group]:
+def join_group(device_type: str, *, timeout: timedelta = PEER_TIMEOUT) -> Generator[Group]:
     """Join the group of this process.
 
     An existing default group of torch is used and stays open. Otherwise the process joins the group that `torchrun`

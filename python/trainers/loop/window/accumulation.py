@@ -35,7 +35,7 @@ from trainers.loop.window.targets import Targets, TermTargets, missing_counts_er
 
 Batch = TypeVar("Batch")
 
-KEPT_SEEDS = 64
+MAX_CACHED_SEEDS = 64
 
 
 def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> Iterator[tuple[Batch, ...]]:
@@ -190,14 +190,14 @@ class Accumulator(Generic[Batch]):
         start: int | None = 0
         while start is not None:
             piece = self._cutter.piece(batch, start)
-            mark = self._rewind.mark()
-            attempt.start = attempt.start or mark
+            state = self._rewind.save()
+            attempt.start = attempt.start or state
             shortage = self._run_piece(number, piece, attempt)
             if shortage is None:
                 self._short_of_memory = False
                 attempt.done.append(piece)
                 start = None if piece.last else piece.stop
-            elif not self._recover(number, piece, mark, attempt, shortage):
+            elif not self._recover(number, piece, state, attempt, shortage):
                 return False
         return True
 
@@ -208,9 +208,9 @@ class Accumulator(Generic[Batch]):
             loss = self._forward(number, piece)
             stage = "backward"
             if loss.terms or attempt.term_targets is not None:
-                self._backward_of_terms(loss, number, piece, attempt)
+                self._backward_terms(loss, number, piece, attempt)
             elif loss.count:
-                self._backward_of_one(loss, piece, attempt)
+                self._backward(loss, piece, attempt)
             if self._shared is not None:
                 self._shared.check_unchanged(self._phase, number, piece)
             if loss.counted:
@@ -227,7 +227,7 @@ class Accumulator(Generic[Batch]):
         self,
         number: int,
         piece: MicroBatch[Batch],
-        mark: ForwardState,
+        state: ForwardState,
         attempt: WindowAttempt,
         shortage: MemoryShortage,
     ) -> bool:
@@ -244,7 +244,7 @@ class Accumulator(Generic[Batch]):
         usage = describe_usage(self._device)
         self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})")
         repeat = late or shortage.stage == "backward" or any(self._cutter.would_cut(piece) for piece in attempt.done)
-        self._rewind.back(attempt.start if repeat and attempt.start else mark)
+        self._rewind.restore(attempt.start if repeat and attempt.start else state)
         if repeat and self._shared is not None:
             self._shared.restart()
         return not repeat
@@ -259,20 +259,20 @@ class Accumulator(Generic[Batch]):
         with torch.autocast(self._device.type, dtype=self._dtype):
             return check_loss(self._loss(*arguments))
 
-    def _backward_of_one(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _backward(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss of one term, weighted by the estimate of the window's count."""
         attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
         self._check_attached(loss.mean, loss)
         seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
         backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
-    def _backward_of_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _backward_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss with terms, each weighted by its share of the window's targets."""
         if attempt.term_targets is None:
             if len(loss.terms) > 1:
                 raise missing_counts_error(self._phase, loss)
             if loss.count:
-                self._backward_of_one(loss, piece, attempt)
+                self._backward(loss, piece, attempt)
             return
         roots = attempt.term_targets.weigh(loss, piece, number)
         for mean, _ in roots:
@@ -293,7 +293,7 @@ class Accumulator(Generic[Batch]):
         if seed is None or seed.device != mean.device:
             if weight != 1.0 or self._scaler is not None:
                 check_width(loss.name_of(mean), mean)
-            if len(self._seeds) >= KEPT_SEEDS:
+            if len(self._seeds) >= MAX_CACHED_SEEDS:
                 self._seeds.clear()
             seed = self._seeds[key] = torch.full_like(mean, weight, requires_grad=False)
         return seed

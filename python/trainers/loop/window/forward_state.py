@@ -77,7 +77,7 @@ class Rewind:
         self._generator = device_generator(device)
         self._kept = tuple(Buffers.of(part) for part in holders)
 
-    def mark(self) -> ForwardState:
+    def save(self) -> ForwardState:
         """Save the current state; buffers that have not changed since the last call are not copied again."""
         if self._kept:
             self._kept = tuple(kept if kept.current() else Buffers.of(kept.module) for kept in self._kept)
@@ -87,16 +87,16 @@ class Rewind:
             self._kept,
         )
 
-    def back(self, mark: ForwardState) -> None:
+    def restore(self, state: ForwardState) -> None:
         """Restore a saved state."""
-        torch.default_generator.set_state(mark.host)
-        if self._generator is not None and mark.device is not None:
-            self._generator.set_state(mark.device)
-        self.restore_buffers(mark)
+        torch.default_generator.set_state(state.host)
+        if self._generator is not None and state.device is not None:
+            self._generator.set_state(state.device)
+        self.restore_buffers(state)
 
-    def restore_buffers(self, mark: ForwardState, *, but: Collection[nn.Module] = ()) -> None:
+    def restore_buffers(self, state: ForwardState, *, but: Collection[nn.Module] = ()) -> None:
         """Restore only the buffers, except those of some modules."""
-        for buffers in mark.buffers:
+        for buffers in state.buffers:
             if buffers.module not in but:
                 buffers.restore()
 

@@ -19,7 +19,7 @@ from trainers.loop.errors import (
     parameters_listed,
 )
 
-COUPLED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+COUPLING_LAYERS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 Nonfinite = Literal["skip", "raise"]
 
@@ -39,7 +39,7 @@ def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Modu
         f"{module_name}.{name}".removesuffix(".")
         for module_name, module in modules.items()
         for name, layer in module.named_modules()
-        if isinstance(layer, COUPLED) and not (layer in steady and layer.track_running_stats)
+        if isinstance(layer, COUPLING_LAYERS) and not (layer in steady and layer.track_running_stats)
     ]
 
 

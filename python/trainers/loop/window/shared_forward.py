@@ -188,7 +188,7 @@ class SharedForward(Generic[Batch]):
         """Drop all results and restore the state at the start of the window, to run again in smaller pieces."""
         self._kept.clear()
         if self._start is not None:
-            self._rewind.back(self._start)
+            self._rewind.restore(self._start)
 
     def drop(self, number: int, piece: MicroBatch[Batch]) -> None:
         """Drop the result of a piece that will be cut smaller."""
@@ -209,7 +209,7 @@ class SharedForward(Generic[Batch]):
 
     def _make(self, phase: str, batch: Batch, frozen: FrozenParameters) -> ForwardResult:
         if self._start is None:
-            self._start, self._first = self._rewind.mark(), phase
+            self._start, self._first = self._rewind.save(), phase
         if phase == self.owner:
             return self._run(batch)
         if self.owner not in self._due[self._due.index(phase) :]:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import (
     _global_optimizer_post_hooks,
     _global_optimizer_pre_hooks,
-    _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]  to know it again
+    _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]  to recognise it
 )
 
 from trainers.loop.device import LossScaler, is_out_of_memory, release
@@ -23,7 +23,7 @@ from trainers.loop.phase import Phase
 from trainers.loop.window.guards import GradientGuard
 
 CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
-ADDED_AT_ONCE = 2**20
+MAX_CONVERTED = 2**20
 """Maximum number of elements that are converted to int64 at a time."""
 
 Step = Callable[[Optimizer], object]
@@ -51,7 +51,7 @@ class StepOutcome(NamedTuple):
     requests: WindowRequests
 
 
-def drops_on_device(optimizer: Optimizer, device: torch.device) -> bool:
+def skips_on_device(optimizer: Optimizer, device: torch.device) -> bool:
     """Return whether the optimizer itself skips a step on the device if `found_inf` is set.
 
     Fused optimizers do. It does not help on a CPU, where reading a number needs no synchronisation. On Apple GPUs some
@@ -287,7 +287,7 @@ def _checksum(parameter: Parameter) -> int:
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
     bits = parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
     rows = bits if bits.ndim else bits[None]
-    size = max(1, ADDED_AT_ONCE * len(rows) // max(1, rows.numel()))
+    size = max(1, MAX_CONVERTED * len(rows) // max(1, rows.numel()))
     return int(torch.stack([piece.sum() for piece in rows.split(size)]).sum())
 
 
@@ -344,7 +344,7 @@ class DirectStep:
 def _without_gradients(step: Step | None) -> Step | None:
     """Replace torch's wrapper that disables gradients by one that takes a third of the time; keep other steps."""
     inner: Step | None = getattr(step, "__wrapped__", None)
-    if inner is None or getattr(step, "__code__", None) is not _TURNING_OFF:
+    if inner is None or getattr(step, "__code__", None) is not _GRAD_WRAPPER_CODE:
         return step
 
     def step_without_gradients(optimizer: Optimizer) -> None:
@@ -358,7 +358,7 @@ def _without_gradients(step: Step | None) -> Step | None:
     return step_without_gradients
 
 
-_TURNING_OFF = _use_grad_for_differentiable(lambda: None).__code__
+_GRAD_WRAPPER_CODE = _use_grad_for_differentiable(lambda: None).__code__
 
 
 def _inner_step(optimizer: Optimizer) -> Step | None:
