@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.drawing import learning, precision, steps, tuning
 from benchmarks.drawing.digits import quieten, workplace
-from benchmarks.drawing.judging import Judging
+from benchmarks.drawing.judging import ImageJudge
 from benchmarks.report import common_options, publish
 
 
@@ -22,20 +22,20 @@ def main() -> int:
         "--work", type=Path, default=Path("diffusion.run"), help="digits and models; default: %(default)s"
     )
     parser.add_argument("--cuda", action="store_true", help="only the rows that need a CUDA device")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     quieten()
-    work = workplace(given.work, quick=given.quick)
-    if given.cuda:
-        return publish(precision.rows(work, quick=given.quick), given.json)
-    judging = Judging(work)
+    work = workplace(arguments.work, quick=arguments.quick)
+    if arguments.cuda:
+        return publish(precision.rows(work, quick=arguments.quick), arguments.json)
+    judging = ImageJudge(work)
     rows = [
-        *learning.rows(work, judging, quick=given.quick),
-        *tuning.rows(work, judging, quick=given.quick),
-        *steps.rows(work, quick=given.quick),
-        *precision.rows(work, quick=given.quick),
+        *learning.rows(work, judging, quick=arguments.quick),
+        *tuning.rows(work, judging, quick=arguments.quick),
+        *steps.rows(work, quick=arguments.quick),
+        *precision.rows(work, quick=arguments.quick),
     ]
-    return publish(rows, given.json)
+    return publish(rows, arguments.json)
 
 
 if __name__ == "__main__":

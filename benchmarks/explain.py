@@ -72,7 +72,7 @@ def test_windows(bars: BarPanel, made: Artifact, recipe: StockRecipe, rows: int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Peer:
+class CaptumPeer:
     """Captum on the same function and path."""
 
     captum: IntegratedGradients
@@ -83,7 +83,7 @@ class Peer:
     """[N, H]"""
 
     @classmethod
-    def of(cls, made: Artifact, inputs: Inputs) -> "Peer":
+    def of(cls, made: Artifact, inputs: Inputs) -> "CaptumPeer":
         """Set Captum up on a separate model, for these windows."""
         view, output = attribution_view(freeze(made.network())), output_map(made.manifest)
         own = made.manifest.baseline
@@ -153,7 +153,7 @@ def our_explainer(made: Artifact) -> Explainer:
 
 
 def compared(name: str, made: Artifact, inputs: Inputs, *, rounds: int, judged: bool) -> list[Row]:
-    ours, peer, rows = our_explainer(made), Peer.of(made, inputs), len(inputs.mask)
+    ours, peer, rows = our_explainer(made), CaptumPeer.of(made, inputs), len(inputs.mask)
     found: list[Row] = []
     for targets, points, reach in (
         ("12 targets", POINTS, MANY_REACH),

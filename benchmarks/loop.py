@@ -17,13 +17,16 @@ def main() -> int:
     parser = common_options(__doc__ or "")
     parser.add_argument("--peers", action="store_true", help="also measure other libraries, in their environments")
     parser.add_argument("--cuda", action="store_true", help="only the rows that need a CUDA device")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if given.cuda:
-        return publish(amp.rows(quick=given.quick), given.json)
-    timed = [*steps.rows(quick=given.quick), *peers.rows(list(TRAINERS) if given.peers else [], quick=given.quick)]
+    if arguments.cuda:
+        return publish(amp.rows(quick=arguments.quick), arguments.json)
+    timed = [
+        *steps.rows(quick=arguments.quick),
+        *peers.rows(list(TRAINERS) if arguments.peers else [], quick=arguments.quick),
+    ]
     parts = (sharing, windows, ranks, amp)
-    return publish([*timed, *(row for part in parts for row in part.rows(quick=given.quick))], given.json)
+    return publish([*timed, *(row for part in parts for row in part.rows(quick=arguments.quick))], arguments.json)
 
 
 if __name__ == "__main__":

@@ -95,16 +95,16 @@ def rows_of(kind: str, bars: Path, *, judged: bool) -> list[Row]:
 
 
 def main() -> int:
-    given = parse_arguments(__doc__ or "")
+    arguments = parse_arguments(__doc__ or "")
     if sys.platform != "linux":
-        return publish([unmeasured(kind, "peak memory of stages needs Linux") for kind in KINDS], given.json)
+        return publish([unmeasured(kind, "peak memory of stages needs Linux") for kind in KINDS], arguments.json)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         bars = Path(folder) / "bars.parquet"
-        write_bars(bars, QUICK_SYMBOLS if given.quick else SYMBOLS)
+        write_bars(bars, QUICK_SYMBOLS if arguments.quick else SYMBOLS)
         for kind in KINDS:
-            rows += rows_of(kind, bars, judged=not given.quick)
-    return publish(rows, given.json)
+            rows += rows_of(kind, bars, judged=not arguments.quick)
+    return publish(rows, arguments.json)
 
 
 if __name__ == "__main__":

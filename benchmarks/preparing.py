@@ -34,11 +34,11 @@ WIDE_REACH_MS: Final = 60.0
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Work:
+class BenchmarkedModel:
     """A model, a forecaster with the same model, and as many bars of AAPL as a forecast reads."""
 
     model: Model
-    door: Forecaster
+    forecaster: Forecaster
     bars: BarPanel
 
     def forward(self, prepared: PreparedInstance) -> None:
@@ -47,16 +47,16 @@ class Work:
 
 
 @contextmanager
-def opened(subject: Subject) -> Generator[Work]:
+def opened(subject: Subject) -> Generator[BenchmarkedModel]:
     """Load the trained model."""
     path = subject.models / "stock" / "1"
     model = load_model(path, ("stock", 1), Runtime(torch.device("cpu"), 256))
     assert isinstance(model, Model)
-    with Forecaster.load(path, "cpu") as door:
-        yield Work(model=model, door=door, bars=subject.bars)
+    with Forecaster.load(path, "cpu") as forecaster:
+        yield BenchmarkedModel(model=model, forecaster=forecaster, bars=subject.bars)
 
 
-def together_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
+def together_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]:
     """Prepare instances of one symbol each against one panel of all symbols."""
     panel = panel_of(work.bars, MANY)
     whole, each = Instance(input=panel), [Instance(input=panel.select([symbol])) for symbol in panel.symbols]
@@ -75,14 +75,14 @@ def together_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
     return [at_most(name, medians["each"] / medians["whole"], TOGETHER_REACH, detail=detail, judged=judged)]
 
 
-def lone_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
+def lone_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]:
     """Forecast from bars of one symbol in this process against the bare network."""
     model, bars = work.model, work.bars
     instance = Instance(input=bars)
     prepared = model.prepare(instance, LONG_AFTER)
     medians = interleaved_medians(
         {
-            "door": lambda: work.door.predict(bars),
+            "door": lambda: work.forecaster.predict(bars),
             "model": lambda: model.predict([instance], LONG_AFTER, NEVER),
             "forward": lambda: work.forward(prepared),
         },
@@ -99,7 +99,7 @@ def lone_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
     ]
 
 
-def wide_rows(work: Work, rounds: int, *, judged: bool) -> list[Row]:
+def wide_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]:
     """Time from the bytes of a wide panel to its forecasts, less the network."""
     model = work.model
     message = instances.encode(Instance(input=panel_of(work.bars, WIDE)))

@@ -44,8 +44,8 @@ class Arguments:
 
 def parse_arguments(description: str) -> Arguments:
     """Parse the command line."""
-    given = common_options(description).parse_args()
-    return Arguments(quick=given.quick, json=given.json)
+    parsed = common_options(description).parse_args()
+    return Arguments(quick=parsed.quick, json=parsed.json)
 
 
 def common_options(description: str) -> argparse.ArgumentParser:
@@ -124,8 +124,8 @@ def publish(rows: Iterable[Row], path: Path | None) -> int:
         print(f"{row.name:<58} {value:>12} {row.reach:>12} {verdict:>7}  {row.detail}", flush=True)
         done.append(row)
     if path is not None:
-        whole = report | {"rows": [asdict(row) for row in done]}
-        path.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        content = report | {"rows": [asdict(row) for row in done]}
+        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return int(any(row.ok is False for row in done))
 
 

@@ -90,7 +90,7 @@ def rows(name: str, bars: BarPanel, recipe: StockRecipe, seeds: int) -> Iterator
 
 
 def main() -> int:
-    given = parse_arguments(__doc__ or "")
+    arguments = parse_arguments(__doc__ or "")
     torch.set_num_threads(1)
     markets = {"stocks": real_bars(), "indices": indices()}
     found = [
@@ -98,10 +98,10 @@ def main() -> int:
         for name, bars in markets.items()
         for kind in TargetKind
         for row in rows(
-            name, bars, StockRecipe(calendar=CALENDAR, target=Target(kind=kind)), 1 if given.quick else SEEDS
+            name, bars, StockRecipe(calendar=CALENDAR, target=Target(kind=kind)), 1 if arguments.quick else SEEDS
         )
     ]
-    return publish(found, given.json)
+    return publish(found, arguments.json)
 
 
 if __name__ == "__main__":

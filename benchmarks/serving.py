@@ -26,7 +26,7 @@ from benchmarks.calling.streams import stream_rows
 from benchmarks.calling.subject import INFER, Subject, server, subject_in
 from benchmarks.calling.watched import watched_rows
 from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
-from benchmarks.preparing import Work, lone_rows, opened
+from benchmarks.preparing import BenchmarkedModel, lone_rows, opened
 from benchmarks.report import Row, parse_arguments, publish
 from predictor.client import QuantraClient
 from predictor.inference import use_threads
@@ -52,7 +52,7 @@ FULL: Final = Lengths(rounds=9, seconds=2.0, calls=300, is_judged=True)
 QUICK: Final = Lengths(rounds=3, seconds=0.4, calls=20, is_judged=False)
 
 
-def served_rows(subject: Subject, work: Work, lengths: Lengths) -> Iterator[Row]:
+def served_rows(subject: Subject, work: BenchmarkedModel, lengths: Lengths) -> Iterator[Row]:
     """Rows that one server process suffices for."""
     rounds, seconds, judged = lengths.rounds, lengths.seconds, lengths.is_judged
     requests = {

@@ -18,16 +18,16 @@ from benchmarks.speaking.voices import workplace
 def main() -> int:
     parser = common_options(__doc__ or "")
     parser.add_argument("--work", type=Path, default=Path("speech.run"), help="corpora and voices; default: speech.run")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    work = workplace(given.work, quick=given.quick)
+    work = workplace(arguments.work, quick=arguments.quick)
     rows = [
-        *search.rows(quick=given.quick),
-        *steps.rows(work, quick=given.quick),
-        *learning.rows(work, quick=given.quick),
-        *corrections.rows(work, work.folder / "long", quick=given.quick),
+        *search.rows(quick=arguments.quick),
+        *steps.rows(work, quick=arguments.quick),
+        *learning.rows(work, quick=arguments.quick),
+        *corrections.rows(work, work.folder / "long", quick=arguments.quick),
     ]
-    return publish(rows, given.json)
+    return publish(rows, arguments.json)
 
 
 if __name__ == "__main__":

@@ -91,11 +91,11 @@ def _milliseconds(seconds: Sequence[float]) -> float:
 
 
 def main() -> int:
-    given = parse_arguments(__doc__ or "")
+    arguments = parse_arguments(__doc__ or "")
     rows: list[Row] = []
     for kind, work in REACH:
-        rows += compared(kind, work, quick=given.quick)
-    return publish(rows, given.json)
+        rows += compared(kind, work, quick=arguments.quick)
+    return publish(rows, arguments.json)
 
 
 if __name__ == "__main__":

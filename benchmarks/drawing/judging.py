@@ -24,7 +24,7 @@ NOISE: Final = 1000
 
 @final
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ImageScores:
     """Scores of a model's images.
 
     Attributes:
@@ -45,13 +45,13 @@ class Figures:
         return mean(self.rewards)
 
     @classmethod
-    def of(cls, scores: Mapping[str, Any]) -> "Figures":
+    def of(cls, scores: Mapping[str, Any]) -> "ImageScores":
         """Read scores from JSON."""
         return cls(scores["accuracy"], scores["distance"], tuple(scores["rewards"]), tuple(scores["rewards_unused"]))
 
 
 @final
-class Judging:
+class ImageJudge:
     """Draws images for all held-out prompts and scores them.
 
     Args:
@@ -75,26 +75,26 @@ class Judging:
         self.floor = self._frechet.floor
         self.real = self._judge.accuracy(self._targets, self._prompts)
 
-    def judged(self, model: Path, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
+    def judged(self, model: Path, *, guidance: float = 2.0, noise: int = NOISE) -> ImageScores:
         """Scores of a saved model, from an earlier run if they exist."""
         return self.kept(
             f"{model.name}, guidance {guidance:g}, noise {noise}",
             lambda: self.figures(ImageModel.load(model), guidance=guidance, noise=noise),
         )
 
-    def kept(self, name: str, make: Callable[[], Figures]) -> Figures:
+    def kept(self, name: str, make: Callable[[], ImageScores]) -> ImageScores:
         """Saved scores of a name; computes and saves them if missing."""
         place = self._work.folder / f"judged {name}.json"
         if not place.is_file():
             place.write_text(json.dumps(asdict(make())), "utf-8")
-        return Figures.of(json.loads(place.read_text("utf-8")))
+        return ImageScores.of(json.loads(place.read_text("utf-8")))
 
-    def figures(self, model: ImageModel, *, guidance: float = 2.0, noise: int = NOISE) -> Figures:
+    def figures(self, model: ImageModel, *, guidance: float = 2.0, noise: int = NOISE) -> ImageScores:
         """Draw and score images, with default settings except these."""
         images = draw_images(model, self._prompts, SamplingSettings(guidance=guidance, seed=noise))
         with torch.no_grad():
             distance = -float(self._frechet(images, self._prompts, self._targets)[0])
-        return Figures(
+        return ImageScores(
             self._judge.accuracy(images, self._prompts),
             distance,
             self._rewards(self._judge, images),

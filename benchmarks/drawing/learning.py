@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.drawing import control
 from benchmarks.drawing.digits import Workplace, seconds_of
-from benchmarks.drawing.judging import Figures, Judging
+from benchmarks.drawing.judging import ImageJudge, ImageScores
 from benchmarks.report import Row, at_least, at_most, shown
 from trainers.dit.cache import LatentCache
 from trainers.dit.models import ImageModel
@@ -23,7 +23,7 @@ SEEDS: Final = (0, 1, 2)
 ACCURACY, DISTANCE = 0.98, 6.0
 
 
-def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
+def rows(work: Workplace, judging: ImageJudge, *, quick: bool) -> list[Row]:
     """All rows; a quick run has a hundredth of the steps, one seed, and is not judged."""
     steps = STEPS // 100 if quick else STEPS
     return [
@@ -60,7 +60,7 @@ def coverage(work: Workplace) -> list[Row]:
     ]
 
 
-def judge(judging: Judging) -> list[Row]:
+def judge(judging: ImageJudge) -> list[Row]:
     """Scores of the real images."""
     return [
         shown("real images: recognised", judging.real, detail=f"{judging.count} held-out images, by the judge"),
@@ -72,7 +72,7 @@ def judge(judging: Judging) -> list[Row]:
     ]
 
 
-def learnt(work: Workplace, judging: Judging, seeds: Sequence[int], steps: int, *, judged: bool) -> list[Row]:
+def learnt(work: Workplace, judging: ImageJudge, seeds: Sequence[int], steps: int, *, judged: bool) -> list[Row]:
     """Scores of each seed, and their median, which is judged."""
     models = [work.trained(f"flow-{seed}", seed, "--steps", str(steps)) for seed in seeds]
     found = [judging.judged(model) for model in models]
@@ -102,16 +102,16 @@ def learnt(work: Workplace, judging: Judging, seeds: Sequence[int], steps: int, 
     ]
 
 
-def other(work: Workplace, judging: Judging, name: str, steps: int) -> list[Row]:
+def other(work: Workplace, judging: ImageJudge, name: str, steps: int) -> list[Row]:
     """Scores of another objective, one seed."""
     model = work.trained(name, 0, "--objective", name, "--steps", str(steps))
     return _shown(f"objective {name}, {steps} steps, seed 0", judging.judged(model), judging)
 
 
-def controlled(work: Workplace, judging: Judging, steps: int) -> list[Row]:
+def controlled(work: Workplace, judging: ImageJudge, steps: int) -> list[Row]:
     """Scores of the control: one training, drawn by each sampler, with and without guidance."""
 
-    def drawn(objective: DiffusionObjective, guidance: float) -> Figures:
+    def drawn(objective: DiffusionObjective, guidance: float) -> ImageScores:
         model = control.trained(work, "control", steps=steps, seed=0)
         model.objective = objective
         return judging.figures(model, guidance=guidance)
@@ -124,7 +124,7 @@ def controlled(work: Workplace, judging: Judging, steps: int) -> list[Row]:
     return found
 
 
-def _shown(title: str, figures: Figures, judging: Judging) -> list[Row]:
+def _shown(title: str, figures: ImageScores, judging: ImageJudge) -> list[Row]:
     return [
         shown(f"{title}: prompts recognised", figures.accuracy, detail=f"of {judging.count} images"),
         shown(f"{title}: Fréchet distance", figures.distance, detail=f"{judging.count} images"),

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any, Final, final
 
 from benchmarks.drawing.digits import Workplace
-from benchmarks.drawing.judging import NOISE, Figures, Judging
+from benchmarks.drawing.judging import NOISE, ImageJudge, ImageScores
 from benchmarks.drawing.learning import SEEDS
 from benchmarks.drawing.resampling import paired_difference
 from benchmarks.report import Row, above, at_most, shown
@@ -35,7 +35,7 @@ BRIEF: Final = ("--iterations", "1", "--gate-images", "16", "--gate-steps", "4",
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class TuningComparison:
     """Scores of a model before and after tuning, per noise.
 
     Attributes:
@@ -46,12 +46,12 @@ class Tuning:
     """
 
     seed: int
-    before: Sequence[Figures]
-    after: Sequence[Figures]
+    before: Sequence[ImageScores]
+    after: Sequence[ImageScores]
     description: str
 
 
-def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
+def rows(work: Workplace, judging: ImageJudge, *, quick: bool) -> list[Row]:
     """Rows of each seed's model and of all together; a quick run tunes briefly."""
     words, seeds = (BRIEF, SEEDS[:1]) if quick else ((), SEEDS)
     noises = NOISES[:1] if quick else NOISES
@@ -64,14 +64,16 @@ def rows(work: Workplace, judging: Judging, *, quick: bool) -> list[Row]:
     ]
 
 
-def tuning(work: Workplace, judging: Judging, seed: int, noises: Sequence[int], words: Sequence[str]) -> Tuning:
+def tuning(
+    work: Workplace, judging: ImageJudge, seed: int, noises: Sequence[int], words: Sequence[str]
+) -> TuningComparison:
     """Tune the model of a seed and score it before and after."""
     start = work.folder / f"flow-{seed}"
     tuned = work.tuned(f"tuned-{seed}", start, seed, *words)
     before, after = (
         [judging.judged(model, guidance=UNGUIDED, noise=noise) for noise in noises] for model in (start, tuned)
     )
-    return Tuning(seed, before, after, _describe_tuning(tuned))
+    return TuningComparison(seed, before, after, _describe_tuning(tuned))
 
 
 def cost(work: Workplace, *, quick: bool) -> list[Row]:
@@ -120,7 +122,7 @@ class _Clock:
                 start = time.process_time()
 
 
-def _of_seed(one: Tuning, *, judged: bool) -> list[Row]:
+def _of_seed(one: TuningComparison, *, judged: bool) -> list[Row]:
     reward = [mean(figures.reward for figures in some) for some in (one.before, one.after)]
     distance = [mean(figures.distance for figures in some) for some in (one.before, one.after)]
     accuracy = [mean(figures.accuracy for figures in some) for some in (one.before, one.after)]
@@ -145,7 +147,7 @@ def _of_seed(one: Tuning, *, judged: bool) -> list[Row]:
     ]
 
 
-def _of_all(found: Sequence[Tuning], *, judged: bool) -> list[Row]:
+def _of_all(found: Sequence[TuningComparison], *, judged: bool) -> list[Row]:
     """Compare images with the same prompt and noise before and after."""
     before, after = (_rewards(figures.rewards for figures in some) for some in _figures(found))
     own = paired_difference(before, after)
@@ -166,7 +168,7 @@ def _of_all(found: Sequence[Tuning], *, judged: bool) -> list[Row]:
     ]
 
 
-def _figures(found: Sequence[Tuning]) -> tuple[list[Figures], list[Figures]]:
+def _figures(found: Sequence[TuningComparison]) -> tuple[list[ImageScores], list[ImageScores]]:
     """Scores of all tunings before and after."""
     return [*chain(*(one.before for one in found))], [*chain(*(one.after for one in found))]
 
@@ -175,7 +177,7 @@ def _rewards(parts: Iterable[Sequence[float]]) -> list[float]:
     return [*chain(*parts)]
 
 
-def _guided(work: Workplace, judging: Judging, seed: int) -> list[Row]:
+def _guided(work: Workplace, judging: ImageJudge, seed: int) -> list[Row]:
     """Scores with guidance, which tuning does not use."""
     before, after = (judging.judged(work.folder / f"{kind}-{seed}", guidance=GUIDED) for kind in ("flow", "tuned"))
     return [

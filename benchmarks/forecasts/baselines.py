@@ -33,7 +33,7 @@ STEPS_A_WINDOW: Final = 4
 SEED: Final = 0
 
 
-Asking = Callable[[Windows], Array]
+QuantileForecaster = Callable[[Windows], Array]
 """Maps windows to their quantiles [N, H, Q]."""
 
 
@@ -58,7 +58,7 @@ def baselines(task: Task) -> Mapping[str, Array]:
     Each baseline comes twice: fitted on the training part and calibrated on the validation part, as our quantiles are,
     and fitted on both parts. The encoder's empirical quantiles need no fit and come with and without calibration.
     """
-    ways: dict[str, Callable[[Sample], Asking]] = {
+    ways: dict[str, Callable[[Sample], QuantileForecaster]] = {
         "unconditional quantiles": _unconditional,
         "last value": _last_value,
         "ridge": _ridge,
@@ -80,20 +80,20 @@ def baselines(task: Task) -> Mapping[str, Array]:
     return found
 
 
-def _calibrated(task: Task, ask: Asking) -> Array:
+def _calibrated(task: Task, forecaster: QuantileForecaster) -> Array:
     """Quantiles of the test windows, shifted by offsets of the validation part in units of each window, as ours are."""
     held, test = task.windows("validation"), task.windows("test")
     units = _units(task, held)
     offsets = calibrate(
-        units.normalise(ask(held)),
+        units.normalise(forecaster(held)),
         units.normalise(held.future[..., None].astype(np.float64))[..., 0],
         LEVELS,
         sessions=len(np.unique(held.decisions)),
         horizons=tuple(range(1, task.horizon + 1)),
     ).offsets
-    asked = _units(task, test)
-    moved = torch.from_numpy(asked.normalise(ask(test)) + np.array(offsets))
-    return asked.restore(uncrossed(moved, anchor_index(LEVELS)).numpy())
+    test_units = _units(task, test)
+    moved = torch.from_numpy(test_units.normalise(forecaster(test)) + np.array(offsets))
+    return test_units.restore(uncrossed(moved, anchor_index(LEVELS)).numpy())
 
 
 def _units(task: Task, windows: Windows) -> ForecastUnits:
@@ -102,30 +102,30 @@ def _units(task: Task, windows: Windows) -> ForecastUnits:
     return ForecastUnits(location=location, scale=scale)
 
 
-def _unconditional(sample: Sample) -> Asking:
+def _unconditional(sample: Sample) -> QuantileForecaster:
     """Quantiles of all targets."""
     quantiles = np.quantile(sample.windows.future.astype(np.float64), LEVELS)
-    return lambda asked: np.broadcast_to(quantiles, (*asked.future.shape, len(LEVELS)))
+    return lambda unseen: np.broadcast_to(quantiles, (*unseen.future.shape, len(LEVELS)))
 
 
-def _last_value(sample: Sample) -> Asking:
+def _last_value(sample: Sample) -> QuantileForecaster:
     """The last value plus the quantiles of the changes from it."""
     return _with_residuals(sample, lambda windows: _repeated(windows.past[:, -1:], windows))
 
 
-def _empirical(asked: Windows) -> Array:
+def _empirical(unseen: Windows) -> Array:
     """Quantiles of the values in the encoder."""
-    return _repeated(np.quantile(asked.past, LEVELS, axis=1).T[:, None], asked)
+    return _repeated(np.quantile(unseen.past, LEVELS, axis=1).T[:, None], unseen)
 
 
-def _ridge(sample: Sample) -> Asking:
+def _ridge(sample: Sample) -> QuantileForecaster:
     """Ridge regression on lags, averages and covariates, one per step, with the quantiles of its residuals."""
     windows = sample.windows
     fitted = Ridge(RIDGE_PENALTY).fit(_features(windows), windows.future)
-    return _with_residuals(sample, lambda asked: np.asarray(fitted.predict(_features(asked)), np.float64))
+    return _with_residuals(sample, lambda unseen: np.asarray(fitted.predict(_features(unseen)), np.float64))
 
 
-def _har(sample: Sample) -> Asking:
+def _har(sample: Sample) -> QuantileForecaster:
     """Least squares on averages over a day, a week and a month, one per step, with the quantiles of its residuals."""
 
     def averages(windows: Windows) -> Array:
@@ -134,33 +134,33 @@ def _har(sample: Sample) -> Asking:
 
     windows = sample.windows
     weights = np.linalg.lstsq(averages(windows), windows.future)[0]
-    return _with_residuals(sample, lambda asked: averages(asked) @ weights)
+    return _with_residuals(sample, lambda unseen: averages(unseen) @ weights)
 
 
-def _relative_har(sample: Sample) -> Asking:
+def _relative_har(sample: Sample) -> QuantileForecaster:
     """Pooled quantiles in units that HAR forecasts for each window: the starting point of our networks."""
     task, learnt = sample.task, sample.windows
     location, scale = har_levels(task, learnt, learnt)
     units = np.quantile((learnt.future - location) / scale, LEVELS, axis=0).T
 
-    def quantiles(asked: Windows) -> Array:
-        levels = har_levels(task, learnt, asked)
+    def quantiles(unseen: Windows) -> Array:
+        levels = har_levels(task, learnt, unseen)
         return levels.location[..., None] + levels.scale[..., None] * units
 
     return quantiles
 
 
-def _trees(sample: Sample) -> Asking:
+def _trees(sample: Sample) -> QuantileForecaster:
     """Gradient-boosted trees, one forest per quantile, with the step as a feature."""
     return _boosted(sample, lambda windows: np.zeros(len(windows)))
 
 
-def _trees_of_change(sample: Sample) -> Asking:
+def _trees_of_change(sample: Sample) -> QuantileForecaster:
     """The same for the change from the mean of the last 5 values, because trees cannot extrapolate levels."""
     return _boosted(sample, lambda windows: windows.past[:, -LEVEL_STEPS:].mean(axis=1).astype(np.float64))
 
 
-def _boosted(sample: Sample, level_of: Callable[[Windows], Array]) -> Asking:
+def _boosted(sample: Sample, level_of: Callable[[Windows], Array]) -> QuantileForecaster:
     windows = sample.windows
     horizon, levels_learnt = windows.future.shape[1], level_of(windows)
     steps = np.random.default_rng(SEED).integers(0, horizon, (len(windows), STEPS_A_WINDOW))
@@ -170,12 +170,12 @@ def _boosted(sample: Sample, level_of: Callable[[Windows], Array]) -> Asking:
     outcomes = np.concatenate([changes[np.arange(len(windows)), steps[:, k]] for k in range(STEPS_A_WINDOW)])
     forests = [_forest(level).fit(rows, outcomes) for level in LEVELS]
 
-    def quantiles(asked: Windows) -> Array:
-        level = level_of(asked)
-        features = _relative(_features(asked), level)
-        cells = np.c_[np.repeat(features, horizon, axis=0), np.tile(np.arange(horizon), len(asked))]
+    def quantiles(unseen: Windows) -> Array:
+        level = level_of(unseen)
+        features = _relative(_features(unseen), level)
+        cells = np.c_[np.repeat(features, horizon, axis=0), np.tile(np.arange(horizon), len(unseen))]
         found = np.stack([np.asarray(forest.predict(cells)) for forest in forests], axis=-1)
-        return found.reshape(len(asked), horizon, len(LEVELS)) + level[:, None, None]
+        return found.reshape(len(unseen), horizon, len(LEVELS)) + level[:, None, None]
 
     return quantiles
 
@@ -194,16 +194,16 @@ def _forest(level: float) -> lightgbm.LGBMRegressor:
     )
 
 
-def _garch(sample: Sample) -> Asking:
+def _garch(sample: Sample) -> QuantileForecaster:
     """GARCH(1,1) with Student-t errors (Bollerslev 1987), fitted once and filtered to each decision."""
     task = sample.task
     fitted = [_garch_of(returns, sample) for returns in task.target.astype(np.float64)]
 
-    def quantiles(asked: Windows) -> Array:
-        found = np.empty((*asked.future.shape, len(LEVELS)))
+    def quantiles(unseen: Windows) -> Array:
+        found = np.empty((*unseen.future.shape, len(LEVELS)))
         for s, (mean, variance, units) in enumerate(fitted):
-            rows = np.flatnonzero(asked.series == s)
-            found[rows] = mean + np.sqrt(variance[asked.decisions[rows]])[..., None] * units
+            rows = np.flatnonzero(unseen.series == s)
+            found[rows] = mean + np.sqrt(variance[unseen.decisions[rows]])[..., None] * units
         return found
 
     return quantiles
@@ -239,11 +239,11 @@ def _relative(features: Array, level: Array) -> Array:
     return moved
 
 
-def _with_residuals(sample: Sample, points: Callable[[Windows], NDArray[np.floating]]) -> Asking:
+def _with_residuals(sample: Sample, points: Callable[[Windows], NDArray[np.floating]]) -> QuantileForecaster:
     """Points [N, H] plus the quantiles of their residuals in the sample, per step."""
     windows = sample.windows
     residuals = np.quantile(windows.future - points(windows), LEVELS, axis=0).T
-    return lambda asked: points(asked)[..., None] + residuals
+    return lambda unseen: points(unseen)[..., None] + residuals
 
 
 def _repeated(values: NDArray[np.floating], windows: Windows) -> Array:

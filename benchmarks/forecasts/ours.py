@@ -23,7 +23,7 @@ from benchmarks.forecasts.protocol import (
     HIDDEN,
     LSTM_HIDDEN,
     LSTM_LAYERS,
-    Question,
+    TrainingRequest,
 )
 from benchmarks.forecasts.scales import RETURNS, forecast_levels, window_levels
 from benchmarks.forecasts.task import LEVELS, IndexArray, Task, Windows
@@ -213,14 +213,14 @@ def _residuals(split: Split, units: Tensor) -> QuantileResiduals:
 
 def main() -> None:
     torch.set_num_threads(1)
-    question = Question.of_command_line()
-    kind, selected = question.model.removesuffix(SELECTED), question.model.endswith(SELECTED)
-    seed_everything(question.seed)
-    parts = {name: split_of(question.task, name) for name in ("train", "validation", "test")}
-    network = network_of(question.task, kind, parts["train"])
-    steps = question.steps * (SELECTED_STEPS if selected else 1)
-    train(network, parts, optimisation_of(kind), seed=question.seed, steps=steps, selected=selected)
-    question.reply(forecasts(network, parts, question.task.horizon))
+    request = TrainingRequest.of_command_line()
+    kind, selected = request.model.removesuffix(SELECTED), request.model.endswith(SELECTED)
+    seed_everything(request.seed)
+    parts = {name: split_of(request.task, name) for name in ("train", "validation", "test")}
+    network = network_of(request.task, kind, parts["train"])
+    steps = request.steps * (SELECTED_STEPS if selected else 1)
+    train(network, parts, optimisation_of(kind), seed=request.seed, steps=steps, selected=selected)
+    request.write_quantiles(forecasts(network, parts, request.task.horizon))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ PEER_RATE: Final = 1e-3
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class TrainingRequest:
     """A training request.
 
     Attributes:
@@ -52,7 +52,7 @@ class Question:
         task, answer, model, seed, steps = sys.argv[1:]
         return cls(task=Task.load(Path(task)), answer=Path(answer), model=model, seed=int(seed), steps=int(steps))
 
-    def reply(self, quantiles: Mapping[str, NDArray[np.floating]]) -> None:
+    def write_quantiles(self, quantiles: Mapping[str, NDArray[np.floating]]) -> None:
         """Write the quantiles of all test windows atomically, so that an existing answer is complete.
 
         Args:

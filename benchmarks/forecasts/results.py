@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.forecasts.resampling import Interval, Resampler
-from benchmarks.forecasts.scores import BAND, Scored, scored
+from benchmarks.forecasts.scores import BAND, WindowScores, score_windows
 from benchmarks.forecasts.systems import OUR_SELECTED, Outcome, System, by_system
 from benchmarks.forecasts.task import Task
 from trainers.stock.evaluation.baselines import FitScope
@@ -29,9 +29,9 @@ class Entry:
     """
 
     name: str
-    seeds: Sequence[Scored]
+    seeds: Sequence[WindowScores]
     system: System | None = None
-    variants: Mapping[str, Sequence[Scored]] = field(default_factory=dict[str, Sequence[Scored]])
+    variants: Mapping[str, Sequence[WindowScores]] = field(default_factory=dict[str, Sequence[WindowScores]])
 
     @property
     def pinball(self) -> Array:
@@ -59,13 +59,15 @@ class Results:
         self.failed = outcome.failed
         self.resampler = Resampler(windows.decisions, horizon=task.horizon)
         outcomes = windows.future
-        self.baselines = [Entry(name=name, seeds=[scored(q, outcomes)]) for name, q in baselines.items()]
+        self.baselines = [Entry(name=name, seeds=[score_windows(q, outcomes)]) for name, q in baselines.items()]
         self.trained = {
             system: Entry(
                 name=system.name,
-                seeds=[scored(one.plain, outcomes) for one in runs],
+                seeds=[score_windows(one.plain, outcomes) for one in runs],
                 system=system,
-                variants={name: [scored(one.variants[name], outcomes) for one in runs] for name in runs[0].variants},
+                variants={
+                    name: [score_windows(one.variants[name], outcomes) for one in runs] for name in runs[0].variants
+                },
             )
             for system, runs in by_system(outcome.trained).items()
         }
@@ -93,7 +95,7 @@ class Results:
         """Pinball loss of ours less theirs over the same windows."""
         return self.resampler.difference(ours.pinball, theirs.pinball)
 
-    def coverage_errors(self, seeds: Sequence[Scored]) -> Array:
+    def coverage_errors(self, seeds: Sequence[WindowScores]) -> Array:
         """[H] deviation of each step's coverage from the nominal one, in bootstrap errors."""
         covered = np.stack([one.covered for one in seeds])
         steps = [self.resampler.mean(covered[..., h]) for h in range(self.task.horizon)]

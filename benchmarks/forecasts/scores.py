@@ -16,7 +16,7 @@ BAND: Final = LEVELS[-1] - LEVELS[0]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class WindowScores:
     """Scores [N] of every window, unless noted, in standardised units.
 
     The interval score of the outer quantiles is Winkler's (1972; Gneiting and Raftery 2007, equation 43).
@@ -30,12 +30,12 @@ class Scored:
     winkler: Array
 
 
-def scored(quantiles: NDArray[np.floating], outcomes: FloatArray) -> Scored:
+def score_windows(quantiles: NDArray[np.floating], outcomes: FloatArray) -> WindowScores:
     """Scores of quantiles [N, H, Q] at outcomes [N, H]."""
     levels, error = np.array(LEVELS), outcomes[..., None].astype(np.float64) - quantiles
     low, high = quantiles[..., 0], quantiles[..., -1]
     missed = np.maximum(low - outcomes, 0) + np.maximum(outcomes - high, 0)
-    return Scored(
+    return WindowScores(
         pinball=np.maximum(levels * error, (levels - 1) * error).mean(axis=(1, 2)),
         absolute_error=np.abs(error[..., len(LEVELS) // 2]).mean(axis=1),
         covered=((outcomes >= low) & (outcomes <= high)).astype(np.float64),

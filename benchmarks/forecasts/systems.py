@@ -101,7 +101,7 @@ class FailedError(Exception):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainedQuantiles:
     """Quantiles [N, H, Q] of the test windows from one training.
 
     Attributes:
@@ -127,7 +127,7 @@ class Outcome:
         failed: peers that could not be installed or trained, with the error.
     """
 
-    trained: Sequence[Trained]
+    trained: Sequence[TrainedQuantiles]
     failed: Mapping[System, str]
 
 
@@ -170,8 +170,8 @@ class Trainings:
                     print(f"[{done}/{len(missing)}] {error}", file=sys.stderr)
                 else:
                     print(f"[{done}/{len(missing)}] {future.result()}", file=sys.stderr)
-        whole = [system for system in ready if system not in failed]
-        return Outcome(trained=[self._read(system, seed) for system in whole for seed in seeds], failed=failed)
+        complete = [system for system in ready if system not in failed]
+        return Outcome(trained=[self._read(system, seed) for system in complete for seed in seeds], failed=failed)
 
     @staticmethod
     def _ready(systems: Sequence[System]) -> tuple[dict[System, Path], dict[System, str]]:
@@ -211,19 +211,19 @@ class Trainings:
             check=False,
         )
         if ran.returncode or not answer.is_file():
-            said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-            raise FailedError(f"{system.name}, seed {seed}: {said}")
+            last_line = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+            raise FailedError(f"{system.name}, seed {seed}: {last_line}")
         return f"{self._task.stem.partition('-')[0]}: {system.name}, seed {seed}, {time.perf_counter() - started:.0f} s"
 
-    def _read(self, system: System, seed: int) -> Trained:
+    def _read(self, system: System, seed: int) -> TrainedQuantiles:
         with np.load(self._answer(system, seed)) as kept:
             variants = {name: kept[name] for name in kept.files if name != "plain"}
-            return Trained(system=system, seed=seed, plain=kept["plain"], variants=variants)
+            return TrainedQuantiles(system=system, seed=seed, plain=kept["plain"], variants=variants)
 
 
-def by_system(trained: Iterable[Trained]) -> Mapping[System, list[Trained]]:
+def by_system(trained: Iterable[TrainedQuantiles]) -> Mapping[System, list[TrainedQuantiles]]:
     """All trainings of each system, by seed."""
-    found: dict[System, list[Trained]] = {}
+    found: dict[System, list[TrainedQuantiles]] = {}
     for one in trained:
         found.setdefault(one.system, []).append(one)
     return found

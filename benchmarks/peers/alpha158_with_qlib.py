@@ -57,10 +57,10 @@ def adjusted(raw: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def frames(columns: dict[str, np.ndarray]) -> dict[str, pd.DataFrame]:
     """The bars of each symbol, one row per bar, with a proxy of the volume-weighted price."""
-    whole = {**columns, "vwap": (columns["open"] + columns["high"] + columns["low"] + columns["close"]) / 4}
+    extended = {**columns, "vwap": (columns["open"] + columns["high"] + columns["low"] + columns["close"]) / 4}
     present = ~np.isnan(columns["close"])
     return {
-        symbol: pd.DataFrame({name: column[row, present[row]] for name, column in whole.items()})
+        symbol: pd.DataFrame({name: column[row, present[row]] for name, column in extended.items()})
         for row, symbol in enumerate(SYMBOLS)
     }
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--every", type=int, default=12, help="Keep every Nth session.")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     sessions, raw = bundled()
     columns = adjusted(raw)
     bars = frames(columns)
@@ -95,10 +95,10 @@ def main() -> None:
     for feature, text in enumerate(texts):
         for row, symbol in enumerate(SYMBOLS):
             values[feature, row, present[row]] = evaluate(text, symbol, len(bars[symbol]))
-    kept = slice((sessions.size - 1) % asked.every, None, asked.every)
-    asked.file.parent.mkdir(parents=True, exist_ok=True)
+    kept = slice((sessions.size - 1) % arguments.every, None, arguments.every)
+    arguments.file.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
-        asked.file,
+        arguments.file,
         names=np.array(names),
         texts=np.array(texts),
         symbols=np.array(SYMBOLS),

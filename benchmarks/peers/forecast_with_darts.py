@@ -10,7 +10,7 @@ from darts import TimeSeries
 from darts.models import TFTModel
 from darts.utils.likelihood_models.torch import QuantileRegression
 
-from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, Question
+from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 
@@ -22,9 +22,9 @@ def series_of(values: np.ndarray, static: np.ndarray) -> TimeSeries:
     )
 
 
-def model_of(question: Question) -> TFTModel:
+def model_of(request: TrainingRequest) -> TFTModel:
     """The model with the protocol's sizes and budget."""
-    task = question.task
+    task = request.task
     per_epoch = -(-len(task.windows("train")) // BATCH)
     return TFTModel(
         input_chunk_length=task.encoder,
@@ -35,14 +35,14 @@ def model_of(question: Question) -> TFTModel:
         hidden_continuous_size=8,
         dropout=DROPOUT,
         batch_size=BATCH,
-        n_epochs=-(-question.steps // per_epoch),
+        n_epochs=-(-request.steps // per_epoch),
         optimizer_kwargs={"lr": PEER_RATE},
         use_reversible_instance_norm=True,
         likelihood=QuantileRegression(list(LEVELS)),
-        random_state=question.seed,
+        random_state=request.seed,
         pl_trainer_kwargs={
             "accelerator": "cpu",
-            "max_steps": question.steps,
+            "max_steps": request.steps,
             "gradient_clip_val": CLIP,
             "enable_progress_bar": False,
             "enable_model_summary": False,
@@ -79,11 +79,11 @@ def main() -> None:
     logging.getLogger("darts").setLevel(logging.ERROR)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    question = Question.of_command_line()
-    model = model_of(question)
-    fit(model, question.task)
-    batches = question.task.windows("test").batches(256)
-    question.reply({"plain": np.concatenate([quantiles(model, question.task, batch) for batch in batches])})
+    request = TrainingRequest.of_command_line()
+    model = model_of(request)
+    fit(model, request.task)
+    batches = request.task.windows("test").batches(256)
+    request.write_quantiles({"plain": np.concatenate([quantiles(model, request.task, batch) for batch in batches])})
 
 
 if __name__ == "__main__":

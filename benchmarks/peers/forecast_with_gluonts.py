@@ -11,13 +11,13 @@ from gluonts.dataset.common import ListDataset
 from gluonts.torch.model.tft import TemporalFusionTransformerEstimator
 from torch import Tensor, nn
 
-from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, Question
+from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 
-def estimator_of(question: Question, folder: str) -> TemporalFusionTransformerEstimator:
+def estimator_of(request: TrainingRequest, folder: str) -> TemporalFusionTransformerEstimator:
     """The estimator with the protocol's sizes and budget; it writes a checkpoint into the folder."""
-    task = question.task
+    task = request.task
     return TemporalFusionTransformerEstimator(
         freq="D",
         prediction_length=task.horizon,
@@ -33,7 +33,7 @@ def estimator_of(question: Question, folder: str) -> TemporalFusionTransformerEs
         lr=PEER_RATE,
         dropout_rate=DROPOUT,
         batch_size=BATCH,
-        num_batches_per_epoch=question.steps,
+        num_batches_per_epoch=request.steps,
         trainer_kwargs={
             "max_epochs": 1,
             "accelerator": "cpu",
@@ -93,12 +93,12 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    question = Question.of_command_line()
-    pl.seed_everything(question.seed, verbose=False)
+    request = TrainingRequest.of_command_line()
+    pl.seed_everything(request.seed, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
-        network = fit(estimator_of(question, folder), question.task)
-    batches = question.task.windows("test").batches(256)
-    question.reply({"plain": np.concatenate([quantiles(network, batch) for batch in batches])})
+        network = fit(estimator_of(request, folder), request.task)
+    batches = request.task.windows("test").batches(256)
+    request.write_quantiles({"plain": np.concatenate([quantiles(network, batch) for batch in batches])})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.forecasts.protocol import (
     LSTM_HIDDEN,
     LSTM_LAYERS,
     PEER_RATE,
-    Question,
+    TrainingRequest,
 )
 from benchmarks.forecasts.task import LEVELS, Task
 
@@ -29,9 +29,9 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{i}" for i in range(count)]
 
 
-def model_of(question: Question) -> TFT | LSTM:
+def model_of(request: TrainingRequest) -> TFT | LSTM:
     """The model with the protocol's sizes and budget."""
-    task = question.task
+    task = request.task
     common = {
         "h": task.horizon,
         "input_size": task.encoder,
@@ -40,13 +40,13 @@ def model_of(question: Question) -> TFT | LSTM:
         "stat_exog_list": names("s", task.static.shape[-1]) or None,
         "loss": MQLoss(quantiles=list(LEVELS)),
         "learning_rate": PEER_RATE,
-        "max_steps": question.steps,
+        "max_steps": request.steps,
         "num_lr_decays": -1,
         "batch_size": len(task.target),
         "windows_batch_size": BATCH,
         "inference_windows_batch_size": 256,
         "scaler_type": "robust",
-        "random_seed": question.seed,
+        "random_seed": request.seed,
         "enable_progress_bar": False,
         "enable_model_summary": False,
         "enable_checkpointing": False,
@@ -54,7 +54,7 @@ def model_of(question: Question) -> TFT | LSTM:
         "accelerator": "cpu",
         "gradient_clip_val": CLIP,
     }
-    if question.model == "tft":
+    if request.model == "tft":
         return TFT(hidden_size=HIDDEN, n_head=HEADS, dropout=DROPOUT, attn_dropout=0.0, **common)
     return LSTM(
         encoder_hidden_size=LSTM_HIDDEN,
@@ -82,11 +82,11 @@ def frames_of(task: Task) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     return pd.concat(frames), table
 
 
-def quantiles(question: Question) -> np.ndarray:
+def quantiles(request: TrainingRequest) -> np.ndarray:
     """Quantiles [N, H, Q] of the test windows, fitted once on the training part."""
-    task = question.task
+    task = request.task
     frame, static = frames_of(task)
-    found = NeuralForecast(models=[model_of(question)], freq=1).cross_validation(
+    found = NeuralForecast(models=[model_of(request)], freq=1).cross_validation(
         frame,
         static_df=static,
         n_windows=None,
@@ -110,8 +110,8 @@ def main() -> None:
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "neuralforecast"):
         logging.getLogger(name).setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    question = Question.of_command_line()
-    question.reply({"plain": quantiles(question)})
+    request = TrainingRequest.of_command_line()
+    request.write_quantiles({"plain": quantiles(request)})
 
 
 if __name__ == "__main__":

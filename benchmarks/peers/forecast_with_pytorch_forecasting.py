@@ -10,7 +10,7 @@ import torch
 from pytorch_forecasting import QuantileLoss, TemporalFusionTransformer, TimeSeriesDataSet
 from pytorch_forecasting.data import EncoderNormalizer, NaNLabelEncoder
 
-from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, Question
+from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 SMALLEST_SCALE = 1e-7
@@ -56,9 +56,9 @@ def data_of(task: Task) -> TimeSeriesDataSet:
     )
 
 
-def fit(question: Question) -> TemporalFusionTransformer:
+def fit(request: TrainingRequest) -> TemporalFusionTransformer:
     """Fit the library's model."""
-    data = data_of(question.task)
+    data = data_of(request.task)
     model = TemporalFusionTransformer.from_dataset(
         data,
         learning_rate=PEER_RATE,
@@ -73,7 +73,7 @@ def fit(question: Question) -> TemporalFusionTransformer:
         reduce_on_plateau_patience=1000,
     )
     trainer = pl.Trainer(
-        max_steps=question.steps,
+        max_steps=request.steps,
         accelerator="cpu",
         gradient_clip_val=CLIP,
         logger=False,
@@ -118,11 +118,11 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    question = Question.of_command_line()
-    pl.seed_everything(question.seed, verbose=False)
-    model = fit(question)
-    batches = question.task.windows("test").batches(256)
-    question.reply({"plain": np.concatenate([quantiles(model, question.task, batch) for batch in batches])})
+    request = TrainingRequest.of_command_line()
+    pl.seed_everything(request.seed, verbose=False)
+    model = fit(request)
+    batches = request.task.windows("test").batches(256)
+    request.write_quantiles({"plain": np.concatenate([quantiles(model, request.task, batch) for batch in batches])})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.report import Row, at_least, at_most, shown
 from benchmarks.speaking import control
 from benchmarks.speaking.steps import Adversaries
-from benchmarks.speaking.voices import Figures, Workplace, first_voice
+from benchmarks.speaking.voices import VoiceScores, Workplace, first_voice
 from trainers.vits.batches import CorpusDataset, UtteranceBatch, UtteranceCollator
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.recipe import SpeechRecipe
@@ -149,7 +149,7 @@ def adversarial(work: Workplace, steps: int) -> list[Row]:
     ]
 
 
-def _lengths(work: Workplace, voice: str, title: str, found: Figures, *, judged: bool) -> list[Row]:
+def _lengths(work: Workplace, voice: str, title: str, found: VoiceScores, *, judged: bool) -> list[Row]:
     """Length errors at the searched speaking rate, and at rate 1."""
     plain = _log_ratios(SpeechCorpus.open(work.corpus), Voice.load(VoiceVersions(work.folder / voice).current))
     return [
@@ -177,7 +177,7 @@ def _log_ratios(corpus: SpeechCorpus, voice: Voice) -> list[float]:
     ]
 
 
-def _errors(title: str, found: Figures, reach: float, *, judged: bool) -> Row:
+def _errors(title: str, found: VoiceScores, reach: float, *, judged: bool) -> Row:
     return at_most(
         f"{title}: character error",
         found.error_rate,
@@ -187,7 +187,7 @@ def _errors(title: str, found: Figures, reach: float, *, judged: bool) -> Row:
     )
 
 
-def _heard(title: str, before: Figures, after: Figures) -> Row:
+def _heard(title: str, before: VoiceScores, after: VoiceScores) -> Row:
     return shown(
         f"{title}: character error",
         after.error_rate,

@@ -27,7 +27,7 @@ CLIPS, PART = 288, 24
 
 @final
 @dataclass(frozen=True, slots=True)
-class Figures:
+class VoiceScores:
     """Scores of a voice on held-out clips.
 
     Attributes:
@@ -45,7 +45,7 @@ class Figures:
     judge_error_rate: float
 
     @classmethod
-    def of(cls, scores: Mapping[str, Any]) -> "Figures":
+    def of(cls, scores: Mapping[str, Any]) -> "VoiceScores":
         """Read the output of `evaluate --json`."""
         return cls(*(scores[name] for name in cls.__slots__))
 
@@ -91,12 +91,12 @@ class Workplace:
             run("train", self.corpus, "--out", place, "--resume", "--json", *words)
         return place
 
-    def judged(self, voice: Path) -> Figures:
+    def judged(self, voice: Path) -> VoiceScores:
         """Scores of a voice by `evaluate`, from an earlier run if they exist."""
         kept = self.folder / f"{voice.name}.json"
         if not kept.is_file():
             kept.write_text(run("evaluate", voice, "--corpus", self.corpus, "--json"), "utf-8")
-        return Figures.of(json.loads(kept.read_text("utf-8")))
+        return VoiceScores.of(json.loads(kept.read_text("utf-8")))
 
 
 def first_voice(corpus: SpeechCorpus, seed: int) -> Voice:

@@ -31,7 +31,7 @@ WARM = 200
 
 @final
 @dataclass(frozen=True, slots=True)
-class Way:
+class LoopVariant:
     """A loop and its optimizer."""
 
     train: Callable[[Job], None]
@@ -43,11 +43,11 @@ def own_optimizer(network: nn.Module) -> Optimizer:
     return fastest_optimizer(network) if isinstance(network, TinyMlp) else adamw(network.parameters(), lr=RATE)
 
 
-WAYS = {
-    "plain": Way(hand.train, default_optimizer),
-    "ours": Way(ours.train, default_optimizer),
-    "fastest": Way(hand.train_leanly, fastest_optimizer),
-    "ours, own optimizer": Way(ours.train, own_optimizer),
+VARIANTS = {
+    "plain": LoopVariant(hand.train, default_optimizer),
+    "ours": LoopVariant(ours.train, default_optimizer),
+    "fastest": LoopVariant(hand.train_leanly, fastest_optimizer),
+    "ours, own optimizer": LoopVariant(ours.train, own_optimizer),
 }
 
 
@@ -99,8 +99,8 @@ def _rows_of(kind: Kind, *, quick: bool) -> list[Row]:
 
 def _seconds(kind: Kind, *, rounds: int, steps: int) -> dict[str, list[float]]:
     timing = Timing(warm=WARM, steps=steps)
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    seconds: dict[str, list[float]] = {name: [] for name in VARIANTS}
     for _ in range(rounds):
-        for name, way in WAYS.items():
-            seconds[name].append(seconds_per_step(way.train, kind, way.optimizer, timing))
+        for name, variant in VARIANTS.items():
+            seconds[name].append(seconds_per_step(variant.train, kind, variant.optimizer, timing))
     return seconds
