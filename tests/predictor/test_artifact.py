@@ -134,3 +134,10 @@ def test_a_path_without_a_folder_is_no_artifact(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError) as refused:
         artifact.load(tmp_path / "nothing")
     assert refused.value.message.startswith("the folder is missing; ")  # which one, whoever has named it says
+
+
+def test_a_version_that_exists_is_refused_with_the_next_free_one(tmp_path: Path) -> None:
+    (tmp_path / "3").mkdir()
+    (tmp_path / "1").mkdir()
+    with pytest.raises(ConfigurationError, match=r"1 exists already; .*: use --out .*4$"):
+        artifact.check_place(tmp_path / "1")

@@ -85,7 +85,15 @@ def check_place(folder: Path) -> None:
 def check_absent(folder: Path) -> None:
     """Raise ConfigurationError if `folder` exists already."""
     if folder.exists():
-        raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: choose another --out")
+        raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: {_another(folder)}")
+
+
+def _another(folder: Path) -> str:
+    """Advice for a folder that exists: the next free version if its name is a version number."""
+    if not folder.name.isdecimal():
+        return "choose another --out"
+    versions = [int(path.name) for path in folder.parent.iterdir() if path.name.isdecimal()]
+    return f"use --out {folder.with_name(str(max(versions) + 1))}"
 
 
 def with_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -93,6 +93,11 @@ def file_stem(path: Path) -> str:
     return inner.stem if inner.suffix.lower() in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET) else inner.name
 
 
+def has_known_ending(path: Path) -> bool:
+    """Whether the file's name ends as a file of bars may."""
+    return path.suffix.lower() in (*PACKED, *TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET)
+
+
 def _kind(path: Path) -> str:
     ending = path.suffix.lower()
     inner = path.with_suffix("").suffix.lower() if ending in PACKED else ending

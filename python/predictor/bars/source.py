@@ -16,8 +16,9 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
+from predictor.bars.folders import read_path
 from predictor.bars.panel import BarPanel
-from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings, read_table
+from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def read_file(
     path: str | Path, options: ReadingOptions | None = None, *, calendar: str = "", currency: str = ""
 ) -> BarReading:
     """Read a file of bars, with its interpretation; see `BarPanel.read`."""
-    return BarReading.of(read_table(Path(path), options), Path(path).name, calendar=calendar, currency=currency)
+    return BarReading.of(read_path(Path(path), options), Path(path).name, calendar=calendar, currency=currency)
 
 
 SCHEMES: Final = ("postgresql", "sqlite", "mssql")

@@ -111,8 +111,8 @@ class BarsFlags:
         str,
         typer.Option(
             metavar="FILE|URI",
-            help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` shows its content), or with --query a "
-            "database, such as sqlite:///bars.db.",
+            help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` shows its content), a folder of files, or "
+            "with --query a database, such as sqlite:///bars.db.",
         ),
     ] = ""
     query: Annotated[str, typer.Option(metavar="SQL", help="Database query that returns one bar per row.")] = ""

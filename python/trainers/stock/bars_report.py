@@ -239,7 +239,9 @@ class BarsReport:
 @with_flags
 def check(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of daily bars.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Daily bars: a file, or a folder of files.", show_default=False)
+    ],
     reading: ReadingFlags,
     calendar: Annotated[
         str,

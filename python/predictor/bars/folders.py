@@ -1,0 +1,84 @@
+"""A folder with one file of bars per symbol, or several files with several symbols each, as one table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from predictor.bars.files import has_known_ending
+from predictor.bars.tables import BarTable, ReadingOptions, read_table
+from predictor.errors import BarsError
+
+
+def read_path(path: Path, options: ReadingOptions | None = None) -> BarTable:
+    """Read a file, or all files of a folder."""
+    return read_folder(path, options) if path.is_dir() else read_table(path, options)
+
+
+def read_folder(folder: Path, options: ReadingOptions | None = None) -> BarTable:
+    """Read all files of a folder; a file that cannot be read is left out, with a warning that names the reason.
+
+    Raises:
+        BarsError: No file can be read, files have different columns, or two files have bars of the same symbol.
+    """
+    tables: dict[str, BarTable] = {}
+    failures: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and has_known_ending(path):
+            try:
+                tables[path.name] = read_table(path, options)
+            except BarsError as error:
+                failures[path.name] = error.message
+    if not tables:
+        reasons = "; ".join(failures.values()) or "it has no file such as AAPL.csv or AAPL.parquet"
+        raise BarsError(f"no bars can be read from the folder {folder}: {reasons}")
+    _check_columns(tables)
+    _check_symbols(tables)
+    return _joined(tables, failures)
+
+
+def _check_columns(tables: Mapping[str, BarTable]) -> None:
+    first, *others = (f"{name} ({table.layout})" for name, table in tables.items())
+    columns = [", ".join(table.columns) for table in tables.values()]
+    for name, own in zip(others, columns[1:], strict=True):
+        if own != columns[0]:
+            raise BarsError(
+                f"{first} has the columns {columns[0]}, but {name} has {own}; give all files the same columns"
+            )
+
+
+def _check_symbols(tables: Mapping[str, BarTable]) -> None:
+    owner: dict[str, str] = {}
+    for name, table in tables.items():
+        for symbol in table.symbols:
+            if symbol in owner:
+                raise BarsError(f"both {owner[symbol]} and {name} have bars of {symbol}; keep one of them")
+            owner[symbol] = name
+
+
+def _joined(tables: Mapping[str, BarTable], failures: Mapping[str, str]) -> BarTable:
+    first = next(iter(tables.values()))
+    sessions = np.unique(np.concatenate([table.sessions for table in tables.values()]))
+    symbols = tuple(symbol for table in tables.values() for symbol in table.symbols)
+    columns = {name: np.full((len(symbols), sessions.size), np.nan) for name in first.columns}
+    row = 0
+    for table in tables.values():
+        rows, places = slice(row, row + len(table.symbols)), np.searchsorted(sessions, table.sessions)
+        for name, values in table.columns.items():
+            columns[name][rows, places] = values
+        row = rows.stop
+    layouts = Counter(table.layout for table in tables.values())
+    mixed = ", ".join(f"{layout} ({count} files)" for layout, count in layouts.items())
+    return BarTable(
+        symbols=symbols,
+        sessions=sessions,
+        columns=columns,
+        layout=first.layout if len(layouts) == 1 else mixed,
+        prices=first.prices,
+        remarks=tuple(dict.fromkeys(f"{name}: {note}" for name, table in tables.items() for note in table.remarks)),
+        warnings=(
+            *(f"{name}: {note}" for name, table in tables.items() for note in table.warnings),
+            *(f"{name} is left out: {reason}" for name, reason in failures.items()),
+        ),
+    )
