@@ -115,9 +115,9 @@ class BatchRounds(Generic[Batch_co]):
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
         """Gather the batches of a round, counted from 0."""
         for number in range(start, self._batches, step):
-            yield self._images.gather(self._places((epoch * self._batches + number) * self._size))
+            yield self._images.gather(self._indices((epoch * self._batches + number) * self._size))
 
-    def _places(self, first: int) -> Tensor:
+    def _indices(self, first: int) -> Tensor:
         """Image indices of a batch: int64 [size]."""
         count = len(self._images)
         turns = range(first // count, (first + self._size - 1) // count + 1)

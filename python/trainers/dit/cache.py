@@ -219,10 +219,10 @@ def _encoded(pictures: ImageFolder, model: ImageModel, on_progress: Callable[[in
     total, prompts = len(pictures.pictures), (UNCONDITIONAL, *pictures.prompts)
     mean, deviation = (torch.empty(total, network.channels, network.side, network.side) for _ in range(2))
     for first in range(0, total, AT_ONCE):
-        places = range(first, min(first + AT_ONCE, total))
-        rows = slice(places.start, places.stop)
-        mean[rows], deviation[rows] = model.latents.encode(pictures.pixels(places).to(device))
-        on_progress(places.stop, total)
+        indices = range(first, min(first + AT_ONCE, total))
+        rows = slice(indices.start, indices.stop)
+        mean[rows], deviation[rows] = model.latents.encode(pictures.pixels(indices).to(device))
+        on_progress(indices.stop, total)
     conditions = [model.prompts.embed(model.prompts.tokens([prompt])) for prompt in prompts]
     order = {prompt: row for row, prompt in enumerate(prompts)}
     return {

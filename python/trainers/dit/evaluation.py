@@ -171,7 +171,7 @@ def _score(reward: ValidatedReward, images: Tensor, prompts: Sequence[str], targ
 @torch.no_grad()
 def _predict(classifier: PromptClassifier, images: Tensor) -> tuple[str, ...]:
     """Predicted prompts of images, float [N, channels, height, width]."""
-    return tuple(classifier.prompts[place] for place in classifier(images).argmax(1).tolist())
+    return tuple(classifier.prompts[index] for index in classifier(images).argmax(1).tolist())
 
 
 def _count_equal(predictions: Sequence[str], prompts: Sequence[str]) -> int:

@@ -198,7 +198,7 @@ class ImageFolder:
         They are random because the first images of a folder sorted by prompt have the same prompt.
         """
         order = torch.randperm(len(self.pictures), generator=torch.Generator().manual_seed(0))
-        return replace(self, pictures=tuple(self.pictures[place] for place in sorted(order[:count].tolist())))
+        return replace(self, pictures=tuple(self.pictures[number] for number in sorted(order[:count].tolist())))
 
     def pixels(self, index: Sequence[int]) -> Tensor:
         """Read images by index: float32 [N, channels, height, width], -1 to 1.
@@ -207,7 +207,7 @@ class ImageFolder:
             DataError: An image has changed since it was checked.
         """
         images = list[Tensor]()
-        for picture in (self.pictures[place] for place in index):
+        for picture in (self.pictures[number] for number in index):
             image = decode(self.folder / picture.file, self.form)
             if content_digest(picture.prompt, image) != picture.digest:
                 raise DataError(f"{self.folder / picture.file} has changed since it was checked; run the command again")

@@ -235,9 +235,9 @@ class ImageModel:
     def _copy_carried(self, folder: Path) -> Mapping[str, Any]:
         """Copy the carried parts and return their index entries, null for parts that GLM-Image's pipeline lacks."""
         found: dict[str, Any] = {} if not self.network.priors else {name: [None, None] for name in CARRIED}
-        for name, place in self._carried.items():
-            shutil.copytree(place, folder / name)
-            found[name] = _index(place.parent)[name]
+        for name, path in self._carried.items():
+            shutil.copytree(path, folder / name)
+            found[name] = _index(path.parent)[name]
         return found
 
 
@@ -287,40 +287,40 @@ def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[
 
 def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
     """Load a network, in evaluation mode."""
-    kind, place = _class_of(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
+    kind, path = _class_of(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
     if name == "text_encoder":
         settings: dict[str, Any] = {"dtype": torch.float32}
     else:
         settings = {"torch_dtype": torch.float32, "low_cpu_mem_usage": False}  # low usage needs accelerate
     try:
         model, info = kind.from_pretrained(
-            place, local_files_only=True, use_safetensors=True, output_loading_info=True, **settings
+            path, local_files_only=True, use_safetensors=True, output_loading_info=True, **settings
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
+        raise ModelError(f"{path} cannot be read as a {kind.__name__}: {error}") from error
     wrong = {part: sorted(info[part]) for part in ("missing_keys", "unexpected_keys") if info[part]}
     if wrong:
-        raise ModelError(f"{place} is damaged: its weights do not match its configuration: {wrong}; copy it again")
+        raise ModelError(f"{path} is damaged: its weights do not match its configuration: {wrong}; copy it again")
     return model.eval()
 
 
 def _tokenizer(folder: Path) -> Any:
-    place = folder / "tokenizer"
+    path = folder / "tokenizer"
     try:
-        return AutoTokenizer.from_pretrained(place, local_files_only=True)
+        return AutoTokenizer.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{place} cannot be read as a tokenizer: {error}") from error
+        raise ModelError(f"{path} cannot be read as a tokenizer: {error}") from error
 
 
 def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
     """Load the scheduler, if the folder has one."""
     if index.get("scheduler") in (None, [None, None]):
         return None
-    kind, place = _class_of(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
+    kind, path = _class_of(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
     try:
-        return kind.from_pretrained(place, local_files_only=True)
+        return kind.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError, TypeError) as error:
-        raise ModelError(f"{place} cannot be read as a {kind.__name__}: {error}") from error
+        raise ModelError(f"{path} cannot be read as a {kind.__name__}: {error}") from error
 
 
 TRAINING: Final = "training.json"

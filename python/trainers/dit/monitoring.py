@@ -23,12 +23,12 @@ class SampleRequest(NamedTuple):
     """A batch of images to draw.
 
     Attributes:
-        places: Image numbers, int64 [N].
+        indices: Image numbers, int64 [N].
         condition: Embedded prompts.
         noise: Initial noise, float32 [N, channels, side, side].
     """
 
-    places: Tensor
+    indices: Tensor
     condition: PromptCondition
     noise: Tensor
 
@@ -122,13 +122,13 @@ class SampleWatch:
         def score(request: SampleRequest) -> Loss:
             latents = draw_latents(self._model, request.condition, request.noise, self._sampling)
             images = self._model.latents.decode(latents).float().cpu()
-            drawn.update(zip(request.places.tolist(), images, strict=True))
+            drawn.update(zip(request.indices.tolist(), images, strict=True))
             return Loss(images.mean(), len(images))  # placeholder: rewards need all images
 
         run.validate(score, self._source)
-        shares = run.group.gather({place: image.numpy() for place, image in drawn.items()})
-        images = {place: image for share in shares for place, image in share.items()}
-        return torch.stack([torch.from_numpy(images[place]) for place in range(len(self.prompts))])
+        shares = run.group.gather({index: image.numpy() for index, image in drawn.items()})
+        images = {index: image for share in shares for index, image in share.items()}
+        return torch.stack([torch.from_numpy(images[index]) for index in range(len(self.prompts))])
 
     def _requests(self) -> list[SampleRequest]:
         """Batches of all images, on the CPU."""
@@ -136,7 +136,7 @@ class SampleWatch:
         condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
         noise = initial_noise(self._model, count, self._sampling.seed)
         parts = torch.arange(count).split(TOGETHER)
-        return [SampleRequest(places, condition.rows(places), noise[places]) for places in parts]
+        return [SampleRequest(indices, condition.rows(indices), noise[indices]) for indices in parts]
 
 
 def check_prompts_suffice(model: ImageModel) -> None:

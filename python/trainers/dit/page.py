@@ -175,14 +175,14 @@ def evaluation_sheet(
         HEAVIEST,
     )
     predictions = () if evaluation.predictions is None else evaluation.predictions.drawn
-    wrong = [place for place, predicted in enumerate(predictions) if predicted != evaluation.prompts[place]]
+    wrong = [index for index, predicted in enumerate(predictions) if predicted != evaluation.prompts[index]]
     mistaken = (
         MisclassifiedImage(
-            prompt=evaluation.prompts[place],
-            predicted=predictions[place],
-            strip=strip_of("Drawn", evaluation.images[place : place + 1], evaluation.prompts[place]),
+            prompt=evaluation.prompts[index],
+            predicted=predictions[index],
+            strip=strip_of("Drawn", evaluation.images[index : index + 1], evaluation.prompts[index]),
         )
-        for place in wrong[:MOST_MISTAKEN]
+        for index in wrong[:MOST_MISTAKEN]
     )
     return PageData(
         title=title,
@@ -239,11 +239,11 @@ def _figures(evaluation: ImageEvaluation) -> Iterator[LabelledFigure]:
 
 
 def _prompt_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
-    places = [place for place, other in enumerate(evaluation.prompts) if other == prompt]
-    note = f"{len(places):,} drawn"
+    indices = [index for index, other in enumerate(evaluation.prompts) if other == prompt]
+    note = f"{len(indices):,} drawn"
     if evaluation.predictions is not None:
-        note += f", {sum(evaluation.predictions.drawn[place] == prompt for place in places):,} classified as it"
-    shown = torch.tensor(places[:MOST_IMAGES])
+        note += f", {sum(evaluation.predictions.drawn[index] == prompt for index in indices):,} classified as it"
+    shown = torch.tensor(indices[:MOST_IMAGES])
     strips = strip_of("Real", evaluation.targets[shown], prompt), strip_of("Drawn", evaluation.images[shown], prompt)
     return PromptSamples(prompt=prompt, note=note, strips=strips)
 

@@ -48,7 +48,7 @@ class PromptClassifier(nn.Module):
     def __init__(self, prompts: Sequence[str], pixels: int) -> None:
         super().__init__()
         self.prompts = tuple(prompts)
-        self._indices = {prompt: place for place, prompt in enumerate(self.prompts)}
+        self._indices = {prompt: index for index, prompt in enumerate(self.prompts)}
         self._hidden = nn.Linear(pixels, WIDTH)
         self._output = nn.Linear(WIDTH, len(self.prompts))
 
@@ -111,12 +111,12 @@ def _train(classifier: PromptClassifier, images: Tensor, classes: Tensor) -> Non
     optimizer = torch.optim.Adam(classifier.parameters(), RATE, weight_decay=DECAY)
     for _ in range(EPOCHS):
         total = 0.0
-        for places in torch.randperm(len(images)).split(BATCH):
-            loss = functional.cross_entropy(classifier(images[places]), classes[places])
+        for indices in torch.randperm(len(images)).split(BATCH):
+            loss = functional.cross_entropy(classifier(images[indices]), classes[indices])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            total += loss.item() * len(places)
+            total += loss.item() * len(indices)
         if total < ENOUGH * len(images):
             return
 

@@ -281,16 +281,16 @@ class Rollouts:
         self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._settings.groups))
         kept = torch.randperm(len(steps))[: self._settings.trained].tolist()
         advantages = found.values.flatten().to(steps[0].before.device)
-        return [steps[place]._replace(advantages=advantages) for place in kept]
+        return [steps[index]._replace(advantages=advantages) for index in kept]
 
     def _run_all_steps(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
         """All steps from noise, and the final latents."""
         count, network, device = len(condition.mask), self._model.network, condition.mask.device
         latents = torch.randn(count, network.channels, network.side, network.side).to(device)
         steps: list[PolicySteps] = []
-        for place, timestep in enumerate(self._timesteps):
-            times = self._times[place].expand(count).to(device)
-            lengths = (self._times[place] - self._times[place + 1]).expand(count).to(device)
+        for index, timestep in enumerate(self._timesteps):
+            times = self._times[index].expand(count).to(device)
+            lengths = (self._times[index] - self._times[index + 1]).expand(count).to(device)
             timesteps = timestep.expand(count).to(device)
             step = self._sampler.of(network, condition, latents, timesteps, times, lengths)
             noise = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
@@ -302,18 +302,18 @@ class Rollouts:
 
     def _choose_prompts(self) -> tuple[list[str], Tensor]:
         """Random prompts, and a real image of each, both repeated for the members of a group."""
-        places = places_by_prompt([picture.prompt for picture in self._pictures.pictures])
-        order = torch.randperm(len(places)).repeat(-(-self._settings.groups // len(places)))[: self._settings.groups]
-        drawn = [places[number] for number in order.tolist()]
+        indices = indices_by_prompt([picture.prompt for picture in self._pictures.pictures])
+        order = torch.randperm(len(indices)).repeat(-(-self._settings.groups // len(indices)))[: self._settings.groups]
+        drawn = [indices[number] for number in order.tolist()]
         members = self._settings.members
         chosen = [same[int(torch.randint(len(same), ()))] for same in drawn]
-        prompts = [self._pictures.pictures[place].prompt for place in chosen for _ in range(members)]
+        prompts = [self._pictures.pictures[index].prompt for index in chosen for _ in range(members)]
         return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
 
 
-def places_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
+def indices_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
     """Indices of each distinct prompt, in order of first use."""
-    places: dict[str, list[int]] = {}
-    for place, prompt in enumerate(prompts):
-        places.setdefault(prompt, []).append(place)
-    return [*places.values()]
+    indices: dict[str, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        indices.setdefault(prompt, []).append(index)
+    return [*indices.values()]

@@ -57,8 +57,8 @@ def sample(
             raise typer.BadParameter(f"--out {out} must end in .png")
         if page is not None and page.resolve() == out.resolve():
             raise typer.BadParameter(f"--page {page} is also the file of --out; choose another")
-        for place in (out, *([] if page is None else [page])):
-            check_file(place)
+        for path in (out, *([] if page is None else [page])):
+            check_file(path)
         torch.set_num_threads(threads)
         plans = None if priors is None else [*read_priors(priors).values()]
         loaded, notes = _loaded(model, device)
@@ -101,8 +101,8 @@ def evaluate(
 
         torch.set_num_threads(threads)
         name = model.resolve().name
-        place = default_page(model) if page is None else page
-        check_file(place)
+        path = default_page(model) if page is None else page
+        check_file(path)
         loaded, notes = _loaded(model, device)
         curves = curves_of(notes)
         inputs = judging_of(loaded, settings, trained_words(notes), silent=as_json)
@@ -110,13 +110,13 @@ def evaluate(
         on_progress = progress_counter("drawn", "images", silent=as_json)
         found = evaluate_model(loaded, inputs, rewards_of(settings.rewards, inputs), drawing, plans, on_progress)
         lines = _describe_sampling(loaded, drawing), _describe_images(inputs)
-        write_page(place, render_sheet(evaluation_sheet(f"Evaluation of {name}", lines, found, curves)))
+        write_page(path, render_sheet(evaluation_sheet(f"Evaluation of {name}", lines, found, curves)))
     if as_json:
-        print_json({"kind": "evaluated", "page": str(place), **found.as_json()})
+        print_json({"kind": "evaluated", "page": str(path), **found.as_json()})
         return
     for line in found.summary:
         echo(line)
-    echo(f"Saved {place}: open it to look")
+    echo(f"Saved {path}: open it to look")
 
 
 def _loaded(model: Path, device: str) -> "tuple[ImageModel, Notes]":

@@ -191,7 +191,7 @@ class LengthBucketSampler(Sampler[list[int]]):
         while True:
             pool = sorted(islice(stream, POOL * self._size), key=self._frames.__getitem__)
             cut = list(self._cut(pool))
-            yield from (cut[place] for place in torch.randperm(len(cut), generator=draw).tolist())
+            yield from (cut[index] for index in torch.randperm(len(cut), generator=draw).tolist())
 
     def _stream(self, draw: torch.Generator) -> Iterator[int]:
         count = len(self._frames)

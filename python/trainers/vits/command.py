@@ -102,7 +102,7 @@ def train(
         if run.parent_watch:
             stop_with_parent()
         prepared, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
-        place = versions.following
+        path = versions.following
         seed_everything(chosen.seed)
         voice = _initial_voice(prepared, built, start)
         settings = _settings(prepared, built, chosen, None if start is None else voice)
@@ -110,23 +110,23 @@ def train(
         if done is not None:
             _report_finished(done, _synth_command(out, prepared), as_json=run.as_json)
             return
-        checkpoints = checkpoints_of(place, run, settings)
+        checkpoints = checkpoints_of(path, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
             versions.check_unchanged()
-            clear_rejection(place)
-            consume = consumer(run, run_folder(place), sys.stdout, rank=launched_rank())
+            clear_rejection(path)
+            consume = consumer(run, run_folder(path), sys.stdout, rank=launched_rank())
             curves = _train_voice(voice, prepared, built, chosen, checkpoints, consume)
             if launched_rank() > 0:
                 return
             rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
             voice.model.cpu()
             record = {**settings, "weights": voice_digest(voice), "curves": asdict(curves), "speaking_rate": rate}
-            place = versions.add(voice, record)
+            path = versions.add(voice, record)
             checkpoints.clear()
     if run.as_json:
-        print_json({"kind": "trained", "voice": str(place), "speaking_rate": rate})
+        print_json({"kind": "trained", "voice": str(path), "speaking_rate": rate})
         return
-    echo(f"Saved {place} with speaking rate {rate:g}. Next: {_synth_command(out, prepared)}")
+    echo(f"Saved {path} with speaking rate {rate:g}. Next: {_synth_command(out, prepared)}")
 
 
 @with_flags
@@ -188,15 +188,15 @@ def evaluate(
         torch.set_num_threads(threads)
         folder = voice_folder(voice)
         speaker, prepared = Voice.load(folder), SpeechCorpus.open(corpus)
-        place = folder.parent / f"{folder.name}.html" if page is None else page
-        check_file(place)
+        path = folder.parent / f"{folder.name}.html" if page is None else page
+        check_file(path)
         judge = judge_of(prepared)
         progress = progress_counter("scored", "clips", silent=as_json)
         scores = score(speaker, prepared, prepared.part("held_out"), judge, seed=seed, on_progress=progress)
         found = page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
-        write_page(place, render_page(found))
+        write_page(path, render_page(found))
     if as_json:
-        print_json({"kind": "evaluated", "page": str(place), "judge_error_rate": judge.error_rate, **scores.as_json()})
+        print_json({"kind": "evaluated", "page": str(path), "judge_error_rate": judge.error_rate, **scores.as_json()})
         return
     echo(
         f"Character error rate of the recogniser: {scores.error_rate:.1%} on the voice, {judge.error_rate:.1%} on "
@@ -204,7 +204,7 @@ def evaluate(
     )
     for failed in scores.unspoken:
         echo(f"! {failed.clip.name} could not be synthesised: {failed.fault}")
-    echo(f"Saved {place}: open it to listen")
+    echo(f"Saved {path}: open it to listen")
 
 
 def _initial_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":

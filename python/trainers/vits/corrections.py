@@ -93,10 +93,10 @@ class WeightedCorpus:
 
     def write(self, folder: Path, base: Mapping[str, int]) -> None:
         """Store it in the folder of a version, with ratings of base clips by digest."""
-        place = folder / FOLDER
-        shutil.copytree(self.corpus.folder, place / CORRECTIONS)
+        path = folder / FOLDER
+        shutil.copytree(self.corpus.folder, path / CORRECTIONS)
         record = {"base": dict(base), "contents": dict(self.contents), "corrections": dict(self.ratings)}
-        (place / RATINGS).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+        (path / RATINGS).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +126,17 @@ def load_previous_corrections(versions: VoiceVersions) -> PreviousCorrections:
     """
     corrections, base = list[WeightedCorpus](), dict[str, int]()
     for number in sorted(set(versions.index.consumed.values())):
-        place = versions.folder / str(number) / FOLDER
+        path = versions.folder / str(number) / FOLDER
         try:
-            record = json.loads((place / RATINGS).read_bytes())
+            record = json.loads((path / RATINGS).read_bytes())
             base |= record["base"]
-            corpus = SpeechCorpus.open(place / CORRECTIONS)
+            corpus = SpeechCorpus.open(path / CORRECTIONS)
             corrections.append(
                 WeightedCorpus(corpus=corpus, ratings=record["corrections"], contents=record["contents"])
             )
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VoiceError(
-                f"{place} cannot be read ({error}), but later corrections train on it again; restore it"
+                f"{path} cannot be read ({error}), but later corrections train on it again; restore it"
             ) from error
     return PreviousCorrections(tuple(corrections), base)
 
@@ -213,8 +213,8 @@ def prepared(
         vocabulary=corpus.vocabulary,
         numbers=_numbers,
     )
-    place = folder / _digest(*sorted(new_items.corrections), resample, skip_bad)[:16]
-    made = SpeechCorpus.open(place) if place.exists() else prepare_clips(entries, place, settings, on_progress)
+    path = folder / _digest(*sorted(new_items.corrections), resample, skip_bad)[:16]
+    made = SpeechCorpus.open(path) if path.exists() else prepare_clips(entries, path, settings, on_progress)
     _reject_base_recordings(made.clips, corpus)
     by_name = {_name(correction): correction for correction in corrections}
     return WeightedCorpus(

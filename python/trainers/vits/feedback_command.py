@@ -154,7 +154,7 @@ def _report_result(result: "CorrectionResult", voice: Path, run: RunOptions) -> 
     """
     accepted = result.decision.accepted
     if run.as_json:
-        facts = {"voice": str(voice), "place": str(result.place), "speaking_rate": result.speaking_rate}
+        facts = {"voice": str(voice), "place": str(result.path), "speaking_rate": result.speaking_rate}
         print_json({"kind": "corrected" if accepted else "refused", **facts, **result.decision.as_json()})
     for line in result.decision.lines:
         echo(f"{'!' if line.holds is False else ' '} {line}")
@@ -166,6 +166,6 @@ def _report_result(result: "CorrectionResult", voice: Path, run: RunOptions) -> 
             )
         if not result.decision.has_learnt_corrections:
             echo("! The corrections were not learnt: record more of them, or train for more --steps")
-        echo(f"Rejected: {voice} is unchanged, and the corrections stay new. The figures are in {result.place}")
+        echo(f"Rejected: {voice} is unchanged, and the corrections stay new. The figures are in {result.path}")
         raise typer.Exit(1)
-    echo(f"Saved {result.place} with speaking rate {result.speaking_rate:g}; the previous version is kept")
+    echo(f"Saved {result.path} with speaking rate {result.speaking_rate:g}; the previous version is kept")

@@ -228,10 +228,10 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
         CorpusError: There are too few different texts for three parts.
     """
     texts = list(texts)
-    places = {words: _place(words) for words in map(words_of, texts)}
-    ordered = sorted(places, key=lambda words: (places[words], words))
-    held = _count(places.values(), 0.0, held_out)
-    chosen = _count(places.values(), held_out if held_out < 1 else 0.0, selection)
+    positions = {words: _position(words) for words in map(words_of, texts)}
+    ordered = sorted(positions, key=lambda words: (positions[words], words))
+    held = _count(positions.values(), 0.0, held_out)
+    chosen = _count(positions.values(), held_out if held_out < 1 else 0.0, selection)
     if held + chosen >= len(ordered):
         raise CorpusError(
             f"{held} held-out and {chosen} selection texts leave none of {len(ordered)} different ones for training; "
@@ -243,11 +243,11 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
     return {text: part[words_of(text)] for text in texts}
 
 
-def _count(places: Iterable[float], start: float, wanted: float) -> int:
+def _count(positions: Iterable[float], start: float, wanted: float) -> int:
     """Size of a part: the wanted number, or the texts whose hash falls into the share; at least 1."""
     if wanted >= 1:
         return int(wanted)
-    return max(1, sum(start <= place < start + wanted for place in places))
+    return max(1, sum(start <= position < start + wanted for position in positions))
 
 
 def words_of(text: str) -> str:
@@ -256,6 +256,6 @@ def words_of(text: str) -> str:
     return " ".join(spoken.split())
 
 
-def _place(words: str) -> float:
+def _position(words: str) -> float:
     """Hash of the words as a number in [0, 1)."""
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:6]) / 2**48

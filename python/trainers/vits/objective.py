@@ -30,7 +30,7 @@ class DiscriminatorOutput(NamedTuple):
     """Outputs of discriminators.
 
     Attributes:
-        verdicts: Output of each discriminator, float [N, places]; 1 is recorded, 0 is synthesised.
+        verdicts: Output of each discriminator, float [N, positions]; 1 is recorded, 0 is synthesised.
         features: Features of all layers of all discriminators, float [N, …].
     """
 
@@ -59,7 +59,7 @@ class PeriodDiscriminator(nn.Module):
         self.verdict = weight_norm(nn.Conv2d(channels[-1], 1, (3, 1), padding=(1, 0)))
 
     def forward(self, waves: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Verdicts, float [N, places], and the features of each layer; waves are float [N, T]."""
+        """Verdicts, float [N, positions], and the features of each layer; waves are float [N, T]."""
         missing = -waves.shape[-1] % self._period
         padded = functional.pad(waves[:, None], (0, missing), mode="reflect")
         return _through(self.layers, self.verdict, padded.unflatten(-1, (-1, self._period)))
@@ -84,7 +84,7 @@ class ScaleDiscriminator(nn.Module):
         self.verdict = weight_norm(nn.Conv1d(channels[-1], 1, 3, padding=1))
 
     def forward(self, waves: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Verdicts, float [N, places], and the features of each layer; waves are float [N, T]."""
+        """Verdicts, float [N, positions], and the features of each layer; waves are float [N, T]."""
         return _through(self.layers, self.verdict, waves[:, None])
 
 
@@ -276,8 +276,8 @@ class VoiceGenerator:
 
     def _sliced(self, latents: Tensor, starts: Tensor) -> Tensor:
         """Cut slices from latents: float [N, channels, frames]."""
-        places = starts[:, None] + torch.arange(self._frames, device=starts.device)
-        return latents.gather(2, places[:, None].expand(-1, latents.shape[1], -1))
+        indices = starts[:, None] + torch.arange(self._frames, device=starts.device)
+        return latents.gather(2, indices[:, None].expand(-1, latents.shape[1], -1))
 
 
 class TokenPrior(NamedTuple):

@@ -85,7 +85,7 @@ def frames_of(wave: Tensor, framing: FrameSettings) -> int:
 def marks(seconds: float) -> tuple[float, ...]:
     """Evenly spaced ticks of an axis from 0: at most `MOST_MARKS`, except beyond minutes."""
     step = next((step for step in STEPS if seconds < MOST_MARKS * step), STEPS[-1])
-    return tuple(round(step * place, 1) for place in range(int(seconds / step + 1e-9) + 1))
+    return tuple(round(step * number, 1) for number in range(int(seconds / step + 1e-9) + 1))
 
 
 def _levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
@@ -103,8 +103,8 @@ def _shortest(framing: FrameSettings) -> int:
 
 def _palette() -> bytes:
     """256 RGB colours."""
-    places = np.linspace(0, len(COLOURS) - 1, 256)
-    channels = [np.interp(places, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
+    positions = np.linspace(0, len(COLOURS) - 1, 256)
+    channels = [np.interp(positions, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
     return np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes()
 
 

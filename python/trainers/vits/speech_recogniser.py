@@ -146,9 +146,9 @@ class TrainingBatches:
         for index in order[start::step]:
             yield self._batch(index.tolist())
 
-    def _batch(self, places: Sequence[int]) -> TranscriptBatch:
-        mels = [_noisy(real_mel(self._corpus, self._clips[place])) for place in places]
-        letters = [self._letters[place] for place in places]
+    def _batch(self, indices: Sequence[int]) -> TranscriptBatch:
+        mels = [_noisy(real_mel(self._corpus, self._clips[index])) for index in indices]
+        letters = [self._letters[index] for index in indices]
         return TranscriptBatch(
             mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
             frames=torch.tensor([mel.shape[1] for mel in mels]),
@@ -207,8 +207,8 @@ def even_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
     """
     frames = torch.arange(log_probabilities.shape[2])
     within = frames < batch.frames[:, None]
-    places = (frames * batch.lengths[:, None]).div(batch.frames[:, None], rounding_mode="floor")
-    letters = batch.letters.gather(1, places.clamp(max=batch.letters.shape[1] - 1))
+    positions = (frames * batch.lengths[:, None]).div(batch.frames[:, None], rounding_mode="floor")
+    letters = batch.letters.gather(1, positions.clamp(max=batch.letters.shape[1] - 1))
     losses = -log_probabilities.gather(1, letters[:, None])[:, 0] * within
     return Loss(mean=(losses.sum(1) / batch.frames).mean(), count=len(batch.frames))
 
@@ -381,19 +381,17 @@ def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: Repor
             train on.
         LoopError: The training failed.
     """
-    place = folder or corpus.folder / FOLDER
-    if not place.exists():
-        with writing(place, JudgeError):  # check before training that the folder can be written
-            create_draft(place).rmdir()
+    path = folder or corpus.folder / FOLDER
+    if not path.exists():
+        with writing(path, JudgeError):  # check before training that the folder can be written
+            create_draft(path).rmdir()
         judge = train_judge(corpus, consume=consume)
-        if not place.exists():  # another process may have saved the same one meanwhile
-            judge.save(place)
+        if not path.exists():  # another process may have saved the same one meanwhile
+            judge.save(path)
         return judge
-    judge = SpeechRecogniser.load(place)
+    judge = SpeechRecogniser.load(path)
     if judge.corpus != corpus.digest:
-        raise JudgeError(
-            f"the recogniser in {place} is not of corpus {corpus.folder}; remove {place} to train a new one"
-        )
+        raise JudgeError(f"the recogniser in {path} is not of corpus {corpus.folder}; remove {path} to train a new one")
     return judge
 
 

@@ -198,8 +198,8 @@ def _validation(
     setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice, objective: VoiceObjective
 ) -> Validation[UtteranceBatch]:
     """Validation on the middle slices of the selection clips."""
-    places = range(len(setup.selection))
-    batches = [list(places[first : first + recipe.batch_size]) for first in range(0, len(places), recipe.batch_size)]
+    indices = range(len(setup.selection))
+    batches = [list(indices[first : first + recipe.batch_size]) for first in range(0, len(indices), recipe.batch_size)]
     middle = UtteranceCollator(recipe.slice_frames, voice.framing.hop, drawn=False)
     loader: Any = source_of(setup.selection, batches, middle)
     return Validation(objective.score, loader)
@@ -283,7 +283,7 @@ def _has_begun(run: Path) -> bool:
     return (run / CHECKPOINTS).exists() and not (run / REFUSED).exists()
 
 
-def check_fits(voice: Voice, corpus: SpeechCorpus, place: Path) -> None:
+def check_fits(voice: Voice, corpus: SpeechCorpus, path: Path) -> None:
     """Check that a voice can be trained on a corpus.
 
     Raises:
@@ -291,11 +291,11 @@ def check_fits(voice: Voice, corpus: SpeechCorpus, place: Path) -> None:
     """
     if voice.framing != corpus.framing:
         raise VoiceError(
-            f"{place} has {voice.framing} but {corpus.folder} has {corpus.framing}; prepare with the voice's rate"
+            f"{path} has {voice.framing} but {corpus.folder} has {corpus.framing}; prepare with the voice's rate"
         )
     if dict(voice.tokenizer.encoder) != dict(corpus.vocabulary):
         raise VoiceError(
-            f"{place} and {corpus.folder} have different vocabularies; prepare again with --vocabulary-of {place}"
+            f"{path} and {corpus.folder} have different vocabularies; prepare again with --vocabulary-of {path}"
         )
 
 

@@ -116,15 +116,15 @@ class VoiceVersions:
         Raises:
             VoiceError: The folder exists but is not in the index, or cannot be written.
         """
-        place = self.following
-        if not place.exists():
-            self._write_version(place, voice, training, write_extra)
-        elif not (place / TRAINING).is_file() or (place / TRAINING).read_text("utf-8") != _json(training):
-            raise VoiceError(f"{place} exists but is not in {self.folder / INDEX}; move it away")
+        path = self.following
+        if not path.exists():
+            self._write_version(path, voice, training, write_extra)
+        elif not (path / TRAINING).is_file() or (path / TRAINING).read_text("utf-8") != _json(training):
+            raise VoiceError(f"{path} exists but is not in {self.folder / INDEX}; move it away")
         number = self.index.versions + 1
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
         self._write(replace(self.index, current=number, versions=number, consumed=known))
-        return place
+        return path
 
     def check_unchanged(self) -> None:
         """Check that the index has not changed since it was read.
@@ -149,19 +149,19 @@ class VoiceVersions:
         self._write(replace(self.index, current=version))
 
     def _write_version(
-        self, place: Path, voice: Voice, training: Mapping[str, Any], write_extra: Callable[[Path], None]
+        self, path: Path, voice: Voice, training: Mapping[str, Any], write_extra: Callable[[Path], None]
     ) -> None:
         """Write a draft of a version, check that it can be loaded, and rename it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            with atomic_folder(place, next_draft(place)) as draft:
+            with atomic_folder(path, next_draft(path)) as draft:
                 voice.save(draft)
                 (draft / TRAINING).write_text(_json(training), "utf-8")
                 write_extra(draft)
                 Voice.load(draft)
         except (OSError, SafetensorError) as error:
             raise VoiceError(
-                f"{place} cannot be written ({shortened(str(error), 200)}); free space and run the same command with "
+                f"{path} cannot be written ({shortened(str(error), 200)}); free space and run the same command with "
                 "--resume"
             ) from error
 

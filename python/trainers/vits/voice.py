@@ -149,10 +149,10 @@ def plain_weights(model: VitsModel) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = model.state_dict()
     for name, module in model.decoder.named_modules():
         if parametrize.is_parametrized(module):
-            place = f"decoder.{name}"
+            prefix = f"decoder.{name}"
             for part in ("original0", "original1"):
-                del weights[f"{place}.parametrizations.weight.{part}"]
-            weights[f"{place}.weight"] = cast("Tensor", module.weight).detach().contiguous()
+                del weights[f"{prefix}.parametrizations.weight.{part}"]
+            weights[f"{prefix}.weight"] = cast("Tensor", module.weight).detach().contiguous()
     return weights
 
 

@@ -29,12 +29,12 @@ class CorrectionResult:
     Attributes:
         decision: Decision with all figures.
         speaking_rate: Speaking rate of the corrected voice.
-        place: Folder of the new version, or the file of figures if rejected.
+        path: Folder of the new version, or the file of figures if rejected.
     """
 
     decision: VoiceDecision
     speaking_rate: float
-    place: Path
+    path: Path
 
 
 @final
@@ -104,10 +104,10 @@ class VoiceCorrection:
                 "decision": decision.as_json(),
             }
             folder = run_folder(self._versions.following)
-            place = self._accept(voice, facts) if decision.accepted else self._refuse(folder, facts)
+            path = self._accept(voice, facts) if decision.accepted else self._refuse(folder, facts)
             checkpoints.clear()
             shutil.rmtree(folder / CORRECTIONS)
-        return CorrectionResult(decision=decision, speaking_rate=rate, place=place)
+        return CorrectionResult(decision=decision, speaking_rate=rate, path=path)
 
     def _train(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
         """Train a voice in place, then move it to the CPU."""
@@ -131,9 +131,9 @@ class VoiceCorrection:
 
     def _refuse(self, folder: Path, facts: Mapping[str, Any]) -> Path:
         """Write only the figures; the voice is unchanged."""
-        place = folder / REFUSED
-        place.write_text(json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
-        return place
+        path = folder / REFUSED
+        path.write_text(json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+        return path
 
 
 def compare_voices(

@@ -176,7 +176,7 @@ def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: py
     whole = SampleWatch(model, material, [], SAMPLING)._requests()
     monkeypatch.setattr("trainers.dit.monitoring.TOGETHER", 3)
     parts = SampleWatch(model, material, [], SAMPLING)._requests()
-    assert [len(part.places) for part in parts] == [3, 3, 2]
+    assert [len(part.indices) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)
     assert torch.equal(torch.cat([part.condition.embeddings for part in parts]), whole[0].condition.embeddings)
 
