@@ -93,7 +93,7 @@ class TrainingRun(Generic[Batch]):
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
         yield from self._pending_notices()
         while self._training.epoch < max_epochs:
-            yield from self._epoch(train, max_epochs)
+            yield from self._train_epoch(train, max_epochs)
             yield self._finish_epoch(max_epochs, validation)
             yield from self._pending_notices()
             yield from self._save_epoch()
@@ -115,7 +115,7 @@ class TrainingRun(Generic[Batch]):
         started, scorer = perf_counter(), self._parts.scorer
         limit = scorer.cutter.limit
         group = self.group
-        self._share_buffers()
+        self._broadcast_buffers()
         with evaluation_mode(self._parts.settings.trained.values()), self._with_averages():
             order = self._training.order_seed
             batches = partial(read_batches, source, 0, start=group.rank, step=group.size, seed=order)
@@ -175,7 +175,7 @@ class TrainingRun(Generic[Batch]):
         while self._notices:
             yield self._notices.pop(0)
 
-    def _epoch(self, train: Source[Batch], max_epochs: int) -> Iterator[Report]:
+    def _train_epoch(self, train: Source[Batch], max_epochs: int) -> Iterator[Report]:
         """Train on the remaining windows of the epoch."""
         epoch_totals = self._training.epoch_totals
         self._check_order(train)
@@ -269,7 +269,7 @@ class TrainingRun(Generic[Batch]):
         """Validate after an epoch and record its report."""
         started, training = perf_counter(), self._training
         epoch_totals = training.epoch_totals
-        self._share_buffers()
+        self._broadcast_buffers()
         scored = None if validation is None else self.validate(validation.score, validation.source)
         report = EpochReport(
             epoch=training.epoch,
@@ -305,7 +305,7 @@ class TrainingRun(Generic[Batch]):
     ) -> Iterator[CheckpointReport | TrainingNotice]:
         """Write a checkpoint, and raise `StoppedError` if a stop is requested."""
         recorder = self._recorder
-        self._share_buffers()
+        self._broadcast_buffers()
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
         if report is not None and recorder is not None:
             yield report
@@ -323,7 +323,7 @@ class TrainingRun(Generic[Batch]):
         if requests.any:
             yield from self._handle_requests(requests, epoch_end=True)
 
-    def _share_buffers(self) -> None:
+    def _broadcast_buffers(self) -> None:
         """Copy rank 0's buffers to all processes, because each process changes them with different batches."""
         if self.group.size > 1:
             self.group.broadcast(kept_buffers(self._parts.settings.trained))

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, final, runtime_checkable
@@ -107,7 +108,7 @@ class Samplers:
         custom = (sampler for sampler in self._all if type(sampler) not in REPRODUCIBLE_SAMPLERS)
         return type(next(custom, self.first)).__name__
 
-    def begin(self, epoch: int, seed: int) -> None:
+    def start_epoch(self, epoch: int, seed: int) -> None:
         """Set the epoch of the samplers, and seed the generators in their attributes for it.
 
         The new seed of a torch generator is derived from its initial seed. Generators of Python and NumPy do not expose
@@ -148,7 +149,7 @@ class Order:
         """Return a hash of the beginning of an epoch's order."""
         return sha256(repr(self._beginning(epoch, seed)).encode()).hexdigest()
 
-    def check(self, epoch: int, seed: int) -> None:
+    def check_reproducible(self, epoch: int, seed: int) -> None:
         """Check once that an order of other samplers than torch's is the same each time it is read.
 
         Raises:
@@ -169,7 +170,7 @@ class Order:
     def _chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
         generators = TorchGenerator(seed) if self._samplers.reproducible else HostGenerators(seed)
         with generators.inside():
-            self._samplers.begin(epoch, seed)
+            self._samplers.start_epoch(epoch, seed)
             indices = iter(self._samplers.first)
         size = FIRST_CHUNK
         while True:
@@ -273,7 +274,7 @@ class IndexedLoader:
             collate_fn=loader.collate_fn,
             generator=self._base,
             persistent_workers=loader.persistent_workers,
-            worker_init_fn=WorkerStart(loader.worker_init_fn),
+            worker_init_fn=partial(_init_worker, loader.worker_init_fn),
             num_workers=loader.num_workers,
             pin_memory=loader.pin_memory,
             timeout=loader.timeout,
@@ -289,7 +290,7 @@ class IndexedLoader:
                 persistent workers was read again.
         """
         seed = self._seed(epoch)
-        self._order.check(epoch, seed)
+        self._order.check_reproducible(epoch, seed)
         self._order.batch_range = BatchRange(epoch=epoch, seed=seed, start=start, step=step)
         self._base.manual_seed(seed)
         self._iterations += 1
@@ -347,23 +348,12 @@ class PickedSamples(Dataset[Any]):
         return [self.dataset[sample] for sample in index]
 
 
-@final
-class WorkerStart:
-    """Initialises a worker, so that `get_worker_info().dataset` is the user's dataset.
-
-    Args:
-        then: The loader's `worker_init_fn`.
-    """
-
-    def __init__(self, then: Callable[[int], object] | None) -> None:
-        self._then = then
-
-    def __call__(self, worker: int) -> None:
-        """Set the dataset and call the loader's `worker_init_fn`."""
-        info: Any = get_worker_info()
-        object.__setattr__(info, "dataset", info.dataset.dataset)
-        if self._then is not None:
-            self._then(worker)
+def _init_worker(worker_init_fn: Callable[[int], object] | None, worker: int) -> None:
+    """Make `get_worker_info().dataset` the user's dataset, and call the loader's `worker_init_fn`."""
+    info: Any = get_worker_info()
+    object.__setattr__(info, "dataset", info.dataset.dataset)
+    if worker_init_fn is not None:
+        worker_init_fn(worker)
 
 
 @final
@@ -395,7 +385,7 @@ class StreamLoader:
         generators = LighterGenerators(seed)
         with generators:
             if self._samplers is not None:
-                self._samplers.begin(epoch, seed)
+                self._samplers.start_epoch(epoch, seed)
             if isinstance(loader.dataset, EpochAware):
                 loader.dataset.set_epoch(epoch)
             if loader.generator is not None and self._generator_seed is not None:
