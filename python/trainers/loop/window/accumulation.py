@@ -237,9 +237,7 @@ class Accumulator(Generic[Batch]):
         late = self._shared is not None and self._shared.ran_before(self._phase)
         if self._shared is not None:
             self._shared.drop(number, piece)
-        release(
-            self._device, thorough=self._short_of_memory
-        )  # a quick release first; a thorough one if that was not enough
+        release(self._device, thorough=self._short_of_memory)  # thorough only if a quick release was not enough
         self._short_of_memory = True
         usage = describe_usage(self._device)
         self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})")
