@@ -270,7 +270,7 @@ class DiffusionObjective:
             SchedulerError: The scheduler cannot take that many steps exactly, or a prediction has the wrong shape.
         """
         scheduler = self.steps(steps)
-        latents = noise  # none of these schedulers scales noise or inputs
+        latents = noise  # these schedulers scale neither noise nor inputs
         for time in scheduler.timesteps:
             timesteps = self._process.network_timesteps(time[None]).to(noise.device).expand(len(latents))
             prediction = predict(latents, timesteps)

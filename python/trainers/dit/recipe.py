@@ -57,9 +57,7 @@ class ImageRecipe(Computation):
 
     steps: Annotated[int, Flag("Optimizer steps; rounded up to whole rounds of about 100.", minimum=1)] = 1500
     batch_size: Annotated[int, Flag("Images in a batch.", minimum=1)] = 64
-    learning_rate: Annotated[float, Flag("Learning rate after the warm-up. Large models need 0.0001.", minimum=0)] = (
-        1e-3
-    )
+    learning_rate: Annotated[float, Flag("Learning rate after warm-up; large models need 0.0001.", minimum=0)] = 1e-3
     dropout: Annotated[
         float, Flag("Share of prompts that are dropped in training, as guidance requires.", check=_check_dropout)
     ] = 0.1

@@ -48,7 +48,7 @@ def prepare(
     skip_bad: Annotated[bool, Flag("Leave out clips that cannot be used, and list them.")] = False,
     selection: Annotated[float, Flag("Validation texts: a share below 1, or a number.", minimum=0)] = 0.05,
     held_out: Annotated[float, Flag("Test texts: a share below 1, or a number.", minimum=0)] = 0.05,
-    max_seconds: Annotated[float, Flag("The longest clip.", minimum=0)] = 20.0,
+    max_seconds: Annotated[float, Flag("Maximum seconds of a clip.", minimum=0)] = 20.0,
     vocabulary_of: Annotated[
         Path | None, Flag("Use only the characters of this voice, to fine-tune it on the corpus.")
     ] = None,
@@ -133,7 +133,7 @@ def train(
 def synth(
     *,
     voice: VoiceArgument,
-    text: Annotated[str, Flag("What to say.")],
+    text: Annotated[str, Flag("Text to synthesise.")],
     out: Annotated[Path, Flag("Sound file to write: .wav or .flac.", metavar="FILE")],
     seed: Annotated[int, Flag("Random seed of the voice.", minimum=0, maximum=2**32 - 1)] = 0,
     threads: Threads = 1,

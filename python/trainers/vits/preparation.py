@@ -288,7 +288,7 @@ def prepare_clips(
         on_progress: Called after each clip with the number done and the total.
 
     Raises:
-        CorpusError: There are no entries; some are unusable and `skip_bad` is False (the message lists them); there are
+        CorpusError: `entries` is empty; some are unusable and `skip_bad` is False (the message lists them); there are
             too few texts; `out` exists or cannot be written.
     """
     check_free(out, CorpusError)

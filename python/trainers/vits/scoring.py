@@ -153,7 +153,7 @@ def score(
         on_progress: Called after each clip with the number done and the total.
 
     Raises:
-        CorpusError: There are no clips, or one is damaged.
+        CorpusError: `clips` is empty, or a clip is damaged.
         VoiceError: The framing differs from the corpus, or the decoder output is not finite.
         JudgeError: The recogniser's framing differs from the corpus.
     """

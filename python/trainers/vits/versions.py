@@ -139,7 +139,7 @@ class VoiceVersions:
             )
 
     def choose(self, version: int) -> None:
-        """Make another version current, such as the one before a correction.
+        """Make another version current, such as the previous one.
 
         Raises:
             VoiceError: The version does not exist.
