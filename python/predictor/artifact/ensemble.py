@@ -301,26 +301,26 @@ def _read_members(record: Record) -> Mapping[str, str]:
 
 
 def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
-    place = f"{MEMBERS}/{name}"
-    if (folder / MEMBERS).is_symlink() or (folder / place).is_symlink():
-        raise ArtifactError.of(place, "is a link; an ensemble holds its members, not links to them")
-    if not (folder / place).is_dir():
-        raise ArtifactError.of(place, "the member is missing")
+    path = f"{MEMBERS}/{name}"
+    if (folder / MEMBERS).is_symlink() or (folder / path).is_symlink():
+        raise ArtifactError.of(path, "is a link; an ensemble holds its members, not links to them")
+    if not (folder / path).is_dir():
+        raise ArtifactError.of(path, "the member is missing")
     try:
-        stored = load(folder / place)
+        stored = load(folder / path)
     except ArtifactError as error:
-        raise inside(place, error) from error
+        raise inside(path, error) from error
     if stored.manifest_hash != digest:
         problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact is in its place"
-        raise ArtifactError.of(f"{place}/{MANIFEST}", problem)
+        raise ArtifactError.of(f"{path}/{MANIFEST}", problem)
     return stored
 
 
-def inside(place: str, error: ArtifactError) -> ArtifactError:
+def inside(path: str, error: ArtifactError) -> ArtifactError:
     """The same error with the path of a folder inside the artifact."""
     file = error.metadata.get("file")
     return ArtifactError(
-        f"{place}/{error.message}", metadata={**error.metadata, **({} if file is None else {"file": f"{place}/{file}"})}
+        f"{path}/{error.message}", metadata={**error.metadata, **({} if file is None else {"file": f"{path}/{file}"})}
     )
 
 

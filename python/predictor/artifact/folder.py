@@ -186,9 +186,9 @@ def read(folder: Path, name: str, limit: int) -> bytes:
         ArtifactError: the file is missing, larger than `limit` bytes or not readable, or it or its folder is a link.
     """
     path = folder / name
-    for place in (Path(name), *Path(name).parents[:-1]):
-        if (folder / place).is_symlink():
-            raise ArtifactError.of(place.as_posix(), "is a link; an artifact holds its files, not links to them")
+    for part in (Path(name), *Path(name).parents[:-1]):
+        if (folder / part).is_symlink():
+            raise ArtifactError.of(part.as_posix(), "is a link; an artifact holds its files, not links to them")
     if not path.is_file():
         raise ArtifactError.of(name, f"the file is missing; {AGAIN}")
     try:

@@ -64,8 +64,8 @@ def calibration(
     figure.add_hline(y=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
     nominal = np.asarray(levels)
     for row, name in enumerate(series):
-        places = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _SIDE_BY_SIDE
-        figure.add_trace(_coverage(name, row, places, nominal, (observed[row], lower[row], upper[row])))
+        positions = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _SIDE_BY_SIDE
+        figure.add_trace(_coverage(name, row, positions, nominal, (observed[row], lower[row], upper[row])))
     labels = [f"{100 * level:g} %" for level in levels]
     figure.update_xaxes(
         range=[-0.5, nominal.size - 0.5], tickvals=list(range(nominal.size)), ticktext=labels, showgrid=False
@@ -78,7 +78,7 @@ def calibration(
 def _coverage(
     name: str,
     row: int,
-    places: FloatArray,
+    positions: FloatArray,
     levels: FloatArray,
     interval: tuple[FloatArray, FloatArray, FloatArray],
 ) -> Any:
@@ -86,7 +86,7 @@ def _coverage(
     observed, lower, upper = interval
     colour, symbol = series_look(row)
     return graph_objects().Scatter(
-        x=places,
+        x=positions,
         y=100 * (observed - levels),
         name=plain(name),
         mode="markers",

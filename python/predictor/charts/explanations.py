@@ -130,13 +130,13 @@ def importance_heatmap(
 
 def _name_dates(figure: "Figure", days: list[str]) -> None:
     """Label some dates below a heat map, on two lines to avoid rotation."""
-    places = [round(place) for place in np.linspace(0, len(days) - 1, min(_DATES_NAMED, len(days))).tolist()]
+    positions = [round(position) for position in np.linspace(0, len(days) - 1, min(_DATES_NAMED, len(days))).tolist()]
     figure.update_xaxes(
         type="category",
         categoryarray=days,
         range=[-0.5, len(days) - 0.5],
-        tickvals=places,
-        ticktext=[f"{days[place][5:]}<br>{days[place][:4]}" for place in places],
+        tickvals=positions,
+        ticktext=[f"{days[position][5:]}<br>{days[position][:4]}" for position in positions],
         showgrid=False,
     )
 

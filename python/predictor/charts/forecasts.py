@@ -230,12 +230,12 @@ def closes_lines(
         scaled = 100 * close[row] / close[row, known[0]]
         line = {"color": series_look(row)[0], "width": 1.8}
         figure.add_trace(scatter(x=days, y=scaled, name=symbol, mode="lines", line=line))
-        places = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))
-        if places.size:
+        positions = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))
+        if positions.size:
             figure.add_trace(
                 scatter(
-                    x=[days[place] for place in places],
-                    y=scaled[places],
+                    x=[days[position] for position in positions],
+                    y=scaled[positions],
                     name=f"{symbol}: split?",
                     mode="markers",
                     marker={"color": ORANGE, "size": 10, "symbol": "x"},

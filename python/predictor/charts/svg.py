@@ -70,8 +70,8 @@ def _line(x: FloatArray, y: FloatArray) -> str:
     return f'<polyline points="{_points([*zip(x, y, strict=True)])}" fill="none" stroke="{BLUE}" stroke-width="2"/>'
 
 
-def _points(places: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _axes(days: FloatArray, lines: FloatArray) -> str:

@@ -86,9 +86,9 @@ def graph_objects() -> Any:
     return graph_objects
 
 
-def series_look(place: int) -> tuple[str, str]:
+def series_look(index: int) -> tuple[str, str]:
     """Colour and marker symbol of the series with this index; they repeat cyclically."""
-    return SERIES[place % len(SERIES)], SYMBOLS[place % len(SYMBOLS)]
+    return SERIES[index % len(SERIES)], SYMBOLS[index % len(SYMBOLS)]
 
 
 def plain(text: str) -> str:

@@ -267,8 +267,10 @@ class Explainer:
         windows = len(inputs.location)
         size = max(1, AT_ONCE // (targets * _numbers(inputs) // windows))
         for first in range(0, windows, size):
-            places = None if nodes is None else nodes[first : first + size]
-            yield StraightPath.between(self._baseline, inputs.rows(first, first + size), self._output.offsets, places)
+            batch_nodes = None if nodes is None else nodes[first : first + size]
+            yield StraightPath.between(
+                self._baseline, inputs.rows(first, first + size), self._output.offsets, batch_nodes
+            )
 
     def _explained(
         self,

@@ -280,14 +280,14 @@ def _expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: boo
 
 def _repeated(inputs: Inputs, rows: int) -> Inputs:
     """Repeat the rows cyclically to `rows` rows."""
-    places = torch.arange(rows) % len(inputs.location)
-    return Inputs(*(group.index_select(0, places) for group in inputs))
+    indices = torch.arange(rows) % len(inputs.location)
+    return Inputs(*(group.index_select(0, indices) for group in inputs))
 
 
 def _some_nodes(rows: int, universe: int) -> Tensor:
     """int64 [rows] first an unknown stock, then each stock of the universe once, then unknown stocks."""
-    places = torch.arange(rows) - 1
-    return torch.where(places < universe, places, -1)
+    indices = torch.arange(rows) - 1
+    return torch.where(indices < universe, indices, -1)
 
 
 def _distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:

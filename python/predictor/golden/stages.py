@@ -170,9 +170,9 @@ def _linked(model: Model) -> tuple[str, str] | None:
     linked = np.argwhere(edges >= 0)
     if not len(linked):
         return None
-    stock, place = (int(k) for k in linked[0])
+    stock, column = (int(k) for k in linked[0])
     universe = model.manifest.universe
-    return universe[stock], universe[int(edges[stock, place])]
+    return universe[stock], universe[int(edges[stock, column])]
 
 
 def prepare(model: Model, request: GoldenRequest) -> PreparedInstance:

@@ -41,7 +41,7 @@ class ForecastDates:
 
     sessions: NDArray[np.int32]
     """[B]"""
-    places: IndexArray | None
+    positions: IndexArray | None
     """[B] index of each session in the bars, -1 = missing; None if they are the bars' last sessions."""
     encoder: NDArray[np.int32]
     """[T]"""
@@ -62,7 +62,7 @@ class ForecastDates:
 
     def recent(self, bars: BarPanel) -> BarPanel:
         """Select the bars of these sessions; a missing session is unknown."""
-        if self.places is None:
+        if self.positions is None:
             return bars.last(len(self.sessions))
         return bars.between(int(self.sessions[0]), self.as_of).on_sessions(self.sessions)
 
@@ -109,7 +109,7 @@ class DateReader:
         of_covariates = bool(pipeline.features.features.covariates.known)
         return ForecastDates(
             sessions=sessions,
-            places=_places(bars.sessions, sessions),
+            positions=_positions(bars.sessions, sessions),
             encoder=sessions[-pipeline.encoder_length :],
             following=following,
             target_sessions=pipeline.target_sessions(last),
@@ -186,12 +186,12 @@ def _of_weekdays(sent: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
     return "; bars of Monday to Friday need a model that was trained with their exchange's calendar"
 
 
-def _places(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
-    """See `ForecastDates.places`."""
+def _positions(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
+    """See `ForecastDates.positions`."""
     if np.array_equal(have[-len(want) :], want):
         return None
-    places = np.searchsorted(have, want)
-    return np.where(have.take(places, mode="clip") == want, places, -1)
+    positions = np.searchsorted(have, want)
+    return np.where(have.take(positions, mode="clip") == want, positions, -1)
 
 
 def _warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ...]:

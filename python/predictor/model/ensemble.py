@@ -28,7 +28,7 @@ from predictor.model.explanations import points_of, work_of
 from predictor.model.model import Model
 from predictor.model.predictor import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared_instance import PreparedInstance, bounded, data_warnings, nothing_usable, places_of
+from predictor.model.prepared_instance import PreparedInstance, bounded, data_warnings, indices_of, nothing_usable
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -99,13 +99,13 @@ class JointReading:
             (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
         )
         """Each member with the index of the first member that reads the same inputs."""
-        self._across = {place for place, member in self._members if member.manifest.kind.is_panel_model}
+        self._across = {index for index, member in self._members if member.manifest.kind.is_panel_model}
         """Indices of inputs read by networks that look across symbols."""
         self._training_summaries = tuple(member.training_summary for member in members)
-        pipelines = {place: members[place].pipeline for place, _ in self._members}
+        pipelines = {index: members[index].pipeline for index, _ in self._members}
         # The member that needs the most bars goes first: its error then states how many the ensemble needs.
         ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
-        self._dates = {place: DateReader(pipeline) for place, pipeline in ordered}
+        self._dates = {index: DateReader(pipeline) for index, pipeline in ordered}
         self.covariates = named_once(member.pipeline.covariates for member in members)
         """Covariates that the members read, each as its first member defines it."""
 
@@ -128,15 +128,15 @@ class JointReading:
         for k, instance in enumerate(instances):
             if (error := self._refusal(instance)) is not None:
                 errors[k] = error
-        for place, dates in self._dates.items():
+        for index, dates in self._dates.items():
             left = [k for k in range(len(instances)) if k not in errors]
-            asked = [_read_by(dates.pipeline, instances[k]) for k in left]
-            prepared = prepare_each(dates, asked, now, deadline, together=place not in self._across)
+            reduced = [_read_by(dates.pipeline, instances[k]) for k in left]
+            prepared = prepare_each(dates, reduced, now, deadline, together=index not in self._across)
             for k, one in zip(left, prepared, strict=True):
                 if isinstance(one, QuantraError):
                     errors[k] = one
                 else:
-                    prepared_of[k][place] = one
+                    prepared_of[k][index] = one
         return [
             errors[k] if k in errors else self._joined(instance, prepared_of[k]) for k, instance in enumerate(instances)
         ]
@@ -155,7 +155,7 @@ class JointReading:
         self, instance: Instance, prepared_of: Mapping[int, PreparedInstance]
     ) -> JointlyPrepared | QuantraError:
         prepared = JointlyPrepared(
-            members=tuple(member.with_network_warnings(prepared_of[place]) for place, member in self._members)
+            members=tuple(member.with_network_warnings(prepared_of[index]) for index, member in self._members)
         )
         usable = prepared.usable
         if not usable.any():
@@ -338,13 +338,13 @@ class Ensemble:
             QuantraError: see `prepare` and `Model.attributions`.
         """
         self._work(query).check()
-        asked = replace(query, targets=query.targets or self.default_targets())
-        prepared = self.prepare(asked.instance, now)
+        complete = replace(query, targets=query.targets or self.default_targets())
+        prepared = self.prepare(complete.instance, now)
         attributions = [
-            member.attributions(asked, panel, deadline)
+            member.attributions(complete, panel, deadline)
             for member, panel in zip(self.members.values(), prepared.members, strict=True)
         ]
-        (forecast,), shown = self.forecast([prepared], deadline), prepared.only(asked.symbols)
+        (forecast,), shown = self.forecast([prepared], deadline), prepared.only(complete.symbols)
         return tuple(
             joint_attribution(
                 self.identity,
@@ -353,7 +353,7 @@ class Ensemble:
                 prepared.warnings,
                 self._skill,
             )
-            for target, answers in zip(asked.targets, zip(*attributions, strict=True), strict=True)
+            for target, answers in zip(complete.targets, zip(*attributions, strict=True), strict=True)
         )
 
     def explain_cost(self, query: Query) -> int:
@@ -402,7 +402,7 @@ class Ensemble:
         """Compute the joint prediction for the requested symbols."""
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
         floor = FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
-        rows = places_of(shown.symbols, forecast.symbols)
+        rows = indices_of(shown.symbols, forecast.symbols)
         return JointPrediction(
             values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance, refusals=shown.refusals
         )

@@ -88,8 +88,8 @@ def explain_each(
         if isinstance(instance, QuantraError):
             tally.refuse(instance)
         else:
-            asked = Query(instance=instance, targets=query.targets, method=query.method, tolerance=query.tolerance)
-            _explain(model, asked, tally, now, deadline)
+            single = Query(instance=instance, targets=query.targets, method=query.method, tolerance=query.tolerance)
+            _explain(model, single, tally, now, deadline)
         yield tally.report()
 
 

@@ -106,12 +106,12 @@ class StackedBars:
 def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
     """Stack the bars of instances of one kind, on the sessions that each forecast depends on."""
     panels = [reading.bars for reading in readings]
-    places = [reading.dates.places for reading in readings]
+    positions = [reading.dates.positions for reading in readings]
     count = len(readings[0].dates.sessions)
     ends = accumulate((len(bars.symbols) for bars in panels), initial=0)
 
     def column(of: Callable[[BarPanel], FloatArray]) -> FloatArray:
-        parts = [_recent(of(bars), there, count) for bars, there in zip(panels, places, strict=True)]
+        parts = [_recent(of(bars), there, count) for bars, there in zip(panels, positions, strict=True)]
         return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
     def optional(of: Callable[[BarPanel], FloatArray | None]) -> FloatArray | None:
@@ -153,12 +153,12 @@ def stacked_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
     )
 
 
-def _recent(values: FloatArray, places: IndexArray | None, count: int) -> FloatArray:
+def _recent(values: FloatArray, positions: IndexArray | None, count: int) -> FloatArray:
     """Select the columns [S, B] that a forecast depends on from [S, T]."""
-    if places is None:
+    if positions is None:
         return values[:, -count:]
-    taken = values[:, places]
-    taken[:, places < 0] = np.nan
+    taken = values[:, positions]
+    taken[:, positions < 0] = np.nan
     return taken
 
 
@@ -189,8 +189,8 @@ def prepare_each(
         DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
     """
     preparation = _Preparation(dates, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
-    for place, instance in enumerate(instances):
-        preparation.take(place, instance)
+    for index, instance in enumerate(instances):
+        preparation.take(index, instance)
     return preparation.finished()
 
 
@@ -223,24 +223,24 @@ class _Preparation:
         self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(partial(windows_prepared, self._pipeline))
         self._prepared: dict[int, PreparedInstance | QuantraError] = {}
 
-    def take(self, place: int, instance: Instance) -> None:
+    def take(self, index: int, instance: Instance) -> None:
         """Check one instance and add it to its group."""
         self._deadline.check()
         read = self._read(instance)
         if isinstance(read, QuantraError):
-            self._prepared[place] = read
+            self._prepared[index] = read
         elif isinstance(read, FeatureWindow):
-            self._wait(self._windows, place, read, len(read.symbols))
+            self._wait(self._windows, index, read, len(read.symbols))
         else:
             waiting = self._bars.setdefault(read.kind, _PendingInstances(partial(computed, self._pipeline)))
-            self._wait(waiting, place, read, len(read.bars.symbols))
+            self._wait(waiting, index, read, len(read.bars.symbols))
 
     def finished(self) -> list[PreparedInstance | QuantraError]:
         """Compute the remaining inputs and return all results in order."""
         for waiting in self._bars.values():
             self._compute(waiting)
         self._compute(self._windows)
-        return [self._prepared[place] for place in range(len(self._prepared))]
+        return [self._prepared[index] for index in range(len(self._prepared))]
 
     def _read(self, instance: Instance) -> AlignedInstance | FeatureWindow | QuantraError:
         calendar, most_age = self._pipeline.calendar, instance.max_age_sessions
@@ -255,10 +255,10 @@ class _Preparation:
             return error
         return instance.input
 
-    def _wait(self, waiting: _PendingInstances[ReadT], place: int, read: ReadT, rows: int) -> None:
+    def _wait(self, waiting: _PendingInstances[ReadT], index: int, read: ReadT, rows: int) -> None:
         if waiting.rows and waiting.rows + rows > self._rows_at_once:
             self._compute(waiting)
-        waiting.read[place] = read
+        waiting.read[index] = read
         waiting.rows += rows
 
     def _compute(self, waiting: _PendingInstances[ReadT]) -> None:

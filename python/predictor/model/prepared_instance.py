@@ -74,15 +74,15 @@ class PreparedInstance:
         if not symbols:
             return self
         _check_among(symbols, self.symbols)
-        places = places_of(symbols, self.symbols)
-        rows = torch.from_numpy((np.cumsum(self.usable) - 1)[places][self.usable[places]])
+        indices = indices_of(symbols, self.symbols)
+        rows = torch.from_numpy((np.cumsum(self.usable) - 1)[indices][self.usable[indices]])
         return replace(
             self,
             symbols=tuple(symbols),
-            usable=self.usable[places],
+            usable=self.usable[indices],
             refusals={symbol: self.refusals[symbol] for symbol in symbols if symbol in self.refusals},
             inputs=Inputs(*(group[rows] for group in self.inputs)),
-            anchor=None if self.anchor is None else self.anchor[places],
+            anchor=None if self.anchor is None else self.anchor[indices],
         )
 
     def with_warnings(self, warnings: tuple[str, ...]) -> "PreparedInstance":
@@ -134,10 +134,10 @@ def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
     return NoUsableSymbolError(f"no symbol can be forecast: {messages}{more}")
 
 
-def places_of(symbols: Sequence[str], among: Sequence[str]) -> list[int]:
+def indices_of(symbols: Sequence[str], among: Sequence[str]) -> list[int]:
     """Return the position of each symbol in `among`."""
-    place = {symbol: k for k, symbol in enumerate(among)}
-    return [place[symbol] for symbol in symbols]
+    index_of = {symbol: k for k, symbol in enumerate(among)}
+    return [index_of[symbol] for symbol in symbols]
 
 
 def _check_among(symbols: Sequence[str], among: Sequence[str]) -> None:

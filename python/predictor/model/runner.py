@@ -13,7 +13,7 @@ from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
-from predictor.model.prepared_instance import PreparedInstance, places_of
+from predictor.model.prepared_instance import PreparedInstance, indices_of
 from predictor.networks import Inputs
 
 Point = tuple[int, int]
@@ -185,7 +185,7 @@ class PanelRunner:
     ) -> list[Contributions]:
         """See `Runner.contributions`."""
         panel = prepared if among is None else among
-        nodes, rows = self._nodes(panel), places_of(prepared.usable_symbols, panel.usable_symbols)
+        nodes, rows = self._nodes(panel), indices_of(prepared.usable_symbols, panel.usable_symbols)
         members = _members(nodes, self._neighbours)[rows]
         return self._explainer.explain(
             _panels(panel.inputs, members),
@@ -206,8 +206,8 @@ def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     row_of_node = torch.full((len(neighbours) + 1,), -1)
     row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last index, which no neighbour uses
     neighbour_nodes = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
-    places = torch.where(neighbour_nodes >= 0, row_of_node[neighbour_nodes], -1)
-    return torch.cat([torch.arange(len(nodes))[:, None], places], dim=1)
+    rows = torch.where(neighbour_nodes >= 0, row_of_node[neighbour_nodes], -1)
+    return torch.cat([torch.arange(len(nodes))[:, None], rows], dim=1)
 
 
 def _panels(inputs: Inputs, members: Tensor) -> Inputs:

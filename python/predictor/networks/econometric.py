@@ -252,8 +252,8 @@ def _means_of(values: FloatArray, known: BoolArray, sessions: Sequence[int]) -> 
     """[N, K] means of the last `sessions` values [N, W], which are 0 where unknown."""
     counts = np.add.accumulate(known[:, ::-1], axis=1, dtype=np.float64)
     means = np.empty((len(values), len(sessions)))
-    for place, k in enumerate(sessions):
-        np.divide(ordered_sum(values[:, -k:].T), counts[:, k - 1], out=means[:, place])
+    for column, k in enumerate(sessions):
+        np.divide(ordered_sum(values[:, -k:].T), counts[:, k - 1], out=means[:, column])
     return means
 
 

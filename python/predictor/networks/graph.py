@@ -274,13 +274,13 @@ class GraphForecaster(nn.Module):
         row = torch.arange(rows, device=nodes.device)
         panel = row // (rows // panels)
         present = inputs.mask[:, -1].any(-1)
-        # Unknown and absent rows share an extra place, which no neighbour has.
+        # Unknown and absent rows share an extra slot, which no neighbour has.
         first = panel * (universe + 1)
-        place = first + torch.where(present & (nodes >= 0), nodes, universe)
-        row_of_place = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, place, row)
+        slot = first + torch.where(present & (nodes >= 0), nodes, universe)
+        row_of_slot = torch.full((panels * (universe + 1),), -1, device=nodes.device).scatter(0, slot, row)
         known_nodes = nodes.clamp(min=0)
         neighbour_nodes = torch.where((nodes >= 0)[:, None], self.neighbours[known_nodes], -1)
-        rows = row_of_place[first[:, None] + neighbour_nodes.clamp(min=0)]
+        rows = row_of_slot[first[:, None] + neighbour_nodes.clamp(min=0)]
         return torch.where(neighbour_nodes >= 0, rows, -1), self.weights[known_nodes]
 
 

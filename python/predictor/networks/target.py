@@ -94,8 +94,8 @@ class Target:
         """[S, T, H] the target's value for a forecast after session t; NaN if its future is incomplete."""
         labels = np.empty((*bars.close.shape, len(self.horizons)))
         series = bars.close if self.kind is TargetKind.LOG_RETURN else _parkinson_variance(bars)
-        for place, horizon in enumerate(self.horizons):
-            labels[..., place] = self._label(series, horizon)
+        for column, horizon in enumerate(self.horizons):
+            labels[..., column] = self._label(series, horizon)
         return labels
 
     def _label(self, series: FloatArray, horizon: int) -> FloatArray:
