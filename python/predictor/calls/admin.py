@@ -27,7 +27,7 @@ class ModelAdministration(Protocol):
     """The served models; see predictor.service.ServedModels."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Every served version."""
+        """List every served version."""
         ...
 
     def load(self, reference: str) -> None:
@@ -125,7 +125,7 @@ class AdminCalls:
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        """Apply one change or list the served models; as `Calls.call`."""
+        """Apply one change or list the served models. See `Calls.call`."""
         answer: Future[bytes] = Future()
         try:
             if name in self._queries:

@@ -22,17 +22,17 @@ def chain(call: str, first: Future[InputT], second: Future[ResultT], make: Calla
     follow(call, first, second, lambda result: settle(second, make(result)))
 
 
-def follow(call: str, first: Future[InputT], second: Future[Any], go_on: Callable[[InputT], None]) -> None:
-    """As `chain`, but `go_on` completes `second`."""
+def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
+    """Chain futures like `chain`, but let `then` complete `second`."""
     second.add_done_callback(lambda ended: first.cancel() if ended.cancelled() else None)
-    first.add_done_callback(lambda ended: _go_on(call, ended, second, go_on))
+    first.add_done_callback(lambda ended: _continue(call, ended, second, then))
 
 
-def _go_on(call: str, first: Future[InputT], second: Future[Any], go_on: Callable[[InputT], None]) -> None:
+def _continue(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
     if first.cancelled() or second.cancelled():
         return
     try:
-        go_on(first.result())
+        then(first.result())
     except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
         fail(call, second, error)
 
@@ -50,5 +50,5 @@ def fail(call: str, answer: Future[ResultT], error: Exception) -> None:
 
 
 def quantra_error(call: str, error: Exception) -> QuantraError:
-    """As `error_of`, with details in the log."""
+    """Convert an error by `error_of`, with details in the log."""
     return error_of(call, error, _log)

@@ -45,15 +45,15 @@ class InferenceService(Protocol):
     """The part of predictor.service.PredictionService that these calls use."""
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """Every served version."""
+        """List every served version."""
         ...
 
     def model(self, reference: str) -> ModelInfo:
-        """One version; raises ModelNotFoundError or VersionNotFoundError."""
+        """Describe one version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
     def predict(self, reference: str, request: PredictionRequest, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
-        """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full."""
+        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
 
@@ -211,7 +211,7 @@ def repository_index(body: bytes, infos: tuple[ModelInfo, ...]) -> bytes:
 
 
 def loaded(body: bytes) -> str:
-    """The reference in a RepositoryModelLoadRequest.
+    """Decode the reference in a RepositoryModelLoadRequest.
 
     Raises:
         MalformedRequestError: It has parameters, such as model files.
@@ -222,7 +222,7 @@ def loaded(body: bytes) -> str:
 
 
 def unloaded(body: bytes) -> str:
-    """The reference in a RepositoryModelUnloadRequest; raises as `loaded`."""
+    """Decode the reference in a RepositoryModelUnloadRequest; raises as `loaded`."""
     request = small(body, pb.RepositoryModelUnloadRequest)
     _check_parameters(request.parameters, frozenset({"unload_dependents"}))
     return reference_of(request.model_name, "")
@@ -245,7 +245,7 @@ def _wrong_address(_body: bytes) -> bytes:
 
 
 def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
-    """A handler that responds immediately."""
+    """Create a handler that responds immediately."""
 
     def begin(body: bytes, _deadline: Deadline, answer: "Future[bytes]") -> None:
         settle(answer, answer_of(body))

@@ -39,7 +39,7 @@ class PendingInference:
             self.answer.cancel()
 
     def result(self) -> bytes:
-        """The result, once ready; raises its error."""
+        """Return the result, once ready; raises its error."""
         assert self.answer is not None  # noqa: S101 - it is answered
         return self.answer.result()
 
@@ -79,7 +79,7 @@ class InferStream:
         self.ended: Future[None] = Future()
 
     def send(self, request: bytes) -> bool:
-        """As `OpenCall`; an invalid request gets its error as its response."""
+        """See `OpenCall`. An invalid request gets its error as its response."""
         with self._lock:
             if not self._takes_more:
                 return False
@@ -96,21 +96,21 @@ class InferStream:
             return self._takes_more and self._flow.has_room
 
     def taken(self, size: int) -> bool:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         with self._lock:
             self._flow.leave(size)
             return self._takes_more and self._flow.has_room
 
     def end(self) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._take_no_more(None)
 
     def stop(self, error: QuantraError) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._take_no_more(error)
 
     def cancel(self) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._deadline.cancelled.set()
         with self._lock:
             self._takes_more, self._is_cancelled = False, True

@@ -25,7 +25,7 @@ class SessionModels(Protocol):
     """The part of predictor.service.PredictionService that sessions use."""
 
     def model(self, reference: str) -> ModelInfo:
-        """The referenced model; raises ModelNotFoundError or VersionNotFoundError."""
+        """Describe the referenced model; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
 
@@ -165,7 +165,7 @@ class LiveSession:
     def _answered(
         self, push: Push, size: int, pushed: AcceptedPush, model: SessionModel, outcome: Outcome
     ) -> SessionReply:
-        """The response to a push; the push is kept unless this is an error."""
+        """Return the response to a push; keep the push unless this is an error."""
         needs_prediction = False
         try:
             if self._has_changed(model, outcome):
@@ -211,7 +211,7 @@ class LiveSession:
 
 
 def unknown(name: str) -> UnknownSessionError:
-    """The error for a session that is not open."""
+    """Return the error for a session that is not open."""
     return UnknownSessionError(
         f"session {name[:_SHOWN]!r} is not open on this stream; open it with its history first",
         metadata={"session_id": name[:_SHOWN]},
@@ -234,7 +234,7 @@ class LiveSessions:
         self._sessions: dict[str, LiveSession] = {}
 
     def open(self, request: pb.OpenSession) -> SessionReply:
-        """As `Sessions.open`; raises MalformedRequestError without an id, QueueFullError if too many are open."""
+        """See `Sessions.open`. Raises MalformedRequestError without an id, QueueFullError if too many are open."""
         name, model = request.session_id, checked_reference(request.model)
         if not name:
             raise MalformedRequestError("session_id is empty; set a unique id", metadata={"field": "session_id"})
@@ -251,15 +251,15 @@ class LiveSessions:
         return session.open(request.instance)
 
     def push(self, request: pb.PushBars) -> SessionReply:
-        """As `Sessions.push`."""
+        """See `Sessions.push`."""
         return self._session(request.session_id).push(request)
 
     def close(self, request: pb.CloseSession) -> SessionReply:
-        """As `Sessions.close`."""
+        """See `Sessions.close`."""
         return self._session(request.session_id).close()
 
     def end(self) -> None:
-        """As `Sessions.end`."""
+        """See `Sessions.end`."""
         with self._lock:
             sessions = [*self._sessions.values()]
         for session in sessions:

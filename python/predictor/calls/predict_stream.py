@@ -49,7 +49,7 @@ class PredictService(Protocol):
     """The part of predictor.service.PredictionService that a stream uses."""
 
     def predict(self, reference: str, request: PredictionRequest, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
-        """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full."""
+        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full."""
         ...
 
 
@@ -117,7 +117,7 @@ class PredictStream:
     # --- called by the transport
 
     def send(self, request: bytes) -> bool:
-        """As `OpenCall`; a malformed request or the call's deadline ends the stream."""
+        """See `OpenCall`. A malformed request or the call's deadline ends the stream."""
         try:
             self._deadline.check()
             read = read_request(request)
@@ -134,21 +134,21 @@ class PredictStream:
             return self._takes_more and self._flow.has_room
 
     def taken(self, size: int) -> bool:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         with self._lock:
             self._flow.leave(size)
             return self._takes_more and self._flow.has_room
 
     def end(self) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._take_no_more(None)
 
     def stop(self, error: QuantraError) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._take_no_more(error)
 
     def cancel(self) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._deadline.cancelled.set()
         with self._lock:
             self._takes_more, self._is_cancelled = False, True
@@ -287,17 +287,17 @@ class PredictStream:
         self,
         request: PendingRequest,
         work: "Future[DoneT]",
-        go_on: Callable[[DoneT], None],
+        then: Callable[[DoneT], None],
         failed: Callable[[QuantraError], None] | None = None,
     ) -> None:
-        """Call `go_on` with the result of the work, on the thread that completes it, or `failed` with its error.
+        """Call `then` with the result of the work, on the thread that completes it, or `failed` with its error.
 
         By default, the error is the response.
         """
 
         def done(work: "Future[DoneT]") -> None:
             try:
-                _pass_on(work, go_on, failed or partial(self._answer, request))
+                _pass_on(work, then, failed or partial(self._answer, request))
             except Exception as error:  # noqa: BLE001 - layer boundary
                 self._answer(request, quantra_error(CALL, error))
 
@@ -375,7 +375,7 @@ def _check(read: StreamRequest) -> None:
         )
 
 
-def _pass_on(work: "Future[DoneT]", go_on: Callable[[DoneT], None], failed: Callable[[QuantraError], None]) -> None:
+def _pass_on(work: "Future[DoneT]", then: Callable[[DoneT], None], failed: Callable[[QuantraError], None]) -> None:
     try:
         result = work.result()
     except CancelledError:
@@ -383,7 +383,7 @@ def _pass_on(work: "Future[DoneT]", go_on: Callable[[DoneT], None], failed: Call
     except Exception as error:  # noqa: BLE001 - layer boundary
         failed(quantra_error(CALL, error))
     else:
-        go_on(result)
+        then(result)
 
 
 def _take_at_once(work: SessionStep) -> "Future[SessionReply] | None":
@@ -403,5 +403,5 @@ def _set_session_id(request: PendingRequest, session_id: str) -> None:
 
 
 def _as_response(outcome: Outcome) -> SessionReply:
-    """The outcome is the response."""
+    """Return the outcome as the response."""
     return outcome

@@ -29,11 +29,11 @@ class SessionRoom:
 
     @classmethod
     def of_process(cls, limits: ServiceLimits) -> "SessionRoom":
-        """The room of the whole process."""
+        """Create the room of the whole process."""
         return cls(limits.sessions, limits.session_bytes, "this server")
 
     def of_stream(self, limits: ServiceLimits) -> "SessionRoom":
-        """A room for one stream within this one."""
+        """Create a room for one stream within this one."""
         return SessionRoom(limits.sessions_per_stream, limits.session_bytes_per_stream, "this stream", self)
 
     @property

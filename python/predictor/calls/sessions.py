@@ -80,7 +80,7 @@ class SessionStep:
         return len(self.body)
 
     def step(self, now: datetime, deadline: Cancellation) -> SessionReply:  # noqa: ARG002 - never interrupted
-        """As `take`."""
+        """See `take`."""
         return self.take()
 
     def take(self, most_parts: int = MAX_PARTS) -> SessionReply:

@@ -74,7 +74,7 @@ class OneRequestCall:
         return True
 
     def taken(self, size: int) -> bool:  # noqa: ARG002 - one request has few messages
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         return True
 
     def end(self) -> None:
@@ -88,7 +88,7 @@ class OneRequestCall:
             fail(self._name, self.ended, error)
 
     def cancel(self) -> None:
-        """As `OpenCall`."""
+        """See `OpenCall`."""
         self._deadline.cancelled.set()
         self.ended.cancel()
 

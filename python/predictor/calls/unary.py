@@ -53,24 +53,24 @@ class CallService(Protocol):
     """The part of predictor.service.PredictionService that the calls use."""
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """Every served version."""
+        """List every served version."""
         ...
 
     def model(self, reference: str) -> ModelInfo:
-        """One version; raises ModelNotFoundError or VersionNotFoundError."""
+        """Describe one version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
     def predict(
         self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
     ) -> Future[tuple[Outcome, ...]]:
-        """Forecast or error of each instance, in order; raises at once if the model is unknown or the queue is full.
+        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full.
 
         `here` allows work in the calling thread if no other request waits.
         """
         ...
 
     def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
-        """Attributions of one forecast; never delays a prediction."""
+        """Explain one forecast; never delays a prediction."""
         ...
 
     def explain_global(
@@ -80,7 +80,7 @@ class CallService(Protocol):
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> Future[GlobalImportance]:
-        """Global importance over many instances; `report` receives results so far, on a thread of the service."""
+        """Explain many instances; `report` receives interim results, on a thread of the service."""
         ...
 
 
@@ -215,12 +215,12 @@ class Calls:
         )
 
     def close(self) -> None:
-        """As `drain`, and finish the queue of requests to count. The service finishes the counted ones."""
+        """Drain, and finish the queue of requests to count. The service finishes the counted ones."""
         self.drain()
         self._counter.close()
 
     def _live_sessions(self) -> LiveSessions:
-        """The sessions of one new stream."""
+        """Create the sessions of one new stream."""
         return LiveSessions(self._service, self._room.of_stream(self._limits))
 
     def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":

@@ -59,7 +59,7 @@ def _add(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: 
 
 
 def _reading(kind: Any, minimum: float | None) -> Callable[[str], Any]:
-    """A parser for values of a type or of the type in `T | None`."""
+    """Create a parser for values of a type or of the type in `T | None`."""
     make: Callable[[str], Any] = get_args(kind)[0] if isinstance(kind, UnionType) else kind
 
     def read(text: str) -> Any:

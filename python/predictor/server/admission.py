@@ -209,7 +209,7 @@ class IncomingRequests:
             del self._arriving[timeout]
 
     def _slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
-        """The oldest slow requests, as many as wait in total or for slots of the same connection."""
+        """Return the oldest slow requests, as many as wait in total or for slots of the same connection."""
         slow: list[asyncio.Timeout] = []
         by_peer = Counter[PeerConnection]()
         for timeout, arrival in self._arriving.items():

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def health_of(address: str, model: str = "", credentials: grpc.ChannelCredentials | None = None) -> str:
-    """Health status of the server or of one model; the gRPC status code if the call fails."""
+    """Return the health status of the server or of one model; the gRPC status code if the call fails."""
     open_channel = grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)
     with open_channel as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # the stubs lack its methods

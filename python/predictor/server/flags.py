@@ -56,7 +56,7 @@ class ServeFlags:
     as_json: Annotated[bool, Flag("Log as JSON; standard output is always JSON.", spelling="--json")] = False
 
     def settings(self) -> ServerSettings:
-        """The server's settings, with the token of the environment variable QUANTRA_TOKEN.
+        """Create the server's settings, with the token of the environment variable QUANTRA_TOKEN.
 
         Raises:
             ConfigurationError: An address is invalid, half of TLS is missing, or as `ServerSettings`.

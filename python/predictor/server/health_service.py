@@ -61,7 +61,7 @@ class _BytesHandler(grpc.GenericRpcHandler):
 
 
 def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
-    """The same method, always with streaming requests, so that they are read here."""
+    """Wrap a method as one with streaming requests, so that they are read here."""
     answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
     parse: Callable[[bytes], Any] = handler.request_deserializer
 
@@ -102,7 +102,7 @@ async def _each_request(registrar: ServiceRegistrar, context: Context) -> AsyncI
 
 
 async def _or_abort(context: Context, work: Awaitable[ValueT]) -> ValueT:
-    """The result of the work; a QuantraError aborts the call."""
+    """Return the result of the work; a QuantraError aborts the call."""
     try:
         return await work
     except QuantraError as error:
@@ -124,7 +124,7 @@ async def _refuse(context: Context, size: int) -> Never:
 
 
 def descriptor_pool() -> DescriptorPool:
-    """The descriptors for reflection: the files of every service in one pool.
+    """Collect the descriptors for reflection: the files of every service in one pool.
 
     The open inference protocol has a separate pool; the others share the default one.
     """

@@ -153,7 +153,7 @@ class Host:
             self._start_task(self._watch())
 
     def metrics(self) -> bytes:
-        """The Prometheus metrics as text."""
+        """Return the Prometheus metrics as text."""
         return self._instruments.metrics()
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
@@ -237,5 +237,5 @@ def _warn(problems: Iterable[QuantraError]) -> None:
 
 
 def one_line(error: QuantraError) -> str:
-    """The message of an error as one line."""
+    """Return the message of an error as one line."""
     return " ".join(error.message.split())

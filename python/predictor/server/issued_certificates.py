@@ -81,7 +81,7 @@ class CertificateKey:
 
     @classmethod
     def authority(cls, begin: datetime) -> Self:
-        """A self-signed authority."""
+        """Create a self-signed authority."""
         key, name = _new_key(), _name("Quantra development authority")
         usage = x509.BasicConstraints(ca=True, path_length=0)
         built = _builder(name, name, key, begin).add_extension(usage, critical=True)
@@ -92,7 +92,7 @@ class CertificateKey:
     def issue(
         self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime
     ) -> "CertificateKey":
-        """A certificate signed by this one."""
+        """Create a certificate signed by this one."""
         key = _new_key()
         usage = x509.BasicConstraints(ca=False, path_length=None)
         built = _builder(_name(name), self.cert.subject, key, begin).add_extension(usage, critical=True)

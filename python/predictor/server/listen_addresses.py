@@ -42,7 +42,7 @@ class ListenAddresses:
 
 
 def ports_of(settings: ServerSettings, calls: int, admin: int | None, metrics: int | None) -> ListenAddresses:
-    """The bound ports, or the sockets instead of them."""
+    """Return the bound ports, or the sockets instead of them."""
     return ListenAddresses(
         calls, admin, metrics, socket=_path(settings.listen), admin_socket=_path(settings.admin_listen)
     )

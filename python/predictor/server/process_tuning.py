@@ -31,7 +31,7 @@ def run(main: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop factory of uvloop; None if it is not installed or cannot be used."""
+    """Return the loop factory of uvloop; None if it is not installed or cannot be used."""
     return import_module("uvloop").new_event_loop if find_spec("uvloop") and _has_standard_streams() else None
 
 

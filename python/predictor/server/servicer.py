@@ -56,7 +56,7 @@ class ServiceEndpoint:
 
     @classmethod
     def whole(cls, service: "ServiceDescriptor", while_loading: Mapping[str, bytes] | None = None) -> Self:
-        """An endpoint with all methods of a service."""
+        """Create an endpoint with all methods of a service."""
         return cls(service, frozenset(service.methods_by_name), while_loading or {})
 
 
@@ -119,7 +119,7 @@ async def _fail(call: ObservedCall, context: Context, error: QuantraError) -> Ne
 
 
 def _caller_error(deadline: Deadline) -> QuantraError:
-    """Why the caller no longer waits: deadline exceeded or cancelled."""
+    """Return the reason that the caller no longer waits: deadline exceeded or cancelled."""
     try:
         Deadline(deadline.expires_at_s).check()  # a new one, because a stream sets `cancelled` in both cases
     except QuantraError as error:
@@ -159,13 +159,13 @@ class Servicer:
             self._calls.drain()
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """The generic handler to register with gRPC."""
+        """Create the generic handler to register with gRPC."""
         service, names = self._offer.service, self._offer.methods
         methods = {method.name: self._method(method) for method in service.methods if method.name in names}
         return grpc.method_handlers_generic_handler(service.full_name, methods)
 
     def _method(self, method: "MethodDescriptor") -> Any:
-        """The handler of a method, always with streaming requests, so that they are read here."""
+        """Create the handler of a method, always with streaming requests, so that they are read here."""
         if method.client_streaming:
             return grpc.stream_stream_rpc_method_handler(self._admitted(method.name, self._converse, is_stream=True))
         if method.server_streaming:
@@ -179,7 +179,7 @@ class Servicer:
         *,
         is_stream: bool = False,
     ) -> Any:
-        """A handler that admits a call and turns every error into a status."""
+        """Create a handler that admits a call and turns every error into a status."""
 
         async def answer(_requests: object, context: Context) -> Any:
             call = self._observers.begin(self._offer.service.full_name, name, context, has_many=is_stream)
@@ -232,7 +232,7 @@ class Servicer:
         await messages.converse(calls.open(name, deadline, messages.emit, self._limits.send_bytes))
 
     def _sendable(self, answer: bytes) -> bytes:
-        """The response, unless it is larger than clients accept."""
+        """Return the response, unless it is larger than clients accept."""
         if len(answer) > self._limits.send_bytes:
             raise RequestTooLargeError(
                 f"the response has {len(answer)} bytes, at most {self._limits.send_bytes}; request fewer symbols or "

@@ -76,7 +76,7 @@ class TokenGuard:
 
 
 def _sent(headers: Iterable[tuple[str, str | bytes]]) -> str:
-    """The token of a call."""
+    """Return the token of a call."""
     values = [value for key, value in headers if key == _HEADER]
     scheme, _, token = str(values[0]).partition(" ") if len(values) == 1 else ("", "", "")
     if scheme.lower() != _SCHEME or not token.strip():

@@ -93,7 +93,7 @@ class Tokens:
         return cls(tuple(tokens.values()))
 
     def find(self, token: str) -> Token | None:
-        """The matching token; None if it is unknown.
+        """Return the matching token; None if it is unknown.
 
         Compares with every token in constant time, even after a match, so that the duration reveals nothing.
         """

@@ -76,7 +76,7 @@ class BoundedDeadline:
         self._ends_at_s = time.monotonic() + longest_s
 
     def check(self) -> None:
-        """Raises as `Deadline.check`, and DeadlineExceededError after the server's limit."""
+        """Check both limits; raises as `Deadline.check`, and DeadlineExceededError after the server's limit."""
         self._deadline.check()
         if time.monotonic() >= self._ends_at_s:
             raise DeadlineExceededError(

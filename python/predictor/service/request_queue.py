@@ -185,7 +185,7 @@ class QueuedRequests:
         return late
 
     def _excess(self, item: AnyItem) -> QueueFullError | None:
-        """The error if one more request exceeds a limit; an empty queue accepts a request of any size."""
+        """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
         calls, most = len(self._held), self._limits
         if calls + 1 > most.calls:
             return QueueFullError.of("calls wait", calls, most.calls)
@@ -315,7 +315,7 @@ class RequestQueue:
             return self._waiting.held
 
     def _begun(self, items: Sequence[AnyItem]) -> list[AnyItem]:
-        """The requests that are neither cancelled nor expired."""
+        """Begin the requests that are neither cancelled nor expired, and return them."""
         begun = [item for item in items if item.begin()]
         if len(begun) < len(items):
             self.release(item for item in items if item.answer.done())

@@ -46,7 +46,7 @@ class StageTimes:
         return self.forecast_s - self.prepared_s if self.forecast_s else None
 
     def __str__(self) -> str:
-        """Duration of each stage."""
+        """List the duration of each stage."""
         ends = (self.asked_s, self.begun_s, self.read_s, self.prepared_s, self.forecast_s, self.encoded_s)
         names = ("queue", "decode", "prepare", "forward", "encode")
         spans = zip(names, pairwise(ends), strict=True)
@@ -75,7 +75,7 @@ class RequestRecord:
         """Times of its batch or of its first step; None while queued."""
 
     def reached(self, model: str, version: int) -> None:
-        """The request is about to be queued for this model."""
+        """Note the model of the request, which is about to be queued."""
         self._model, self._version = model, version
         for observer in self._observers:
             observer.reached(model, version)
@@ -124,6 +124,6 @@ def _error(answer: "Future[Any]") -> ErrorStatus | None:
 
 
 def _failed_reasons(result: object) -> tuple[str, ...]:
-    """Reasons of the instances without a forecast; empty for explanations."""
+    """List the reasons of the instances without a forecast; empty for explanations."""
     outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
     return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))

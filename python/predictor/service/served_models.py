@@ -24,7 +24,7 @@ class ModelWorkers:
     """State of the models folder at this snapshot; None if it is not watched."""
 
     def worker(self, reference: str) -> ModelWorker:
-        """The worker of the referenced model; raises as `Registry.find`."""
+        """Return the worker of the referenced model; raises as `Registry.find`."""
         return self.workers[self.registry.find(reference)]
 
 
@@ -65,7 +65,7 @@ class ServedModels:
         return frozenset((model.identity.name, model.identity.version) for model in self._now.workers)
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Every version of every model."""
+        """List every version of every model."""
         return self._now.registry.infos()
 
     def load(self, reference: str) -> None:

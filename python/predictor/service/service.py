@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, QuantraError
@@ -40,8 +40,6 @@ from predictor.service.workers import (
     PredictionRequest,
     now,
 )
-
-ResultT = TypeVar("ResultT")
 
 
 class PredictionService:
@@ -154,11 +152,11 @@ class PredictionService:
         return self._explanations.held
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """Every version of every model."""
+        """List every version of every model."""
         return self.served.infos()
 
     def model(self, reference: str) -> ModelInfo:
-        """One model.
+        """Describe one model.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError: No such model or version; the message lists those that exist.
@@ -199,7 +197,7 @@ class PredictionService:
     def predict_here(
         self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
     ) -> tuple[Outcome, ...]:
-        """As `predict`, but wait; compute in the calling thread if no other request waits.
+        """Forecast like `predict`, but wait; compute in the calling thread if no other request waits.
 
         Raises:
             QuantraError: As `predict`, or the whole request failed.
@@ -292,13 +290,6 @@ class PredictionService:
         )
 
 
-def done(value: ResultT) -> Future[ResultT]:
-    """A future that already has its result."""
-    answered: Future[ResultT] = Future()
-    answered.set_result(value)
-    return answered
-
-
 def _close_queues(*queues: RequestQueue) -> None:
     """Close the queues and wait until every request has a response."""
     for queue in queues:
@@ -308,7 +299,7 @@ def _close_queues(*queues: RequestQueue) -> None:
 
 
 def _end_queues(*queues: RequestQueue) -> None:
-    """As `_close_queues`, but do not wait on other threads: a worker may run this and would wait for itself."""
+    """Close the queues; wait only on the main thread, because a worker that runs this would wait for itself."""
     for queue in queues:
         queue.close()
     if threading.current_thread() is threading.main_thread():

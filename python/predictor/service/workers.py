@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def now() -> datetime:
-    """The current time in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -42,12 +42,12 @@ class PredictionRequest(Protocol):
         ...
 
     def instances(self) -> Sequence[ReadInstance]:
-        """Each instance or its error; raises QuantraError if the whole request is invalid."""
+        """Decode each instance, or return its error; raises QuantraError if the whole request is invalid."""
         ...
 
 
 def rows_of(instances: Iterable[ReadInstance]) -> int:
-    """Total number of symbols; an instance that failed to decode has none."""
+    """Count the symbols; an instance that failed to decode has none."""
     return sum(len(each.input.symbols) for each in instances if not isinstance(each, QuantraError))
 
 
@@ -197,7 +197,7 @@ class ModelWorker:
             _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(everything), times)
 
     def _bounded(self, instance: ReadInstance) -> ReadInstance:
-        """The instance, or an error if its bars are older than the service allows."""
+        """Return the instance, or an error if its bars are older than the service allows."""
         if self._max_age_sessions is None or isinstance(instance, QuantraError):
             return instance
         return limit_age(instance, self._max_age_sessions)
@@ -222,7 +222,7 @@ def _note_times(items: Sequence[Prediction], times: StageTimes) -> None:
 
 
 def _places(decoded: Sequence[DecodedRequest]) -> Iterator[tuple[Prediction, range]]:
-    """Positions of each request's instances in the batch."""
+    """Yield the positions of each request's instances in the batch."""
     first = 0
     for item, instances in decoded:
         yield item, range(first, first + len(instances))

@@ -12,7 +12,7 @@ class WorkerModels(Protocol):
     """The models that a worker serves; see predictor.service.ServedModels."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Every served version."""
+        """List every served version."""
         ...
 
     def load(self, reference: str) -> None:
