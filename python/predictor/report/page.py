@@ -59,40 +59,30 @@ def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> s
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatCommands:
-    """Commands that repeat the forecast."""
-
-    command_line: str
-    python: str
-    audit: str
-    """Commands that audit the model and then write this page again."""
-
-
-def repeat_commands(content: ReportContent) -> RepeatCommands:
-    """Commands that repeat the forecast of this model and these symbols."""
+def repeat_commands(content: ReportContent) -> dict[str, str]:
+    """Commands that repeat the forecast, by interface; `audit` audits the model and then writes this page again."""
     reference = f"{content.info.name}@{content.info.version}"
     folder = f"models/{content.info.name}/{content.info.version}"
     symbols = json.dumps(content.symbols, ensure_ascii=False)
     names = shlex.quote(",".join(content.symbols))
-    return RepeatCommands(
-        command_line=(
+    return {
+        "command_line": (
             "quantra serve --models models\n"
             f"quantra predict --server 127.0.0.1:50051 --model {shlex.quote(reference)} --bars bars.csv "
             f"--symbol {names}"
         ),
-        audit=(
+        "audit": (
             f"quantra audit {shlex.quote(folder)} --bars bars.csv\n"
             f"quantra report {shlex.quote(folder)} --bars bars.csv --symbol {names}"
         ),
-        python=(
+        "python": (
             "from predictor import BarPanel, Forecaster\n\n"
             f'forecaster = Forecaster.load("{folder}")\n'
             f'forecast = forecaster.predict(BarPanel.read("bars.csv").select({symbols}))\n'
             f'reasons = forecaster.feature_importance(BarPanel.read("bars.csv").select({symbols}), '
             f"horizon={content.info.horizons[-1]})"
         ),
-    )
+    }
 
 
 def write_report(path: Path, content: ReportContent) -> None:
