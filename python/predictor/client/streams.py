@@ -131,7 +131,7 @@ class RequestSender:
         """Yield each request when there is capacity. An exception from `questions` ends them; `check` raises it."""
         questions = iter(self._questions)
         try:
-            while self._wait_for_room() and (question := next(questions, None)) is not None:
+            while self._room.acquire() and not self._is_over and (question := next(questions, None)) is not None:
                 yield self._stream.request(question)
         except Exception as error:  # noqa: BLE001 - end of a thread: `check` raises it in the caller
             self._failure = error
@@ -149,11 +149,6 @@ class RequestSender:
         """Stop sending; the caller no longer reads responses."""
         self._is_over = True
         self._room.release()
-
-    def _wait_for_room(self) -> bool:
-        """Wait for capacity; return False after `stop`."""
-        self._room.acquire()
-        return not self._is_over
 
 
 @final

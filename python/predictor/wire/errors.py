@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status as StatusMessage
@@ -61,27 +60,13 @@ def encode_details(error: QuantraError) -> bytes:
     """Encode a call's error as google.rpc.Status: code, message, ErrorInfo (reason, metadata), RetryInfo if any."""
     answer = answer_of(error)
     metadata = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
-    info = ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=metadata)
-    status = StatusMessage(
-        code=Code.Value(answer.status.value),
-        message=shortened(error.message, MAX_CALL_MESSAGE),
-        details=[_packed(detail) for detail in (info, *_retry_info(error))],
-    )
+    status = StatusMessage(code=Code.Value(answer.status.value), message=shortened(error.message, MAX_CALL_MESSAGE))
+    status.details.add().Pack(ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=metadata))
+    if isinstance(error, QueueFullError):
+        delay = Duration()
+        delay.FromMilliseconds(round(1000 * error.retry_after_s))
+        status.details.add().Pack(RetryInfo(retry_delay=delay))
     return status.SerializeToString()
-
-
-def _retry_info(error: QuantraError) -> tuple[RetryInfo, ...]:
-    if not isinstance(error, QueueFullError):
-        return ()
-    delay = Duration()
-    delay.FromMilliseconds(round(1000 * error.retry_after_s))
-    return (RetryInfo(retry_delay=delay),)
-
-
-def _packed(detail: Message) -> AnyMessage:
-    packed = AnyMessage()
-    packed.Pack(detail)
-    return packed
 
 
 def pushback_ms(error: QuantraError) -> int | None:

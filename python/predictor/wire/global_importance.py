@@ -52,7 +52,10 @@ def encode(importance: GlobalImportance) -> pb.ExplainGlobalProgress:
         total=importance.total,
         refused=importance.refused,
         refused_symbols=importance.refused_symbols,
-        refusals=map(_encode_refusal, importance.refusals),
+        refusals=[
+            pb.Refusal(place=refusal.place, symbol=refusal.symbol, error=errors.encode(refusal.error))
+            for refusal in importance.refusals
+        ],
     )
 
 
@@ -71,7 +74,9 @@ def decode(message: pb.ExplainGlobalProgress) -> GlobalImportance:
         total=message.total,
         refused=message.refused,
         refused_symbols=message.refused_symbols,
-        refusals=tuple(map(_decode_refusal, message.refusals)),
+        refusals=tuple(
+            Refusal(refusal.place, refusal.symbol, errors.decode(refusal.error)) for refusal in message.refusals
+        ),
     )
 
 
@@ -110,11 +115,3 @@ def _decode_target(message: pb.TargetImportance) -> TargetImportance:
         windows=message.windows,
         converged=message.converged,
     )
-
-
-def _encode_refusal(refusal: Refusal) -> pb.Refusal:
-    return pb.Refusal(place=refusal.place, symbol=refusal.symbol, error=errors.encode(refusal.error))
-
-
-def _decode_refusal(message: pb.Refusal) -> Refusal:
-    return Refusal(message.place, message.symbol, errors.decode(message.error))

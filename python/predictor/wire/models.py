@@ -28,7 +28,10 @@ def encode(info: ModelInfo) -> pb.ModelInfo:
         observed_features=map(_encode_feature, info.observed_features),
         known_features=map(_encode_feature, info.known_features),
         static_features=map(_encode_feature, info.static_features),
-        covariates=map(_encode_covariate, info.covariates),
+        covariates=[
+            pb.CovariateInfo(name=each.name, group=_GROUP_NUMBERS[each.group], categories=each.categories)
+            for each in info.covariates
+        ],
         schema_hash=info.schema_hash,
         encoder_length=info.encoder_length,
         lookback=info.lookback,
@@ -114,10 +117,6 @@ def _decode_features(messages: Iterable[pb.FeatureInfo]) -> tuple[FeatureInfo, .
         FeatureInfo(name=message.name, expression=message.expression, meaning=message.meaning, unit=message.unit)
         for message in messages
     )
-
-
-def _encode_covariate(info: CovariateInfo) -> pb.CovariateInfo:
-    return pb.CovariateInfo(name=info.name, group=_GROUP_NUMBERS[info.group], categories=info.categories)
 
 
 def _decode_covariate(message: pb.CovariateInfo) -> CovariateInfo:

@@ -73,12 +73,12 @@ def _scores(rows: RowOutcomes) -> OutputTensor:
 
 def _ranks(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H], 0 for symbols without a rank."""
-    ranks = np.nan_to_num(rows.stack((len(rows.first.horizons),), _ranks_of)).astype(_INT32)
+    stacked = rows.stack(
+        (len(rows.first.horizons),),
+        lambda forecast: None if forecast.ranks is None else forecast.ranks.astype(np.float64),
+    )
+    ranks = np.nan_to_num(stacked).astype(_INT32)
     return OutputTensor("INT32", ranks.shape, ranks.tobytes())
-
-
-def _ranks_of(forecast: Forecast) -> FloatArray | None:
-    return None if forecast.ranks is None else forecast.ranks.astype(np.float64)
 
 
 def _as_of(rows: RowOutcomes) -> OutputTensor:

@@ -52,7 +52,13 @@ class TensorMetadata:
 
 def input_metadata(info: ModelInfo) -> list[TensorMetadata]:
     """List the inputs of a model: those of windows, of bars, and of both."""
-    return [*_window_inputs(info), *_bar_inputs(), *map(_covariate_input, info.covariates), *_shared_inputs()]
+    return [
+        *_window_inputs(info),
+        *_bar_inputs(),
+        *map(_covariate_input, info.covariates),
+        TensorMetadata(inputs.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False),
+        TensorMetadata(inputs.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False),
+    ]
 
 
 def _window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
@@ -75,11 +81,6 @@ def _bar_inputs() -> Iterator[TensorMetadata]:
     for name in inputs.OPTIONAL:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=False)
     yield TensorMetadata(inputs.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
-
-
-def _shared_inputs() -> Iterator[TensorMetadata]:
-    yield TensorMetadata(inputs.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False)
-    yield TensorMetadata(inputs.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False)
 
 
 def _covariate_input(info: CovariateInfo) -> TensorMetadata:

@@ -81,7 +81,11 @@ class InputTensor:
             data = self._raw_data()
             arrays.check_length(data, shape, INT64, self.name)
             return _sessions(np.frombuffer(data, INT64), self.name).reshape(shape)
-        return _sessions(self._decode_varints(prod(shape)), self.name).reshape(shape)
+        data = b"".join(self._field_contents())
+        check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * prod(shape))
+        days = decode_varints(data, self.name)
+        arrays.check_values(days, shape, self.name)
+        return _sessions(days, self.name).reshape(shape)
 
     def texts(self, shape: Shape) -> list[str]:
         """Decode BYTES values of this shape, each UTF-8, in row-major order."""
@@ -134,13 +138,6 @@ class InputTensor:
         except IndexError:
             raise malformed_message(pb.InferTensorContents, self.place.stop - self.place.start) from None
         return found
-
-    def _decode_varints(self, count: int) -> NDArray[np.int64]:
-        data = b"".join(self._field_contents())
-        check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * count)
-        numbers = decode_varints(data, self.name)
-        arrays.check_values(numbers, (count,), self.name)
-        return numbers
 
     def _split_raw_texts(self, most: int) -> list[bytes]:
         data, at, found = self._raw_data(), 0, list[bytes]()
