@@ -529,7 +529,7 @@ def test_the_command_shows_every_table(
     trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert call(trained.folder, "--bars", bars_file, "--seeds", "2", "--aci") == 0
+    assert call(trained.folder, "--bars", bars_file, "--seeds", "2", "--aci", "--all") == 0
     shown, told = capsys.readouterr()
     for word in (
         "skill",
@@ -545,6 +545,19 @@ def test_the_command_shows_every_table(
         assert word in shown
     assert "epoch" not in shown
     assert "training with seed 1, 1 of 1" in told
+
+
+@pytest.mark.usefixtures("few_baselines")
+def test_the_command_prints_three_sentences_and_one_table(
+    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert call(trained.folder, "--bars", bars_file, "--seeds", "1") == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 40
+    assert "of the outcomes fell between the quantiles" in " ".join(shown.split())
+    assert shown.count("pinball loss of log return") == 1
+    assert "--all prints all tables" in shown
 
 
 @pytest.mark.usefixtures("few_baselines")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import typer
@@ -23,7 +24,7 @@ from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import write_evaluation
-from trainers.stock.evaluation.tables import evaluation_tables
+from trainers.stock.evaluation.tables import evaluation_summary, evaluation_tables
 from trainers.stock.progress_output import announce_beside, warn_beside
 
 
@@ -36,6 +37,7 @@ def evaluate_command(
     wanted: EvaluationSettings,
     threads: Threads = 1,
     report: Report = None,
+    everything: Annotated[bool, typer.Option("--all", help="Print all tables: by horizon, metric and symbol.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score an artifact against baselines, on days after all data that it has seen.
@@ -64,7 +66,9 @@ def evaluate_command(
     if as_json:
         write_json(evaluation.to_json())
     else:
-        _show(evaluation)
+        console = Console(highlight=False)
+        for part in (evaluation_tables if everything else evaluation_summary)(evaluation):
+            console.print(part)
         tell_next(*_after(artifact, bars, files, evaluation))
 
 
@@ -81,9 +85,3 @@ def _model(folder: Path, device: str) -> Judgeable:
     if not isinstance(model, Judgeable):
         raise ConfigurationError(f"a {type(model).__name__} cannot be evaluated")
     return model
-
-
-def _show(evaluation: ModelEvaluation) -> None:
-    console = Console(highlight=False)
-    for part in evaluation_tables(evaluation):
-        console.print(part)

@@ -23,6 +23,7 @@ from trainers.stock.evaluation.summary import (
     SCALE,
     Metric,
     band_text,
+    findings,
     gain_text,
     loss_text,
     metrics_of,
@@ -36,13 +37,28 @@ _MOST_SCORES: Final = 7
 """Columns per table, which leaves room for names."""
 
 
+def evaluation_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
+    """Three sentences on an evaluation, and one table of the model and the baselines."""
+    yield _evaluated_days(evaluation)
+    yield Text()
+    colour = VERDICT_COLOURS[evaluation.skill.verdict]
+    for sentence, style in zip(findings(evaluation), (colour, "", ""), strict=True):
+        yield Text(sentence, style=style)
+    table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "model's gain", "interval")
+    gains = {row.baseline: row.improvement for row in evaluation.comparisons}
+    for row in evaluation.rows:
+        gain = gains.get(row.name)
+        cells = ("", "") if gain is None else (gain_text(gain.value), span_text(gain, gain_text))
+        table.add_row(Text(row.name), loss_text(row.mean.value), *cells, style=_style(row))
+    table.caption = MEAN_EXPLAINED
+    yield table
+    yield Text("--all prints all tables, --report FILE.html draws them", style="dim")
+    yield from shown_notes(evaluation.notes)
+
+
 def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """All tables of an evaluation, the verdict first."""
-    days = evaluation.days
-    yield (
-        f"{days.windows} forecasts of {days.symbols} symbols on {days.days} days, {shown_date(days.first)} to "
-        f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
-    )
+    yield _evaluated_days(evaluation)
     yield _verdict(evaluation)
     yield _losses(evaluation)
     yield _comparisons(evaluation)
@@ -57,6 +73,14 @@ def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
         style="dim",
     )
     yield from shown_notes(evaluation.notes)
+
+
+def _evaluated_days(evaluation: ModelEvaluation) -> str:
+    days = evaluation.days
+    return (
+        f"{days.windows} forecasts of {days.symbols} symbols on {days.days} days, {shown_date(days.first)} to "
+        f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
+    )
 
 
 def _verdict(evaluation: ModelEvaluation) -> Panel:
@@ -179,7 +203,8 @@ def _pit(evaluation: ModelEvaluation) -> Table:
 def _symbols(evaluation: ModelEvaluation) -> Table:
     """The model's scores by symbol."""
     baseline = evaluation.skill.baseline
-    table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), f"below {baseline}", "interval")
+    table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), "gain", "interval")
+    table.caption = f"gain: how much smaller the loss is than that of {baseline}"
     for row in evaluation.by_symbol[:_MOST_SYMBOLS]:
         table.add_row(
             Text(row.symbol),
