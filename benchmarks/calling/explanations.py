@@ -40,15 +40,15 @@ class ExplanationLoad:
 class TurnPairs:
     """Pairs of turns: predictions without and with concurrent explanations."""
 
-    alone: Sequence[Calls]
-    beside: Sequence[Calls]
+    without: Sequence[Calls]
+    during: Sequence[Calls]
     explained: float
     """Explanations per second during the predictions."""
 
     @property
     def p50_ratio(self) -> float:
         """With to without explanations, median over pairs."""
-        pairs = zip(self.beside, self.alone, strict=True)
+        pairs = zip(self.during, self.without, strict=True)
         return statistics.median(one.percentile_ms(50) / other.percentile_ms(50) for one, other in pairs)
 
 
@@ -66,9 +66,9 @@ def explanation_rows(
         shown("explanations during predictions, per second", free.explained, detail=detail),
         at_most(
             f"{name} / without, {SPINNERS} busy processes, p99",
-            _p99(busy.beside) / _p99(busy.alone),
+            _p99(busy.during) / _p99(busy.without),
             BUSY_P99_REACH,
-            detail=f"{_p99(busy.beside):.3g} and {_p99(busy.alone):.3g} ms; {detail}, calls pooled",
+            detail=f"{_p99(busy.during):.3g} and {_p99(busy.without):.3g} ms; {detail}, calls pooled",
             judged=judged,
         ),
         shown("explanations during predictions, busy, per second", busy.explained, detail=detail),
@@ -76,8 +76,10 @@ def explanation_rows(
 
 
 def _p50(turns: TurnPairs) -> str:
-    beside, alone = (statistics.median(one.percentile_ms(50) for one in calls) for calls in (turns.beside, turns.alone))
-    return f"{beside:.3g} and {alone:.3g} ms; "
+    during, without = (
+        statistics.median(one.percentile_ms(50) for one in calls) for calls in (turns.during, turns.without)
+    )
+    return f"{during:.3g} and {without:.3g} ms; "
 
 
 def _p99(calls: Sequence[Calls]) -> float:
@@ -87,17 +89,17 @@ def _p99(calls: Sequence[Calls]) -> float:
 
 def run_pairs(load: Load, explanations: ExplanationLoad, turns: int, seconds: float) -> TurnPairs:
     """Alternate between predictions without and with explanations."""
-    alone, beside = list[Calls](), list[Calls]()
+    without, during = list[Calls](), list[Calls]()
     passed_s, explained = 0.0, 0
     for _ in range(turns):
         explanations.wanted.clear()
-        alone.append(load.run(Turn(BARS, 1, seconds)))
+        without.append(load.run(Turn(BARS, 1, seconds)))
         explanations.wanted.set()
         begin, before = time.perf_counter(), explanations.answered.value
-        beside.append(load.run(Turn(BARS, 1, seconds)))
+        during.append(load.run(Turn(BARS, 1, seconds)))
         passed_s, explained = passed_s + time.perf_counter() - begin, explained + explanations.answered.value - before
     explanations.wanted.clear()
-    return TurnPairs(alone, beside, explained / passed_s)
+    return TurnPairs(without, during, explained / passed_s)
 
 
 @contextmanager

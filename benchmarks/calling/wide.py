@@ -24,15 +24,15 @@ START_REACH_S: Final = 5.0
 def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
     """Rows per second of requests with 32 rows against the bare network in this process."""
     prepared = model.prepare(Instance(input=subject.panel(ROWS)), LONG_AFTER)
-    ratios, served, alone = list[float](), list[float](), list[float]()
+    ratios, served, bare = list[float](), list[float](), list[float]()
     for _ in range(rounds):
-        alone.append(forward_rows(model, prepared, seconds=0.5))
+        bare.append(forward_rows(model, prepared, seconds=0.5))
         served.append(ROWS * load.run(Turn(request, IN_FLIGHT, 1.0)).per_second)
-        alone.append(forward_rows(model, prepared, seconds=0.5))
-        ratios.append(served[-1] / statistics.mean(alone[-2:]))
+        bare.append(forward_rows(model, prepared, seconds=0.5))
+        ratios.append(served[-1] / statistics.mean(bare[-2:]))
     detail = (
         f"windows, {IN_FLIGHT} in flight: {statistics.median(served):.0f} rows/s, the bare network "
-        f"{statistics.median(alone):.0f}; medians of {rounds} rounds"
+        f"{statistics.median(bare):.0f}; medians of {rounds} rounds"
     )
     name = f"requests of {ROWS} rows / a forward of {ROWS}, rows/s"
     return [at_least(name, statistics.median(ratios), ROWS_REACH, detail=detail, judged=judged)]

@@ -133,7 +133,7 @@ def _of_seed(one: TuningComparison, *, judged: bool) -> list[Row]:
             f"{title}: reward gained",
             reward[1] - reward[0],
             0,
-            detail=f"from {reward[0]:.4f} to {reward[1]:.4f}, {images}; {one.told}",
+            detail=f"from {reward[0]:.4f} to {reward[1]:.4f}, {images}; {one.description}",
             judged=judged,
         ),
         at_most(

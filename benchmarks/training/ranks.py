@@ -31,12 +31,12 @@ def rows(*, quick: bool) -> list[Row]:
     """Rows for the speed-up, judged only if two independent processes do not slow each other down."""
     if (os.cpu_count() or 1) < RANKS:
         return [unmeasured(NAME, "needs 2 cores", reach=f">= {REACH:g}")]
-    rounds = [(_alone(), _together(), _side_by_side()) for _ in range(1 if quick else 5)]
-    speed_up = statistics.median(alone / together for alone, together, _ in rounds)
-    slowdown = statistics.median(beside / alone for alone, _, beside in rounds)
+    rounds = [(_single(), _together(), _independent()) for _ in range(1 if quick else 5)]
+    speed_up = statistics.median(single / together for single, together, _ in rounds)
+    slowdown = statistics.median(independent / single for single, _, independent in rounds)
     free = slowdown <= BUSY
     load = f"each of two independent processes takes {slowdown:.2f} times as long" + ("" if free else ": not judged")
-    window = statistics.median(alone for alone, _, _ in rounds)
+    window = statistics.median(single for single, _, _ in rounds)
     return [
         at_least(
             NAME, speed_up, REACH, detail=f"gloo, 2 x {SAMPLES} samples per window; {load}", judged=free and not quick
@@ -46,11 +46,11 @@ def rows(*, quick: bool) -> list[Row]:
     ]
 
 
-def _alone() -> float:
+def _single() -> float:
     return _seconds([_start([sys.executable, "-m", __spec__.name, str(RANKS)])])
 
 
-def _side_by_side() -> float:
+def _independent() -> float:
     return _seconds([_start([sys.executable, "-m", __spec__.name, str(RANKS)]) for _ in range(RANKS)])
 
 
