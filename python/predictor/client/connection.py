@@ -163,8 +163,8 @@ def target_of(address: str, credentials: ClientCredentials | None) -> str:
     has_authorities = credentials is not None and credentials.ca is not None
     if scheme == "https" and not has_authorities:
         raise ConfigurationError(
-            f"https://{rest} means TLS; pass the file of the authorities to trust as ca= (--tls-ca), such as "
-            "/etc/ssl/certs/ca-certificates.crt for those of the system"
+            f"https://{rest} means TLS; pass the file of the authorities to trust as ca= (--tls-ca); the system's are "
+            "often in /etc/ssl/certs/ca-certificates.crt"
         )
     if scheme == "http" and has_authorities:
         raise ConfigurationError(
