@@ -38,7 +38,7 @@ MOST_HIDDEN: Final = 4096
 MOST_LAYERS: Final = 16
 MOST_HEADS: Final = 64
 
-_OWN: Final = "the kind's own"
+_OWN: Final = "depends on the kind"
 HiddenSize = Annotated[int, Flag("Width of the network.", own=_OWN)]
 LayerCount = Annotated[int, Flag("Recurrent layers.", own=_OWN)]
 BlockCount = Annotated[int, Flag("Transformer layers of the hybrid.", own=_OWN)]

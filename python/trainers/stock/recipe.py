@@ -62,7 +62,7 @@ WARMUP = 0.1
 """Share of all steps in which the cosine schedule rises."""
 
 
-OWN: Final = "the kind's own"
+OWN: Final = "depends on the kind"
 
 
 @dataclass(frozen=True, kw_only=True)
