@@ -26,7 +26,7 @@ def check_tolerance(tolerance: float) -> None:
     """Check a tolerance for relative gaps.
 
     Raises:
-    InvalidInputError: it is invalid or below the float32 limit, which the message states.
+        InvalidInputError: it is out of range, for example below the limit of float32.
     """
     if not LEAST_TOLERANCE <= tolerance < 1:
         raise InvalidInputError(
