@@ -292,6 +292,17 @@ def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture)
         assert part in text
 
 
+def test_inspect_cuts_no_label_in_a_terminal_of_80_columns(
+    artifact: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = load(artifact)
+    manifest = replace(stored.artifact.manifest, card=full_card())
+    save(tmp_path / "full" / "3", replace(stored.artifact, manifest=manifest), stored.golden)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = output_of(capsys, "inspect", tmp_path / "full" / "3").splitlines()
+    assert {"forecasts", "calendar", "best", "manifest"} <= {line.split()[0] for line in lines if line.strip()}
+
+
 def test_inspect_shows_the_audit_next_to_the_artifact(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "1"
     shutil.copytree(artifact, folder)

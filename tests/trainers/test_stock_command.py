@@ -183,7 +183,9 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
     assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
-    assert stages[2].startswith("the network before training is kept: no epoch was better; calibrating and")
+    assert stages[2].startswith(
+        "no epoch improved on the start, which is kept: the network added nothing on these data; calibrating and"
+    )
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")
     assert (tmp_path / "1" / "manifest.json").is_file()

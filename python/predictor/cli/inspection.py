@@ -71,9 +71,9 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
 
 
 def one_liners(facts: list[Fact]) -> Table:
-    """A table with one line per row, cut off in a narrow terminal."""
+    """A table with one line per row; a narrow terminal cuts off the values, never the labels."""
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in facts))
     table.add_column(no_wrap=True, overflow="ellipsis")
     for name, value in facts:
         table.add_row(name, Text(value))
@@ -87,8 +87,9 @@ def calendar_line(info: ModelInfo) -> str:
 
 def best_epoch(training: TrainingFacts) -> str:
     """The best epoch, and the number of epochs."""
-    kept = training.best_epoch or "none was better than the network before training,"
-    return f"{kept} of {len(training.epochs)}"
+    if not training.best_epoch:
+        return f"none of {len(training.epochs)}: the network added nothing to its start on these data"
+    return f"{training.best_epoch} of {len(training.epochs)}"
 
 
 def _of_model(info: ModelInfo) -> Iterator[Fact]:

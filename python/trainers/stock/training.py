@@ -202,7 +202,7 @@ def _prepare(
 
 def _kept(fitted: FittedNetwork) -> str:
     if not fitted.best_epoch:
-        return "the network before training is kept: no epoch was better"
+        return "no epoch improved on the start, which is kept: the network added nothing on these data"
     return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 
