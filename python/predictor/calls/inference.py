@@ -92,7 +92,7 @@ class EncodedRows:
         self._info = info
         self.rows = request.rows
         self.size = size
-        self.places: list[PositionArray] = []
+        self.positions: list[PositionArray] = []
         """Positions of each row's symbols among the sent symbols; set when the rows are decoded."""
 
     def instances(self) -> list[ReadInstance]:
@@ -100,11 +100,13 @@ class EncodedRows:
         request, self._request = self._request, None
         assert request is not None  # noqa: S101 - called once
         if self._info is not None:
-            self.places = [_ONLY] * request.count
+            self.positions = [_ONLY] * request.count
             return [*inputs.read_windows(request.tensors, self._info, self._parameters)]
         arrays = inputs.read_bars(request.tensors)
-        self.places = inputs.symbol_positions(arrays)
-        return [inputs.instance_of(arrays, row, places, self._parameters) for row, places in enumerate(self.places)]
+        self.positions = inputs.symbol_positions(arrays)
+        return [
+            inputs.instance_of(arrays, row, positions, self._parameters) for row, positions in enumerate(self.positions)
+        ]
 
 
 @final
@@ -161,7 +163,7 @@ class InferenceCalls:
             INFER,
             outcomes,
             answer,
-            lambda done: encode_answer(done, rows.places, symbols, request_id=request_id, wanted=wanted),
+            lambda done: encode_answer(done, rows.positions, symbols, request_id=request_id, wanted=wanted),
         )
 
     def _model_ready(self, body: bytes) -> bytes:

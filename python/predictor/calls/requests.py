@@ -45,7 +45,7 @@ class EncodedInstances:
         if not counted.instances:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
         self._body = body
-        self._places = counted.instances
+        self._positions = counted.instances
         self._ids: tuple[str, ...] = ()
         self.rows = counted.rows
         self.size = len(body)
@@ -53,7 +53,7 @@ class EncodedInstances:
     def instances(self) -> tuple[ReadInstance, ...]:
         """Decode each instance, or give its error; call it once, because it frees the bytes."""
         body, self._body = self._body, b""
-        messages = [place if isinstance(place, QuantraError) else _message(body[place]) for place in self._places]
+        messages = [each if isinstance(each, QuantraError) else _message(body[each]) for each in self._positions]
         del body  # the messages have copies
         self._ids = tuple("" if isinstance(one, QuantraError) else one.request_id for one in messages)
         return tuple(one if isinstance(one, QuantraError) else instances.decode_or_error(one) for one in messages)

@@ -174,8 +174,8 @@ def is_small(instances: Sequence[ReadInstance]) -> bool:
 class PanelPart:
     """A range of symbols of one instance, sent in one call."""
 
-    place: int
-    """Position of the instance in the request."""
+    index: int
+    """Index of the instance in the request."""
     first: int
     """Row of the first symbol."""
     end: int
@@ -185,7 +185,7 @@ class PanelPart:
 
     def of(self, instances: Sequence[Instance]) -> Instance:
         """Return the instance reduced to the symbols of this part."""
-        instance = instances[self.place]
+        instance = instances[self.index]
         is_whole = self.end - self.first == len(instance.input.symbols)
         return instance if is_whole else of_rows(instance, slice(self.first, self.end))
 
@@ -203,7 +203,7 @@ class CallPlan:
 
     calls: tuple[tuple[PanelPart, ...], ...]
     refused: Mapping[int, QuantraError]
-    """Errors by position of the instance."""
+    """Errors by index of the instance."""
 
     @classmethod
     def of(cls, instances: Sequence[Instance], model: ServedModel, reference: str) -> "CallPlan":
@@ -211,11 +211,11 @@ class CallPlan:
         limits = replace(model.limits, size=model.limits.size - _CALL_OVERHEAD - _length(reference))
         parts: list[PanelPart] = []
         refused: dict[int, QuantraError] = {}
-        for place, instance in enumerate(instances):
+        for index, instance in enumerate(instances):
             try:
-                parts += _split(place, instance, model, limits)
+                parts += _split(index, instance, model, limits)
             except RequestTooLargeError as error:
-                refused[place] = error
+                refused[index] = error
         return cls(calls=tuple(_group(parts, limits)), refused=refused)
 
 
@@ -235,11 +235,11 @@ def check_size(instance: Instance, model: ServedModel, advice: str) -> None:
         raise _too_large(instance, sizes.total, model, advice)
 
 
-def _split(place: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
+def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
     sizes = InstanceSizes.of(instance)
     count = len(instance.input.symbols)
     if _is_within(sizes, instance, limits) or not isinstance(instance.input, BarPanel):
-        return [PanelPart(place=place, first=0, end=count, size=sizes.total)]
+        return [PanelPart(index=index, first=0, end=count, size=sizes.total)]
     if model.is_panel_model:
         raise _too_large(
             instance,
@@ -253,7 +253,7 @@ def _split(place: int, instance: Instance, model: ServedModel, limits: RequestLi
     most = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
     ends = _part_ends(sizes, limits.size, most)
     return [
-        PanelPart(place=place, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
+        PanelPart(index=index, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
         for first, end in pairwise([0, *ends])
     ]
 

@@ -198,7 +198,7 @@ class _PlannedResponses:
             yield from self._request(call)
         for parts in self._parts:
             yield from self._retry_unusable(parts)
-        return tuple(self._plan.refused.get(place) or join_parts(parts) for place, parts in enumerate(self._parts))
+        return tuple(self._plan.refused.get(index) or join_parts(parts) for index, parts in enumerate(self._parts))
 
     def are_by(self, model: ServedModel) -> bool:
         """Whether this version made all forecasts."""
@@ -223,7 +223,7 @@ class _PlannedResponses:
             raise name_symbols(error, symbols) from error
         for part, instance, outcome in zip(call, instances, outcomes, strict=True):
             response = PartResponse(part=part, symbols=instance.input.symbols, outcome=outcome)
-            self._parts[part.place].append(response)
+            self._parts[part.index].append(response)
 
     def _retry_unusable(self, parts: list[PartResponse]) -> Steps[None]:
         """Request parts without usable symbols again with a usable one added, so that each symbol gets its error."""
@@ -233,7 +233,7 @@ class _PlannedResponses:
         for k, response in enumerate(parts):
             if isinstance(response.outcome, UNUSABLE):
                 part = response.part
-                extended = of_rows(self._cut[part.place], [*range(part.first, part.end), usable])
+                extended = of_rows(self._cut[part.index], [*range(part.first, part.end), usable])
                 (outcome,) = yield UnaryCall.predict(self._reference, [extended])
                 outcome = without_last(outcome) if isinstance(outcome, Forecast) else outcome
                 parts[k] = replace(response, outcome=outcome)

@@ -26,7 +26,7 @@ class RowOutcomes:
 
     outcomes: Sequence[Outcome]
     """[N], at least one of them a forecast."""
-    places: Sequence[PositionArray]
+    positions: Sequence[PositionArray]
     """[N] positions of each row's symbols among the S symbols of the request."""
     symbols: int
     """S, padding included."""
@@ -35,15 +35,15 @@ class RowOutcomes:
 
     def stack(self, shape: Shape, pick: Callable[[Forecast], FloatArray | None]) -> FloatArray:
         """[N, S, ...] the array that `pick` selects from each forecast; NaN for rows and symbols without values."""
-        is_single = len(self.outcomes) == 1 and len(self.places[0]) == self.symbols
+        is_single = len(self.outcomes) == 1 and len(self.positions[0]) == self.symbols
         single = pick(self.first) if is_single else None
         if single is not None:
             return single[None]
         stacked = np.full((len(self.outcomes), self.symbols, *shape), np.nan)
-        for row, (outcome, places) in enumerate(zip(self.outcomes, self.places, strict=True)):
+        for row, (outcome, positions) in enumerate(zip(self.outcomes, self.positions, strict=True)):
             values = pick(outcome) if isinstance(outcome, Forecast) else None
             if values is not None:
-                stacked[row, places] = values
+                stacked[row, positions] = values
         return stacked
 
 
@@ -116,9 +116,9 @@ def _refusal(rows: RowOutcomes) -> OutputTensor:
     texts = [[""] * rows.symbols for _ in rows.outcomes]
     for row, outcome in enumerate(rows.outcomes):
         if isinstance(outcome, Forecast) and outcome.refusals:
-            for place, symbol in zip(rows.places[row], outcome.symbols, strict=True):
+            for position, symbol in zip(rows.positions[row], outcome.symbols, strict=True):
                 error = outcome.refusals.get(symbol)
-                texts[row][int(place)] = "" if error is None else error.message
+                texts[row][int(position)] = "" if error is None else error.message
     return OutputTensor("BYTES", (len(texts), rows.symbols), encode_texts(list(chain.from_iterable(texts))))
 
 
@@ -177,7 +177,7 @@ def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
 
 def encode_answer(
     outcomes: Sequence[Outcome],
-    places: Sequence[PositionArray],
+    positions: Sequence[PositionArray],
     symbols: int,
     *,
     request_id: str,
@@ -187,7 +187,7 @@ def encode_answer(
 
     Args:
         outcomes: outcomes of the rows.
-        places: see `RowOutcomes.places`.
+        positions: see `RowOutcomes.positions`.
         symbols: see `RowOutcomes.symbols`.
         request_id: id of the request.
         wanted: names of the outputs; empty: all outputs of the model.
@@ -199,7 +199,7 @@ def encode_answer(
     forecasts = [outcome for outcome in outcomes if isinstance(outcome, Forecast)]
     if not forecasts:
         raise next(outcome for outcome in outcomes if isinstance(outcome, QuantraError))
-    rows = RowOutcomes(outcomes=outcomes, places=places, symbols=symbols, first=forecasts[0])
+    rows = RowOutcomes(outcomes=outcomes, positions=positions, symbols=symbols, first=forecasts[0])
     names = _output_names(rows.first, wanted)
     tensors = [OUTPUTS[name](rows) for name in names]
     return pb.ModelInferResponse(

@@ -98,19 +98,19 @@ def symbol_positions(arrays: BarArrays) -> list[PositionArray]:
     return [np.flatnonzero([bool(name) for name in names]) for names in arrays.symbols]
 
 
-def instance_of(arrays: BarArrays, row: int, places: PositionArray, parameters: RequestParameters) -> ReadInstance:
+def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameters: RequestParameters) -> ReadInstance:
     """Build the instance of one row, or return its error.
 
     Args:
         arrays: arrays of all rows.
         row: index of the row.
-        places: positions of the row's symbols.
+        positions: positions of the row's symbols.
         parameters: parameters of the request.
     """
     try:
         return Instance(
-            input=_panel(arrays, row, places, parameters.calendar),
-            covariates=_covariates(arrays, row, places),
+            input=_panel(arrays, row, positions, parameters.calendar),
+            covariates=_covariates(arrays, row, positions),
             accept_suspect_bars=parameters.accept_suspect_bars,
             allow_incomplete_last_bar=parameters.allow_incomplete_last_bar,
             gap_policy=parameters.gap_policy,
@@ -120,14 +120,14 @@ def instance_of(arrays: BarArrays, row: int, places: PositionArray, parameters: 
         return error
 
 
-def _panel(arrays: BarArrays, row: int, places: PositionArray, calendar: str) -> BarPanel:
-    if not len(places):
+def _panel(arrays: BarArrays, row: int, positions: PositionArray, calendar: str) -> BarPanel:
+    if not len(positions):
         raise MalformedRequestError(
             f"row {row} has no symbol; name each, and pad with empty names", metadata={"field": SYMBOL}
         )
-    columns = {name: values[row, places] for name, values in arrays.columns.items()}
+    columns = {name: values[row, positions] for name, values in arrays.columns.items()}
     return BarPanel(
-        symbols=_select(arrays.symbols[row], places),
+        symbols=_select(arrays.symbols[row], positions),
         sessions=arrays.sessions[row],
         open=columns["open"],
         high=columns["high"],
@@ -141,24 +141,24 @@ def _panel(arrays: BarArrays, row: int, places: PositionArray, calendar: str) ->
     )
 
 
-def _covariates(arrays: BarArrays, row: int, places: PositionArray) -> Covariates:
+def _covariates(arrays: BarArrays, row: int, positions: PositionArray) -> Covariates:
     if not (arrays.observed or arrays.known or arrays.numbers or arrays.categories or arrays.future.size):
         return NO_COVARIATES
     return Covariates(
-        observed=_of_row(arrays.observed, row, places),
-        known=_of_row(arrays.known, row, places),
+        observed=_of_row(arrays.observed, row, positions),
+        known=_of_row(arrays.known, row, positions),
         future_sessions=arrays.future[row],
-        numbers=_of_row(arrays.numbers, row, places),
-        categories={name: _select(texts[row], places) for name, texts in arrays.categories.items()},
+        numbers=_of_row(arrays.numbers, row, positions),
+        categories={name: _select(texts[row], positions) for name, texts in arrays.categories.items()},
     )
 
 
-def _of_row(values: Mapping[str, FloatArray], row: int, places: PositionArray) -> dict[str, FloatArray]:
-    return {name: array[row, places] for name, array in values.items()}
+def _of_row(values: Mapping[str, FloatArray], row: int, positions: PositionArray) -> dict[str, FloatArray]:
+    return {name: array[row, positions] for name, array in values.items()}
 
 
-def _select(names: Sequence[str], places: PositionArray) -> tuple[str, ...]:
-    return tuple(names[int(place)] for place in places)
+def _select(names: Sequence[str], positions: PositionArray) -> tuple[str, ...]:
+    return tuple(names[int(position)] for position in positions)
 
 
 def _check_bar_names(tensors: Mapping[str, InputTensor]) -> None:

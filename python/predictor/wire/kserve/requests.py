@@ -52,7 +52,7 @@ class TensorValues:
     """Position of the values of a tensor."""
 
     body: bytes
-    place: slice
+    position: slice
 
     @classmethod
     def of(cls, body: bytes) -> Self:
@@ -130,11 +130,11 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
         return _request(small, *_parsed_inputs(small))
     reader = FieldReader(body, most_parts)
     try:
-        places, raw, head = _locate_fields(body, reader)
-        inputs = [_locate_input(body, reader, place) for place in places]
+        positions, raw, head = _locate_fields(body, reader)
+        inputs = [_locate_input(body, reader, position) for position in positions]
     except IndexError:
         raise malformed_message(pb.ModelInferRequest, len(body)) from None
-    return _request(_parsed(head, pb.ModelInferRequest), inputs, [TensorValues(body, place) for place in raw])
+    return _request(_parsed(head, pb.ModelInferRequest), inputs, [TensorValues(body, position) for position in raw])
 
 
 def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> InferRequest:
@@ -154,22 +154,22 @@ def _parsed_inputs(request: pb.ModelInferRequest) -> tuple[list[SentInput], list
 
 def _locate_fields(body: bytes, reader: FieldReader) -> tuple[list[slice], list[slice], bytes]:
     """Return the positions of the inputs, the positions of the raw values, and the rest of the request."""
-    places: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
+    positions: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
     rest: list[bytes] = []
     for start, number, form, at, end in reader.between(0, len(body)):
-        if number in places and form == BYTES:
-            places[number].append(slice(at, end))
-            check_count("inputs", len(places[number]), MAX_INPUTS)
+        if number in positions and form == BYTES:
+            positions[number].append(slice(at, end))
+            check_count("inputs", len(positions[number]), MAX_INPUTS)
         else:
             rest.append(body[start:end])
-    return places[_INPUTS], places[_RAW], _join_small("the request without its inputs", rest)
+    return positions[_INPUTS], positions[_RAW], _join_small("the request without its inputs", rest)
 
 
-def _locate_input(body: bytes, reader: FieldReader, place: slice) -> SentInput:
+def _locate_input(body: bytes, reader: FieldReader, position: slice) -> SentInput:
     """Locate the values of an input in a large request."""
     contents: TensorValues | None = None
     rest: list[bytes] = []
-    for start, number, form, at, end in reader.between(place.start, place.stop):
+    for start, number, form, at, end in reader.between(position.start, position.stop):
         if number != _CONTENTS or form != BYTES:
             rest.append(body[start:end])
         elif contents is None:
@@ -187,8 +187,8 @@ def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[s
             metadata={"field": "raw_input_contents", "have": str(len(raw)), "need": str(len(inputs))},
         )
     tensors: dict[str, InputTensor] = {}
-    for place, (head, contents) in enumerate(inputs):
-        tensor = _tensor(head, contents, raw[place] if raw else None)
+    for index, (head, contents) in enumerate(inputs):
+        tensor = _tensor(head, contents, raw[index] if raw else None)
         if tensor.name in tensors:
             raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
         tensors[tensor.name] = tensor
@@ -206,7 +206,7 @@ def _tensor(
         datatype=head.datatype,
         shape=tuple(head.shape),
         body=values.body,
-        place=values.place,
+        position=values.position,
         is_raw=raw is not None,
     )
     _check_shape(tensor)

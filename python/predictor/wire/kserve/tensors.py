@@ -58,7 +58,7 @@ class InputTensor:
     shape: Shape
     body: bytes
     """Bytes of the whole request, or only of this input's values."""
-    place: slice
+    position: slice
     """Position of the values in the body."""
     is_raw: bool
 
@@ -119,14 +119,14 @@ class InputTensor:
         return self._raw_data() if self.is_raw else b"".join(self._field_contents())
 
     def _raw_data(self) -> bytes:
-        return self.body[self.place]
+        return self.body[self.position]
 
     def _field_contents(self) -> list[bytes]:
         """Return the contents of the repeated field: packed values, or one value each."""
         need, found = CONTENTS[self.datatype], list[bytes]()
         try:
             for _, number, form, at, end in FieldReader(self.body, MAX_PARTS).between(
-                self.place.start, self.place.stop
+                self.position.start, self.position.stop
             ):
                 if _FIELD_NAMES.get(number) != need or form not in {BYTES, _WIRE_TYPES[self.datatype]}:
                     have = _FIELD_NAMES.get(number, f"field {number}")
@@ -136,7 +136,7 @@ class InputTensor:
                     )
                 found.append(self.body[at:end])
         except IndexError:
-            raise malformed_message(pb.InferTensorContents, self.place.stop - self.place.start) from None
+            raise malformed_message(pb.InferTensorContents, self.position.stop - self.position.start) from None
         return found
 
     def _split_raw_texts(self, most: int) -> list[bytes]:
