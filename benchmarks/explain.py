@@ -53,13 +53,13 @@ POINTS: list[Point] = list(product(range(4), range(3)))
 MEDIAN_OF_FIVE_DAYS: list[Point] = [(1, 1)]
 
 
-def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
     yield from reports
 
 
 def trained(bars: BarPanel, recipe: StockRecipe) -> Artifact:
     with tempfile.TemporaryDirectory() as folder:
-        made = train(TrainingMaterial(bars, default_features()), recipe, Path(folder) / "model", consume=unwatched)
+        made = train(TrainingMaterial(bars, default_features()), recipe, Path(folder) / "model", consume=no_progress)
         return artifact.load(made.folder).artifact
 
 

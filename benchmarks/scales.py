@@ -70,7 +70,7 @@ def _loss(network: torch.nn.Module, history: History, windows: TrainingWindows, 
     """Mean over windows and horizons; a horizon's scale does not include its spread, and neither does the loss."""
     levels, parts = torch.tensor(recipe.quantiles), []
     for batch in history.batches(windows):
-        units = network(batch.inputs.for_learning())
+        units = network(batch.inputs.as_float32())
         parts.append(pinball_loss(units, batch.target, levels).mean(-1) * batch.inputs.scale)
     return UNIT * float(torch.cat(parts).nanmean())
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.networks import WindowNormaliser
-from predictor.windows import back_from
+from predictor.windows import trailing_windows
 
 FloatArray = NDArray[np.float64]
 
@@ -25,5 +25,5 @@ def daily_levels(normaliser: WindowNormaliser, daily: FloatArray) -> tuple[Float
 
 def _levels(normaliser: WindowNormaliser, daily: FloatArray) -> tuple[FloatArray, FloatArray]:
     series, steps = (index.ravel() for index in np.indices(daily.shape))
-    location, scale = normaliser.levels((back_from(daily, series, steps, normaliser.window),))
+    location, scale = normaliser.levels((trailing_windows(daily, series, steps, normaliser.window),))
     return location.reshape(daily.shape), scale.reshape(daily.shape)

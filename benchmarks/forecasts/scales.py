@@ -13,7 +13,7 @@ from benchmarks.forecasts.daily_levels import daily_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import TargetKind, WindowLevels, WindowNormaliser
 from predictor.networks.econometric import TAPS
-from predictor.windows import back_from
+from predictor.windows import trailing_windows
 from trainers.stock.scale import ScaleSample, fit_normaliser
 
 Array = NDArray[np.float64]
@@ -75,7 +75,7 @@ class _Raw:
     def _series(self, windows: Windows) -> tuple[Array, ...]:
         """[N, W] each: returns and ranges, or ranges only."""
         series = (self.target, self.task.ranges) if self.task.name == RETURNS else (self.task.ranges,)
-        return tuple(back_from(one, windows.series, windows.decisions, TAPS) for one in series)
+        return tuple(trailing_windows(one, windows.series, windows.decisions, TAPS) for one in series)
 
     def _learnt(self, windows: Windows) -> ScaleSample:
         """The windows with their outcomes; each step of the horizon is a separate target."""

@@ -206,7 +206,7 @@ public sealed class EmbeddedPredictor : IStockPredictor
         using var device = new PyString(options.Device);
         using var maxBatchRows = new PyInt(options.MaxBatchRows);
         using var threads = new PyInt(options.Threads);
-        using var opened = module.InvokeMethod("open_door", models, device, maxBatchRows, threads);
+        using var opened = module.InvokeMethod("open_embedded_server", models, device, maxBatchRows, threads);
         using var statuses = opened[1];
         PythonHost.FreezeGarbage();
         var server = opened[0];

@@ -28,7 +28,7 @@ def watch_parent(on_end: Callable[[], None], descriptor: int = STDIN) -> None:
     threading.Thread(target=_read_to_the_end, args=(descriptor, on_end), name="parent", daemon=True).start()
 
 
-def stop_with_parent() -> None:
+def exit_with_parent() -> None:
     """Stop this process as on SIGTERM when its parent ends.
 
     Raises:

@@ -174,7 +174,7 @@ class Pipeline:
             values=np.add.reduce(known, axis=1, dtype=np.int32),
         )
 
-    def suffices(self, counts: SymbolHistory) -> NDArray[np.bool_]:
+    def has_enough(self, counts: SymbolHistory) -> NDArray[np.bool_]:
         """Where a symbol has the required bars and values, [S, T]."""
         return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
 
@@ -186,7 +186,9 @@ class Pipeline:
             symbols: [N] row of each window's symbol.
             positions: [N] last session of each window.
         """
-        return self._levels(tuple(back_from(values, symbols, positions, self.normaliser.window) for values in series))
+        return self._levels(
+            tuple(trailing_windows(values, symbols, positions, self.normaliser.window) for values in series)
+        )
 
     def latest_levels(self, series: DailySeries) -> WindowLevels:
         """As `levels`, for the windows that end on the last session, [S, H] each."""
@@ -315,7 +317,7 @@ class Pipeline:
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
 
 
-def back_from(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:
+def trailing_windows(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:
     """The last `sessions` values [N, sessions] of a series [S, T] up to N positions; NaN before its first session."""
     places = positions[:, None] + np.arange(1 - sessions, 1)
     rows = series[symbols[:, None], np.maximum(places, 0)]

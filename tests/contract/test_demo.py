@@ -21,7 +21,7 @@ from predictor.errors import UnavailableError
 from predictor.instance import Instance, Query
 from trainers.demo import command
 from trainers.demo.dotnet import PROGRAM, DotnetProgram, reason_to_skip
-from trainers.demo.steps import DemoPrograms, ask_csharp
+from trainers.demo.steps import DemoPrograms, run_csharp_client
 
 if TYPE_CHECKING:
     from contract.conftest import Demo
@@ -105,7 +105,7 @@ def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
     question = DemoPrograms(port=1, model="m", bars=Path("b.csv"), symbol="S", models=Path("models"))
     program, shown = DotnetProgram(tmp_path / "csharp"), io.StringIO()
     with program.building(question.csharp) as build, pytest.raises(UnavailableError, match="exit code 3"):
-        ask_csharp(question, program, build, Console(file=shown))
+        run_csharp_client(question, program, build, Console(file=shown))
     assert "error CS1002" in shown.getvalue()
 
 

@@ -284,7 +284,7 @@ def recent() -> BarPanel:
     return bars().last(60)
 
 
-def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
     return iter(reports)
 
 
@@ -322,7 +322,7 @@ def recipe(lines: None) -> StockRecipe:  # noqa: ARG001 - the kinds' lines
 @pytest.fixture(scope="module")
 def trained(features: Path, recipe: StockRecipe, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     material = TrainingMaterial(bars(), FeatureSet.read(features))
-    return train(material, recipe, tmp_path_factory.mktemp("models") / "mine" / "1", consume=unwatched)
+    return train(material, recipe, tmp_path_factory.mktemp("models") / "mine" / "1", consume=no_progress)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from predictor.inference import choose_device
 from predictor.registry import Registry, Runtime, set_alias
 from predictor.service import PredictionService
 from trainers.cli.commands import app
-from trainers.progress.screen import MOST_LINES, unwatched, watched_on
+from trainers.progress.screen import MOST_LINES, no_progress, progress_on
 
 Capture = pytest.CaptureFixture[str]
 TINY = "--model lstm --calendar XNYS --horizons 1 --encoder-length 10 --scale window --epochs 1"
@@ -250,7 +250,7 @@ def test_next_commands_repeat_the_flags_that_were_given_and_no_password() -> Non
 def watched(steps: int, *, terminal: bool) -> str:
     stream: Any = io.StringIO()
     stream.isatty = lambda: terminal
-    assert list(watched_on(stream)(range(steps), title="scoring", tell="row {}".format)) == list(range(steps))
+    assert list(progress_on(stream)(range(steps), title="scoring", tell="row {}".format)) == list(range(steps))
     return stream.getvalue()
 
 
@@ -269,4 +269,4 @@ def test_on_a_terminal_a_bar_says_what_is_done_and_how_long_the_rest_takes(monke
 
 
 def test_nobody_need_watch() -> None:
-    assert list(unwatched([1, 2], title="", tell=str)) == [1, 2]
+    assert list(no_progress([1, 2], title="", tell=str)) == [1, 2]

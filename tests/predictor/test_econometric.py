@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import FittedLevel, FittedNormaliser, FittedScale, Garch, Har, Target, TargetKind
-from predictor.windows import back_from
+from predictor.windows import trailing_windows
 
 FloatArray = NDArray[np.float64]
 
@@ -173,7 +173,9 @@ def windows_of(normaliser: FittedNormaliser, target: Target, panel: BarPanel) ->
     """The last window of each symbol."""
     rows = np.arange(len(panel.symbols))
     last = np.full(len(rows), len(panel.sessions) - 1)
-    return tuple(back_from(one, rows, last, normaliser.window) for one in normaliser.series(target, panel.adjusted()))
+    return tuple(
+        trailing_windows(one, rows, last, normaliser.window) for one in normaliser.series(target, panel.adjusted())
+    )
 
 
 def shipped(target: Target) -> FittedNormaliser:

@@ -23,7 +23,7 @@ from google.rpc.status_pb2 import Status
 from request_bytes import explain_request, predict_request
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.embed import EmbeddedCall, EmbeddedServer, EmbeddedStream, open_door
+from predictor.embed import EmbeddedCall, EmbeddedServer, EmbeddedStream, open_embedded_server
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -56,7 +56,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(models: Path) -> EmbeddedServer:
-    door, problems = open_door(str(models), "cpu", 256, 1)
+    door, problems = open_embedded_server(str(models), "cpu", 256, 1)
     assert door is not None
     assert problems == []
     return door
@@ -313,7 +313,7 @@ def test_a_closed_door_is_unavailable(models: Path, name: str) -> None:
 
 
 def refusal(models: str, device: str = "cpu", max_batch_rows: int = 256, threads: int = 1) -> QuantraError:
-    door, (status,) = open_door(models, device, max_batch_rows, threads)
+    door, (status,) = open_embedded_server(models, device, max_batch_rows, threads)
     assert door is None
     error = errors.decode_details(status)
     assert error is not None
@@ -343,7 +343,7 @@ def test_settings_out_of_range_are_refused(models: Path) -> None:
 def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
     small_models(tmp_path)
     (tmp_path / "small" / "aliases.json").write_text('{"champion": 1, "canary": 9}')
-    door, (status,) = open_door(str(tmp_path), "cpu", 256, 1)
+    door, (status,) = open_embedded_server(str(tmp_path), "cpu", 256, 1)
     assert door is not None
     problem = Status.FromString(status)
     assert problem.code == Code.Value("DATA_LOSS")

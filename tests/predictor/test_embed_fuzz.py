@@ -14,7 +14,7 @@ from request_bytes import OUR_FAULT, REQUESTS, ids, mutated
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.embed import EmbeddedServer, open_door
+from predictor.embed import EmbeddedServer, open_embedded_server
 from predictor.service import PredictionService
 from predictor.wire.errors import DETAILS_KEY
 
@@ -32,7 +32,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def door(models: Path) -> Iterator[EmbeddedServer]:
-    door, _ = open_door(str(models), "cpu", 256, 1)
+    door, _ = open_embedded_server(str(models), "cpu", 256, 1)
     assert door is not None
     yield door
     door.close()

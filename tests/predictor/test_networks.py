@@ -30,7 +30,7 @@ from predictor.networks import (
     pinball_loss,
     read_config,
     restore,
-    uncrossed,
+    without_crossings,
     write_config,
 )
 from predictor.networks.inputs import row_width, session_rows
@@ -99,7 +99,7 @@ def test_offsets_of_any_size_neither_cross_quantiles_nor_move_the_anchor(seed: i
 def test_a_quantile_that_passed_its_neighbour_stands_level_with_it() -> None:
     crossed = torch.tensor([[[0.2, 0.4, 0.1, 0.5, 0.3]]])
     expected = torch.tensor([[[0.1, 0.1, 0.1, 0.5, 0.5]]])
-    assert torch.equal(uncrossed(crossed, 2), expected)
+    assert torch.equal(without_crossings(crossed, 2), expected)
 
 
 def test_offsets_given_for_one_call_replace_those_of_the_model() -> None:

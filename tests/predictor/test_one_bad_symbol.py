@@ -16,7 +16,7 @@ from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
-from predictor.embed import EmbeddedServer, open_door
+from predictor.embed import EmbeddedServer, open_embedded_server
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
@@ -104,7 +104,7 @@ def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService
         with serving(service) as served, QuantraClient(served.target, "small") as client:
             yield lambda panels: told(client.predict_many(panels))
     else:
-        door, _ = open_door(str(models), "cpu", 256, 1)
+        door, _ = open_embedded_server(str(models), "cpu", 256, 1)
         assert door is not None
         yield lambda panels: embedded(door, panels)
         door.close()

@@ -22,7 +22,7 @@ from predictor.cli import app, run
 from predictor.cli.output import contributions_table, forecast_table
 from predictor.client import QuantraClient
 from predictor.dates import optional_number
-from predictor.embed import open_door
+from predictor.embed import open_embedded_server
 from predictor.forecast import Forecast, simple_return
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
@@ -261,7 +261,7 @@ def skill_fields(skill: Skill) -> dict[str, Any]:
 def embedded(models: Path, model: str, bars: BarPanel) -> dict[str, Any]:
     """As a host program asks: the wire's bytes."""
     request = pb.PredictRequest(model=model, instances=[instances.encode(Instance(input=bars))])
-    door, _ = open_door(str(models), "cpu", 256, 1)
+    door, _ = open_embedded_server(str(models), "cpu", 256, 1)
     assert door is not None
     answer, error = door.call("Predict", request.SerializeToString(), 30).answer()
     door.close()

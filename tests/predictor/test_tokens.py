@@ -82,7 +82,7 @@ def test_a_token_is_nowhere_in_what_is_shown_of_tokens() -> None:
 
 
 def test_one_more_token_that_is_there_already_takes_no_role_away() -> None:
-    more = Tokens.parse(FILE).with_one(Token.of("own", (Role.PREDICT, Role.EXPLAIN), C))
+    more = Tokens.parse(FILE).with_token(Token.of("own", (Role.PREDICT, Role.EXPLAIN), C))
     assert more == Tokens.parse(FILE)
 
 

@@ -287,9 +287,9 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
 def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.close_model_queue(line)
-    assert not queue.begin_alone(line, item())
+    assert not queue.start_if_idle(line, item())
     queue.close()
-    assert not queue.begin_alone(ModelQueue(), item())
+    assert not queue.start_if_idle(ModelQueue(), item())
     assert queue.held == (0, 0, 0)
 
 

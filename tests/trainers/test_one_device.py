@@ -152,7 +152,7 @@ def _output() -> OutputMap:
 
 def _losses(case: Case, network: nn.Module, device: torch.device = META) -> list[Callable[[], Loss]]:
     """Each loss that trains or judges the network, on a batch of a device."""
-    inputs, target = _inputs(case.sizes).for_learning(), torch.zeros(ROWS, len(TARGET.horizons))
+    inputs, target = _inputs(case.sizes).as_float32(), torch.zeros(ROWS, len(TARGET.horizons))
     if not case.is_panel_model:
         batch, task = move(WindowBatch(inputs, target), device), QuantileTask(network, LEVELS)
         return [lambda: task.loss(batch)]

@@ -35,9 +35,9 @@ from trainers.stock.edges import (
     among,
     correlations,
     fit_edges,
-    given_edges,
     read_edges,
     training_edges,
+    user_edges,
     without_market,
 )
 from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
@@ -225,14 +225,14 @@ def assert_given(found: Edges | None) -> None:
 
 def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given: ModelSource) -> None:
     assert given.card["edges"] == {"source": "given"}
-    assert_given(given.given_edges(SYMBOLS))
+    assert_given(given.user_edges(SYMBOLS))
 
 
 def test_edges_from_returns_are_not_those_of_another_training(tmp_path: Path) -> None:
     material = TrainingMaterial(graph_bars().last(300), FEATURES)
     made = train(material, RECIPE, tmp_path / "1", consume=ConsumerChain())
     assert made.card["edges"] == {"source": "training returns"}
-    assert artifact_source(made.folder, "cpu").given_edges(SYMBOLS) is None
+    assert artifact_source(made.folder, "cpu").user_edges(SYMBOLS) is None
 
 
 def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
@@ -250,7 +250,7 @@ def refitting_of(source: ModelSource) -> SeedRefits:
         recipe=source.known_recipe(),
         splits=source.standing.splits,
         covariates=NO_SOURCE,
-        edges=given_edges(model_of(source), SYMBOLS),
+        edges=user_edges(model_of(source), SYMBOLS),
     )
 
 

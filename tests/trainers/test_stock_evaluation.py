@@ -75,7 +75,7 @@ def bars() -> BarPanel:
     return bokeh_panel("AAPL", "GOOG").last(900)
 
 
-def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
     return iter(reports)
 
 
@@ -84,7 +84,7 @@ def unheard(_stage: str) -> None:
 
 
 def trained_into(folder: Path, recipe: StockRecipe = RECIPE) -> TrainingResult:
-    return train(TrainingMaterial(bars(), default_features()), recipe, folder / "1", consume=unwatched)
+    return train(TrainingMaterial(bars(), default_features()), recipe, folder / "1", consume=no_progress)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def loaded(made: TrainingResult) -> Model:
 def evaluated(
     made: TrainingResult, panel: BarPanel | None = None, wanted: EvaluationSettings = ALONE
 ) -> ModelEvaluation:
-    return evaluate(loaded(made), panel or bars(), wanted, consume=unwatched, announce=unheard)
+    return evaluate(loaded(made), panel or bars(), wanted, consume=no_progress, announce=unheard)
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +308,7 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
 ) -> None:
     longer = trained_into(tmp_path, replace(RECIPE, encoder_length=12))
     joint = ensemble_of(loaded(trained), loaded(longer))
-    found = evaluate(joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=unwatched, announce=unheard)
+    found = evaluate(joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=no_progress, announce=unheard)
     assert found.seeds is None
     assert found.notes[-1] == "an ensemble has no recipe, so it is not trained from other seeds"
     assert found.calibration.effective_blocks == (120.0, 40.0)
@@ -341,7 +341,7 @@ def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained:
     """Its own calibration part is what the members share, which ends before that of the later one."""
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
-        evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=unwatched, announce=unheard)
+        evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=no_progress, announce=unheard)
 
 
 class Watched:
@@ -383,7 +383,7 @@ def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
     trained: TrainingResult, watched: Watched
 ) -> None:
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
-    evaluate(joint, bars(), replace(ALONE, start=20121101), consume=unwatched, announce=unheard)
+    evaluate(joint, bars(), replace(ALONE, start=20121101), consume=no_progress, announce=unheard)
     assert [last for _, last in watched.fitted_on] == [splits_of(trained.card).train.last, 20121031]
 
 

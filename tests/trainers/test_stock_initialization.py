@@ -116,13 +116,13 @@ def test_any_head_starts_at_the_quantiles_of_the_targets() -> None:
 @pytest.mark.parametrize("most", [5, 10])
 def test_few_windows_are_all_kept(most: int) -> None:
     windows = TrainingWindows(symbols=np.zeros(5, np.int64), positions=np.arange(5))
-    assert windows.thinned(most) is windows
+    assert windows.subsample(most) is windows
 
 
 def test_thinned_windows_are_of_all_days_and_of_all_symbols_alike() -> None:
     symbols, days = 500, 1000
     windows = TrainingWindows(symbols=np.tile(np.arange(symbols), days), positions=np.repeat(np.arange(days), symbols))
-    some = windows.thinned(20_000)
+    some = windows.subsample(20_000)
     assert 19_900 < len(some) <= 20_000
     assert np.all(np.diff(some.positions * symbols + some.symbols) > 0)
     assert np.bincount(some.positions, minlength=days).min() >= 18

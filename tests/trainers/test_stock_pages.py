@@ -20,12 +20,12 @@ from trainers.stock.backtest.book import Book, run_book
 from trainers.stock.backtest.command import backtest_tables
 from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, smoothed, write_backtest
 from trainers.stock.backtest.result import (
-    bill,
+    annual_returns,
     break_even,
     lead_over,
-    leads_of,
     sentence_of,
     sharpe_at,
+    sharpe_leads,
     track_of,
     verdict_of,
 )
@@ -224,7 +224,7 @@ def test_the_lead_over_every_benchmark_stands_on_the_page_in_json_and_in_words()
         {"over": one.name, "sharpe": lead, "sharpe_error": error}
         for one, (lead, error) in zip(found.benchmarks, leads, strict=True)
     ]
-    assert f"of equal weight {leads[0][0]:+.2f} ± {leads[0][1]:.2f}" in leads_of(found)
+    assert f"of equal weight {leads[0][0]:+.2f} ± {leads[0][1]:.2f}" in sharpe_leads(found)
 
 
 def test_the_assumed_return_of_a_delisting_stands_on_the_page_in_the_table_and_in_json() -> None:
@@ -253,7 +253,7 @@ def test_the_table_of_a_backtest_fits_a_terminal_of_80_columns(capsys: pytest.Ca
     Console(width=80, highlight=False).print(backtest_tables(found))
     told = capsys.readouterr().out
     assert "…" not in told
-    assert leads_of(found) in " ".join(told.split())
+    assert sharpe_leads(found) in " ".join(told.split())
 
 
 def test_a_strategy_that_never_moves_has_no_sharpe_ratio() -> None:
@@ -269,7 +269,7 @@ def _flat() -> Book:
 
 def test_what_a_book_paid_adds_up() -> None:
     book = track("model", 1).book
-    paid = bill(book, TERMS)
+    paid = annual_returns(book, TERMS)
     assert paid.gross - paid.trading - paid.borrowing == pytest.approx(paid.net)
     assert paid.trading == pytest.approx(252 * 0.002 * book.traded.mean())
     assert paid.borrowing > 0

@@ -38,7 +38,7 @@ def assert_same(found: object, expected: object) -> None:
 
 
 def test_windows_have_the_same_bits_wherever_they_are_gathered() -> None:
-    windows = history().windows(SPLITS.train).thinned(50)
+    windows = history().windows(SPLITS.train).subsample(50)
     found, expected = DeviceHistory(history(), CPU), history()
     assert_same(found.gather(windows), expected.gather(windows))
     assert_same(StaticDropout(found, seed=3).gather(windows), StaticDropout(expected, seed=3).gather(windows))
@@ -48,7 +48,7 @@ def test_windows_have_the_same_bits_wherever_they_are_gathered() -> None:
 
 
 def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_no_wait() -> None:
-    windows = history().windows(SPLITS.train).thinned(50)
+    windows = history().windows(SPLITS.train).subsample(50)
     there, days = history().forecastable, np.unique(windows.positions)[:4]
     with OneDevice() as device:
         taught = StaticDropout(DeviceHistory(history(), META), seed=3)
@@ -87,7 +87,7 @@ def _with(stored: Any) -> History:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_windows_that_a_gpu_gathers_have_the_bits_of_the_host_s() -> None:
-    windows = history().windows(SPLITS.train).thinned(50)
+    windows = history().windows(SPLITS.train).subsample(50)
     found = placed(history(), torch.device("cuda", 0))
     assert isinstance(found, DeviceHistory)
     batch = StaticDropout(found, seed=3).gather(windows)

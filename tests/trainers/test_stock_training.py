@@ -69,7 +69,7 @@ def few_bars() -> BarPanel:
     return bokeh_panel("AAPL").last(400)
 
 
-def unwatched(reports: Iterable[Report]) -> Iterator[Report]:
+def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
     return iter(reports)
 
 
@@ -84,7 +84,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return train(
-        TrainingMaterial(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=unwatched
+        TrainingMaterial(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=no_progress
     )
 
 
@@ -94,7 +94,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     features = FeatureSet.read(folder / "mine.json")
-    return train(TrainingMaterial(few_bars(), features), SHORT, folder / "1", consume=unwatched)
+    return train(TrainingMaterial(few_bars(), features), SHORT, folder / "1", consume=no_progress)
 
 
 # --- what comes out
@@ -114,7 +114,7 @@ def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_genera
     torch.manual_seed(99)
     torch.rand(7)
     np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
-    again = train(TrainingMaterial(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=unwatched)
+    again = train(TrainingMaterial(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=no_progress)
     assert files_of(again.folder) == files_of(trained.folder)
 
 
@@ -124,7 +124,7 @@ def test_another_seed_gives_other_weights(own: TrainingResult, tmp_path: Path) -
         TrainingMaterial(few_bars(), load(own.folder).artifact.pipeline.features.features),
         recipe,
         tmp_path / "1",
-        consume=unwatched,
+        consume=no_progress,
     )
     assert load(other.folder).weights_hash != load(own.folder).weights_hash
 
@@ -137,7 +137,7 @@ def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: TrainingR
         column[:, first:] *= factors
     features = load(own.folder).artifact.pipeline.features.features
     changed = train(
-        TrainingMaterial(replace(few_bars(), **columns), features), SHORT, tmp_path / "1", consume=unwatched
+        TrainingMaterial(replace(few_bars(), **columns), features), SHORT, tmp_path / "1", consume=no_progress
     )
     before, after = files_of(own.folder), files_of(changed.folder)
     assert [name for name in before if before[name] != after[name]] == ["manifest.json", "manifest.sha256"]
@@ -154,7 +154,7 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     settings = replace(QUICK, max_epochs=30, patience=2, learning_rate=0.03, batch_size=32)
     material = TrainingMaterial(echoing(few_bars()), FeatureSet.read(folder / "mine.json"))
-    return train(material, replace(SHORT, optimisation=settings), folder / "1", consume=unwatched)
+    return train(material, replace(SHORT, optimisation=settings), folder / "1", consume=no_progress)
 
 
 def test_training_ends_when_the_selection_loss_stalls(wild: TrainingResult) -> None:
@@ -177,7 +177,7 @@ def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(wild:
 
 def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(QUICK, max_epochs=2, learning_rate=0.9))
-    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
     training = card_of(made).record("training")
     assert training.integer("best_epoch") == 0
     assert training.number("best_selection") < min(row.number("selection") for row in training.records("epochs"))
@@ -203,7 +203,7 @@ def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -
         replace(prepared, objective=replace(objective, selection_loss=judge)),
         recipe.optimisation,
         checkpoints,
-        unwatched,
+        no_progress,
     )
 
 
@@ -253,7 +253,7 @@ def test_a_users_own_features_are_trained_on_and_stored(own: TrainingResult) -> 
 def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
     recipe = replace(SHORT, target=target, normaliser=None)
-    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
     model = loaded(made.folder)
     forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
     assert forecast.prices is None
@@ -264,7 +264,7 @@ def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
 def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
     recipe = replace(SHORT, target=Target(horizons=(2,), lag=1), quantiles=(0.05, 0.25, 0.5, 0.75, 0.95))
     manifest = load(
-        train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=unwatched).folder
+        train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress).folder
     ).artifact.manifest
     assert manifest.target == recipe.target
     assert manifest.quantiles == recipe.quantiles
@@ -399,7 +399,7 @@ def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None
     names = ("open", "high", "low", "close", "volume", "adj_close")
     columns = {name: np.array(getattr(few_bars(), name))[:, keep] for name in names}
     gap = replace(few_bars(), sessions=few_bars().sessions[keep], **columns)
-    made = train(TrainingMaterial(gap, default_features()), SHORT, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(gap, default_features()), SHORT, tmp_path / "1", consume=no_progress)
     assert card_of(made).texts("notes")[0] == (
         "sessions of XNYS without any bar: 1, such as 20121015; the bars around them were taken as consecutive"
     )
@@ -456,7 +456,7 @@ REFUSED = [
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_cannot_be_trained_on_is_refused_before_anything_is_written(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=case.message):
-        train(TrainingMaterial(case.bars, default_features()), case.recipe, tmp_path / "1", consume=unwatched)
+        train(TrainingMaterial(case.bars, default_features()), case.recipe, tmp_path / "1", consume=no_progress)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -466,14 +466,17 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
     panel = replace(few_bars(), sessions=sessions, calendar="")
     with pytest.raises(ConfigurationError, match="20121215"):
         train(
-            TrainingMaterial(panel, default_features()), replace(SHORT, calendar=""), tmp_path / "1", consume=unwatched
+            TrainingMaterial(panel, default_features()),
+            replace(SHORT, calendar=""),
+            tmp_path / "1",
+            consume=no_progress,
         )
 
 
 def test_an_existing_folder_is_never_overwritten(trained: TrainingResult) -> None:
     before = files_of(trained.folder)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        train(TrainingMaterial(bars(), default_features()), TINY, trained.folder, consume=unwatched)
+        train(TrainingMaterial(bars(), default_features()), TINY, trained.folder, consume=no_progress)
     assert files_of(trained.folder) == before
 
 
@@ -516,7 +519,7 @@ def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp
     config = GraphConfig(hidden=4, heads=1, neighbours=1)
     recipe = replace(SHORT, kind="graph", config=config, optimisation=settings)
     panel = bokeh_panel("AAPL", "IBM").last(400)
-    made = train(TrainingMaterial(panel, default_features()), recipe, tmp_path / "1", consume=unwatched)
+    made = train(TrainingMaterial(panel, default_features()), recipe, tmp_path / "1", consume=no_progress)
     assert card_of(made).record("training").integer("best_epoch") == 0
     assert "the model ranks all stocks alike" in " ".join(made.summary.notes)
     model = loaded(made.folder)

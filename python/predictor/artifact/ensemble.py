@@ -91,11 +91,11 @@ def check_fit(members: Mapping[str, Artifact]) -> SharedMemberFacts:
     """
     first, *_ = members
     for name, member in members.items():
-        _check_alike("target", first, members[first].manifest.target, name, member.manifest.target)
-        _check_alike("quantiles", first, members[first].manifest.quantiles, name, member.manifest.quantiles)
+        _check_equal("target", first, members[first].manifest.target, name, member.manifest.target)
+        _check_equal("quantiles", first, members[first].manifest.quantiles, name, member.manifest.quantiles)
     calendars = {name: member.pipeline.calendar for name, member in members.items()}
     for (a, one), (b, other) in combinations(calendars.items(), 2):
-        _check_alike("calendar", a, one.name, b, other.name)
+        _check_equal("calendar", a, one.name, b, other.name)
         _check_sessions(a, one, b, other)
     _check_names(members)
     _check_covariates(members)
@@ -105,7 +105,7 @@ def check_fit(members: Mapping[str, Artifact]) -> SharedMemberFacts:
     )
 
 
-def _check_alike(what: str, a: str, one: object, b: str, other: object) -> None:
+def _check_equal(what: str, a: str, one: object, b: str, other: object) -> None:
     if one != other:
         raise ConfigurationError(
             f"the {what} of {a} is {one}, that of {b} is {other}; members of an ensemble must share it: leave one out"
@@ -142,7 +142,7 @@ def _check_covariates(members: Mapping[str, Artifact]) -> None:
     for name, member in members.items():
         for need in member.pipeline.covariates:
             other, group = groups.setdefault(need.name, (name, sent_as(need)))
-            _check_alike(f"group of covariate {need.name!r}", other, group, name, sent_as(need))
+            _check_equal(f"group of covariate {need.name!r}", other, group, name, sent_as(need))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

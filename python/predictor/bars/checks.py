@@ -134,7 +134,7 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _broken_rule(bar)
-    rule += _mixed_adjustment(fields, row) + _further(symbols, sessions, sound)
+    rule += _mixed_adjustment(fields, row) + _and_more(symbols, sessions, sound)
     raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
 
 
@@ -166,7 +166,7 @@ def check_past(sessions: NDArray[np.int32], symbols: tuple[str, ...], today: dat
         )
 
 
-def _further(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
+def _and_more(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
     """The part of a message that lists the other bars that break a rule; empty if there are none."""
     places = np.flatnonzero(~sound)[1:]
     if not places.size:
@@ -235,5 +235,5 @@ def check_events(
     sound = sound | np.isnan(values)
     if not sound.all():
         row, column = divmod(int(np.argmin(sound)), sessions.size)
-        rule += _further(symbols, sessions, sound)
+        rule += _and_more(symbols, sessions, sound)
         raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)

@@ -86,7 +86,7 @@ def parse_dates(column: "pl.Series", source: NamedSource, form: DateForm) -> Ses
     import polars as pl
 
     if isinstance(column.dtype, pl.Date | pl.Datetime):
-        _check_said(column, source)
+        _check_dated(column, source)
     if isinstance(column.dtype, pl.Date):
         return _days(column)
     if isinstance(column.dtype, pl.Datetime):
@@ -105,7 +105,7 @@ def check_parsed(cells: "pl.Series", read: "pl.Series", source: NamedSource, pro
         raise BarsError(f"{source.name}: row {row + 1} after the header, column {cells.name}: {cells[row]!r} {problem}")
 
 
-def _check_said(column: "pl.Series", source: NamedSource) -> None:
+def _check_dated(column: "pl.Series", source: NamedSource) -> None:
     empty = np.flatnonzero(column.is_null().to_numpy())
     if empty.size:
         raise BarsError(

@@ -95,7 +95,7 @@ def _filled(numbers: "pl.Series") -> FloatArray:
 
 def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
     """Parse a column; errors show the original cell."""
-    numbers = _cast(_pointed(column, sign))
+    numbers = _cast(_with_decimal_points(column, sign))
     check_parsed(cells, numbers, source, NO_NUMBER)
     return _filled(numbers)
 
@@ -131,7 +131,7 @@ def _scaled(column: "pl.Series") -> "pl.Series":
     return frame.select(pl.coalesce("scaled", "plain")).to_series().rename(column.name)
 
 
-def _pointed(column: "pl.Series", sign: str) -> "pl.Series":
+def _with_decimal_points(column: "pl.Series", sign: str) -> "pl.Series":
     """Rewrite numbers with decimal points and without thousands separators."""
     import polars as pl
 
@@ -158,7 +158,7 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
     import polars as pl
 
     texts = [column for column in columns if column.dtype == pl.String]
-    unread = {sign: [_cast(_pointed(text, sign)) for text in texts] for sign in (".", ",")}
+    unread = {sign: [_cast(_with_decimal_points(text, sign)) for text in texts] for sign in (".", ",")}
     fits = {
         sign: all(number.null_count() == text.null_count() for number, text in zip(numbers, texts, strict=True))
         for sign, numbers in unread.items()

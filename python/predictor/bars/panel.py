@@ -330,7 +330,7 @@ class BarPanel:
         """
         self._check_continues(later)
         both = {name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1) for name in self.columns}
-        joined = self._like(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
+        joined = self._with_columns(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
         adjustment.check_dividends(joined)
         return joined
 
@@ -338,7 +338,7 @@ class BarPanel:
         """A panel of the same symbols and columns without bars on one session (yyyymmdd)."""
         nothing = np.full((len(self.symbols), 1), np.nan)
         sessions = checks.frozen_sessions(np.array([session]), self.symbols)
-        return self._like(self.symbols, sessions, dict.fromkeys(self.columns, nothing))
+        return self._with_columns(self.symbols, sessions, dict.fromkeys(self.columns, nothing))
 
     def with_bars(self, later: Self, rows: IndexArray) -> Self:
         """Replace the bars of some symbols.
@@ -350,7 +350,7 @@ class BarPanel:
         columns = {name: np.copy(getattr(self, name)) for name in self.columns}
         for name, values in columns.items():
             values[rows] = getattr(later, name)
-        return self._like(self.symbols, self.sessions, columns)
+        return self._with_columns(self.symbols, self.sessions, columns)
 
     def without_sessions(self, sessions: Sequence[int]) -> Self:
         """The panel without these sessions, yyyymmdd; the panel itself if it has none of them."""
@@ -362,7 +362,7 @@ class BarPanel:
         if not cells.any():
             return self
         columns = {name: np.where(cells, np.nan, getattr(self, name)) for name in self.columns}
-        return self._like(self.symbols, self.sessions, columns)
+        return self._with_columns(self.symbols, self.sessions, columns)
 
     def _check_continues(self, later: Self) -> None:
         if later.symbols != self.symbols or later.columns != self.columns:
@@ -376,9 +376,11 @@ class BarPanel:
     def _part(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
         """Select rows and columns without validating them again."""
         cut = {name: np.ascontiguousarray(getattr(self, name)[rows, columns]) for name in self.columns}
-        return self._like(symbols, self.sessions[columns], cut)
+        return self._with_columns(symbols, self.sessions[columns], cut)
 
-    def _like(self, symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> Self:
+    def _with_columns(
+        self, symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]
+    ) -> Self:
         """Create a panel from valid bars without checks; calendar and currency stay the same."""
         panel = object.__new__(type(self))
         for field in fields(self):

@@ -150,7 +150,7 @@ class DatabaseAddress:
         passwords = frozenset(_passwords(parts["password"] or "", parts["settings"] or ""))
         return cls(uri=uri, scheme=scheme, database=unquote(parts["database"] or ""), passwords=passwords)
 
-    def scrubbed(self, message: str) -> str:
+    def redact(self, message: str) -> str:
         """Remove the URI, its passwords and line breaks from a driver's message."""
         for secret in sorted({self.uri, *self.passwords}, key=len, reverse=True):
             message = message.replace(secret, MASK)
@@ -251,7 +251,7 @@ def _query_answer(
     try:
         return ask(address.uri, query)
     except (refusal, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        problem = address.scrubbed(str(error))
+        problem = address.redact(str(error))
     raise BarsError(f"the database returned no bars: {problem}")
 
 

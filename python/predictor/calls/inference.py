@@ -19,7 +19,7 @@ from predictor.forecast import Outcome
 from predictor.instance import Cancellation, Deadline, ReadInstance
 from predictor.service import PredictionRequest
 from predictor.wire.kserve import inputs, models
-from predictor.wire.kserve.answers import encode_answer, wanted_outputs
+from predictor.wire.kserve.answers import encode_answer, requested_outputs
 from predictor.wire.kserve.requests import (
     InferRequest,
     RequestParameters,
@@ -151,7 +151,7 @@ class InferenceCalls:
     def _forecast(self, request: InferRequest, size: int, deadline: Deadline, answer: "Future[bytes]") -> None:
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
-        wanted = wanted_outputs(request.head)
+        wanted = requested_outputs(request.head)
         parameters = decode_parameters(request.head, are_bars=request.are_bars)
         reference, info = request.reference, None
         if not request.are_bars:  # the form of windows depends on the model, so pin its version

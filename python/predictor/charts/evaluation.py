@@ -20,7 +20,7 @@ from predictor.charts.theme import (
     new_figure,
     plain,
     require_shape,
-    series_look,
+    series_style,
 )
 from predictor.errors import ConfigurationError
 
@@ -84,7 +84,7 @@ def _coverage(
 ) -> Any:
     """One series of `calibration`: its points, and their confidence intervals as error bars."""
     observed, lower, upper = interval
-    colour, symbol = series_look(row)
+    colour, symbol = series_style(row)
     return graph_objects().Scatter(
         x=positions,
         y=100 * (observed - levels),
@@ -143,7 +143,7 @@ def pit_histogram(
             "(%{customdata[3]:.1%} to %{customdata[4]:.1%})<extra></extra>",
         )
     )
-    figure.add_trace(_luck(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
+    figure.add_trace(_chance_band(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
     figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     figure.update_layout(barmode="overlay", height=300)
     labels = [f"{100 * edge:g}" for edge in edges]
@@ -151,7 +151,7 @@ def pit_histogram(
     return figure
 
 
-def _luck(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
+def _chance_band(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
     """The band of `pit_histogram`: random deviations of a calibrated forecast in each of the B bins."""
     return graph_objects().Bar(
         x=centres,
@@ -207,7 +207,7 @@ def interval_rows(
     step = min(_APART, _MOST_APART / len(series))
     for row, name in enumerate(series):
         shift = (row - (len(series) - 1) / 2) * step
-        figure.add_trace(_points(names, name, series_look(row), shift, values[row], lower[row], upper[row]))
+        figure.add_trace(_points(names, name, series_style(row), shift, values[row], lower[row], upper[row]))
     room = 18 + 12 * min(len(series), 4)
     figure.update_layout(height=130 + room * len(names), showlegend=len(series) > 1)
     figure.update_yaxes(

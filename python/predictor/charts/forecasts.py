@@ -18,7 +18,7 @@ from predictor.charts.theme import (
     iso_dates,
     new_figure,
     require_shape,
-    series_look,
+    series_style,
     with_unit,
 )
 from predictor.errors import ConfigurationError, shown_price
@@ -228,7 +228,7 @@ def closes_lines(
         if not known.size:
             continue
         scaled = 100 * close[row] / close[row, known[0]]
-        line = {"color": series_look(row)[0], "width": 1.8}
+        line = {"color": series_style(row)[0], "width": 1.8}
         figure.add_trace(scatter(x=days, y=scaled, name=symbol, mode="lines", line=line))
         positions = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))
         if positions.size:

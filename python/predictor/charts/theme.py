@@ -86,7 +86,7 @@ def graph_objects() -> Any:
     return graph_objects
 
 
-def series_look(index: int) -> tuple[str, str]:
+def series_style(index: int) -> tuple[str, str]:
     """Colour and marker symbol of the series with this index; they repeat cyclically."""
     return SERIES[index % len(SERIES)], SYMBOLS[index % len(SYMBOLS)]
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.cli.options import AsJson, Device
-from predictor.cli.output import quantra, tell_next, write_json
+from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.errors import QuantraError
 
 REQUIRED: Final = {
@@ -80,7 +80,7 @@ def doctor(
     else:
         Console(highlight=False).print(_table(checks))
         if healthy and artifact is None:
-            tell_next(quantra("demo"))
+            print_next_commands(quantra("demo"))
     raise typer.Exit(0 if healthy else 1)
 
 

@@ -29,11 +29,11 @@ from predictor.cli.options import ArtifactArgument, AsJson, Device
 from predictor.cli.output import (
     audit_table,
     model_json,
+    print_next_commands,
     quantra,
     scores_table,
     shown_notes,
     skill_panel,
-    tell_next,
     write_json,
 )
 from predictor.cli.program import say
@@ -64,13 +64,13 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
         manifest_hash: SHA-256 of the manifest, in hexadecimal.
     """
     yield skill_panel(card.skill)
-    yield one_liners([*_of_model(info), *_of_card(card), *_identities(info, manifest_hash), *_of_audit(audit)])
+    yield one_line_table([*_of_model(info), *_of_card(card), *_identities(info, manifest_hash), *_of_audit(audit)])
     if card.scores is not None:
         yield scores_table(card.scores, _best(card.scores))
     yield Text(_left_out(card), style="dim")
 
 
-def one_liners(facts: list[Fact]) -> Table:
+def one_line_table(facts: list[Fact]) -> Table:
     """A table with one line per row; a narrow terminal cuts off the values, never the labels."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in facts))
@@ -177,7 +177,7 @@ def inspect(
     with Forecaster.load(artifact, device) as forecaster:
         info = forecaster.model()
     card, audit = Card.from_json(info.card_json), read_audit(artifact)
-    problems = warned_of_aliases(artifact.absolute().parent, device)
+    problems = report_alias_problems(artifact.absolute().parent, device)
     if as_json:
         audited = None if audit is None else audit.to_json()
         write_json({**model_json(info), "audit": audited, "alias_problems": problems})
@@ -188,7 +188,7 @@ def inspect(
     parts = _whole(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
     for part in parts:
         console.print(part)
-    tell_next(*_after_inspecting(artifact, audit))
+    print_next_commands(*_after_inspecting(artifact, audit))
 
 
 def _after_inspecting(artifact: Path, audit: AuditRecord | None) -> Iterator[str]:
@@ -344,15 +344,15 @@ def alias(
         known = f"there are {names}" if names else "it holds no model; give another folder with --models"
         raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
     set_alias(folder, alias, version)
-    problems = warned_of_aliases(folder)
+    problems = report_alias_problems(folder)
     if as_json:
         write_json({"model": name, "alias": alias, "version": version, "problems": problems})
     else:
         typer.echo(f"{name}@{alias} is now version {version}.")
-        tell_next(quantra("models", "--models", models), quantra("serve", "--models", models))
+        print_next_commands(quantra("models", "--models", models), quantra("serve", "--models", models))
 
 
-def warned_of_aliases(folder: Path, device: str = "cpu") -> list[str]:
+def report_alias_problems(folder: Path, device: str = "cpu") -> list[str]:
     """Print and return problems with a model's aliases; they do not change the exit code."""
     from predictor.inference import choose_device  # imports torch, which --help does not need
     from predictor.registry import Runtime, alias_problems

@@ -13,7 +13,7 @@ from predictor.canonical import Json
 from predictor.card import Card
 from predictor.catalog import ModelInfo, ModelListing
 from predictor.cli.options import AsJson
-from predictor.cli.output import quantra, tell_next, write_json
+from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.interruption import loading
 from predictor.report.templates import iso
@@ -56,9 +56,9 @@ def models(
         write_json({"models": [_json(one) for one in found]})
         return
     console = Console(highlight=False)
-    for line in _shown(found):
+    for line in _models_table(found):
         console.print(line)
-    tell_next(*(_after_folder(models, found) if models is not None else _after_server(server, found)))
+    print_next_commands(*(_after_folder(models, found) if models is not None else _after_server(server, found)))
 
 
 def _of_server(server: str, credentials: ClientCredentials) -> tuple[ModelListing, ...]:
@@ -79,7 +79,7 @@ def _listing(info: ModelInfo) -> ModelListing:
     )
 
 
-def _shown(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
+def _models_table(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
     """A heading, and two lines per version: its columns, then its skill or why it cannot be read."""
     rows = [_cells(one) for one in found]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]

@@ -382,7 +382,7 @@ def quantra(*words: object) -> str:
     return "quantra " + shlex.join(map(str, words))
 
 
-def tell_next(*commands: str) -> None:
+def print_next_commands(*commands: str) -> None:
     """Print suggested commands, one per line without wrapping, so that each can be copied."""
     console = Console(highlight=False)
     for place, command in enumerate(commands):

@@ -19,8 +19,8 @@ from predictor.cli.output import (
     forecast_table,
     given,
     internals_table,
+    print_next_commands,
     quantra,
-    tell_next,
     write_json,
 )
 from predictor.client import ClientCredentials, QuantraClient
@@ -159,7 +159,7 @@ def predict(
     """Forecast symbols from their daily bars."""
     with source.open() as model:
         request = model_input(model, bars.read(), symbols or (), files, inputs)
-        forecast = _narrowed(model.predict(request.instance), symbols or (), horizon, quantile)
+        forecast = _select(model.predict(request.instance), symbols or (), horizon, quantile)
     panel = request.panel
     forecast = replace(forecast, warnings=(*request.doubts, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
@@ -171,7 +171,7 @@ def predict(
         write_forecast_chart(plot, panel, forecast, shown)
     if shown and not as_json:
         flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
-        tell_next(quantra("explain", *flags))
+        print_next_commands(quantra("explain", *flags))
 
 
 @with_flags
@@ -193,7 +193,7 @@ def explain(
         targets = (TargetPoint(horizon, quantile),)
         explanation = model.explain(Query(instance=request.instance, targets=targets, symbols=tuple(symbols or ())))
         info = model.model()
-    explanation = doubted(explanation, request.doubts)
+    explanation = with_warnings(explanation, request.doubts)
     attribution = explanation.attributions[0]
     known = np.isfinite(attribution.prediction)  # the warnings say why others are missing
     shown = [name for name, is_known in zip(attribution.symbols, known, strict=True) if is_known]
@@ -204,7 +204,7 @@ def explain(
     if plot is not None and shown:
         write_reason_chart(plot, info, attribution, shown)
     if source.artifact is not None and shown and not as_json:
-        tell_next(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
+        print_next_commands(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
 
 
 def _point_of(forecast: Forecast) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> 
     console.print(line_of(attribution.skill), markup=False)
 
 
-def _narrowed(forecast: Forecast, symbols: Sequence[str], horizon: int | None, quantile: float | None) -> Forecast:
+def _select(forecast: Forecast, symbols: Sequence[str], horizon: int | None, quantile: float | None) -> Forecast:
     """The requested part of a forecast.
 
     Raises:
@@ -278,7 +278,7 @@ def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> Non
         _warn(console, (f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off",))
 
 
-def doubted(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:
+def with_warnings(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:
     """The explanation with these warnings before its own."""
     return replace(
         explanation,

@@ -18,7 +18,7 @@ from predictor.cli.options import (
     InputFlags,
     named_symbols,
 )
-from predictor.cli.output import given, quantra, tell_next, write_json
+from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.cli.predict import SourceFlags, model_input
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import Query
@@ -67,7 +67,7 @@ def report(
     else:
         typer.echo(f"Wrote {page}" + ("" if audit else "; the model is not audited yet"))
         if audit is None:
-            tell_next(quantra("audit", artifact, *given(bars, files)))
+            print_next_commands(quantra("audit", artifact, *given(bars, files)))
 
 
 def _content(

@@ -127,10 +127,10 @@ class PanelPlanner:
         for _ in range(_MOST_TRIES):
             responses = _PlannedResponses(self._reference, instances, model)
             outcomes = yield from responses.request_all()
-            if responses.are_by(model) and not responses.may_lack_bars:
+            if responses.are_all_from(model) and not responses.may_lack_bars:
                 return outcomes
             current = yield from self._describe()
-            if responses.are_by(current) and current.accepts_cuts_for(model):
+            if responses.are_all_from(current) and current.accepts_cuts_for(model):
                 return outcomes
             model = current
         return (yield UnaryCall.predict(self._reference, instances))
@@ -200,7 +200,7 @@ class _PlannedResponses:
             yield from self._retry_unusable(parts)
         return tuple(self._plan.refused.get(index) or join_parts(parts) for index, parts in enumerate(self._parts))
 
-    def are_by(self, model: ServedModel) -> bool:
+    def are_all_from(self, model: ServedModel) -> bool:
         """Whether this version made all forecasts."""
         return all(model.made(outcome) for outcome in self._outcomes() if isinstance(outcome, Forecast))
 

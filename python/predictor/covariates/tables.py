@@ -103,7 +103,7 @@ class Series:
         """
         first_use = np.searchsorted(axis, self.date)  # the first session at which the row is the latest
         seen_by = axis[np.clip(first_use - reach, 0, len(axis) - 1)]
-        late = np.flatnonzero(self._in_effect(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
+        late = np.flatnonzero(self._latest_rows(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
             place = late[np.argmin(self.row[late])]
             day, known, by = (shown_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
@@ -114,7 +114,7 @@ class Series:
                 metadata={"covariate": self.name, "row": str(int(self.row[place]))},
             )
 
-    def _in_effect(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _latest_rows(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which rows [R] are the latest at any session; only these must be known in time."""
         order = np.lexsort((self.known_from, self.date, self.owner))
         owner, use = self.owner[order], first_use[order]

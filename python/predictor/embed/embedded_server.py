@@ -19,7 +19,7 @@ _MOST_BYTES_HERE: Final = 1 << 16
 """About a year of bars of a few symbols; a longer forecast would block the host's other calls."""
 
 
-def open_door(
+def open_embedded_server(
     models: str, device: str, max_batch_rows: int, threads: int
 ) -> tuple["EmbeddedServer | None", list[bytes]]:
     """Load the models of a folder.

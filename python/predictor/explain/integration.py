@@ -144,7 +144,7 @@ class PathIntegrator:
                 pending.extend(reversed(block.halves()))
                 continue
             deadline.check()
-            done = _unless_memory_lacks(run, block)
+            done = _run_or_free(run, block)
             if done is None:
                 most = block.size // 2
                 pending.append(block)
@@ -152,7 +152,7 @@ class PathIntegrator:
                 yield block, done
 
 
-def _unless_memory_lacks(run: Callable[[PathBlock], Done], block: PathBlock) -> Done | None:
+def _run_or_free(run: Callable[[PathBlock], Done], block: PathBlock) -> Done | None:
     """Run a block; return None after freeing its memory if it did not fit."""
     try:
         return run(block)

@@ -225,7 +225,7 @@ class FeatureSet:
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)
             part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
-            part |= {name: _where_bars(covariates[name], rows, columns["close"][rows]) for name in read}
+            part |= {name: _covariate_column(covariates[name], rows, columns["close"][rows]) for name in read}
             plan = self._observed_plan
             values = plan.evaluate(part) if last is None else plan.evaluate_last(part, last)
             yield rows, values.transpose(2, 1, 0)
@@ -289,7 +289,7 @@ def _covariate_feature(name: str) -> FeatureDefinition:
     return FeatureDefinition(name, f"${name}", "covariate of the user", "as given")
 
 
-def _where_bars(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
+def _covariate_column(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
     """Select rows of a covariate; like every column it is NaN without a bar."""
     return np.where(np.isnan(close), np.nan, column[rows] if len(column) > 1 else column)
 

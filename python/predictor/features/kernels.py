@@ -263,7 +263,7 @@ def quantile(n: int, level: float) -> SeriesKernel:
     def value(windows: FloatArray) -> FloatArray:
         ordered = np.partition(windows, (lower, upper), axis=0)
         low, high = ordered[lower], ordered[upper]
-        return np.where(high == low, low, low + (high - low) * fraction) * _known(windows)
+        return np.where(high == low, low, low + (high - low) * fraction) * _one_or_nan(windows)
 
     return over_windows(n, value)
 
@@ -290,11 +290,11 @@ def rank(n: int) -> SeriesKernel:
         youngest = windows[-1]
         below = add_oldest_first((windows < youngest).astype(np.float64))
         equal = add_oldest_first((windows == youngest).astype(np.float64))
-        return (below + (equal + 1.0) / 2.0) / n * _known(windows)
+        return (below + (equal + 1.0) / 2.0) / n * _one_or_nan(windows)
 
     return over_windows(n, value)
 
 
-def _known(windows: FloatArray) -> FloatArray:
+def _one_or_nan(windows: FloatArray) -> FloatArray:
     """1, or NaN where a window contains NaN."""
     return np.where(np.isnan(add_oldest_first(np.abs(windows))), math.nan, 1.0)

@@ -94,7 +94,7 @@ def _n_bars(windows: tuple[int, ...]) -> int:
     return windows[0]
 
 
-def _window_less_one(windows: tuple[int, ...]) -> int:
+def _returns_window(windows: tuple[int, ...]) -> int:
     return windows[-1] - 1
 
 
@@ -135,7 +135,7 @@ class Operator:
     windows: tuple[Window, ...] = ()
     numbers: tuple[Constant, ...] = ()
     kernel: Callable[..., Kernel]
-    reach: Callable[[tuple[int, ...]], int] = field(default=_window_less_one)
+    reach: Callable[[tuple[int, ...]], int] = field(default=_returns_window)
     flatness: Callable[..., Flatness] = field(default=_level)
     meaning: str
 

@@ -151,7 +151,7 @@ class _Parser:
         position = self._token.position
         if not self._take_symbol("-"):
             return self._atom(depth)
-        operand = self._unary(self._deeper(depth, position))
+        operand = self._unary(self._check_depth(depth, position))
         return self._node(
             Negative(operand.tree), (operand,), position, flatness=operand.flatness, lookback=operand.lookback
         )
@@ -163,15 +163,15 @@ class _Parser:
         if token.kind == "field":
             return self._field(token)
         if token.kind == "name":
-            return self._call(token, self._deeper(depth, token.position))
+            return self._call(token, self._check_depth(depth, token.position))
         if token.text == "(":
-            part = self._comparison(self._deeper(depth, token.position))
+            part = self._comparison(self._check_depth(depth, token.position))
             self._close(token)
             return part
         text = "the end" if token.kind == "end" else repr(token.text)
         raise self._error(token.position, f"expected a number, a field or an operator, found {text}")
 
-    def _deeper(self, depth: int, position: int) -> int:
+    def _check_depth(self, depth: int, position: int) -> int:
         if depth >= DEEPEST_NESTING:
             raise self._error(position, f"an expression may be nested at most {DEEPEST_NESTING} deep")
         return depth + 1

@@ -43,9 +43,11 @@ def synthetic_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future:
     known = [need.name for need in needs if need.group is CovariateGroup.KNOWN]
     return Covariates(
         observed={
-            need.name: _odd(random, (symbols, sessions)) for need in needs if need.group is CovariateGroup.OBSERVED
+            need.name: _random_values(random, (symbols, sessions))
+            for need in needs
+            if need.group is CovariateGroup.OBSERVED
         },
-        known={name: _odd(random, (symbols, sessions + len(future))) for name in known},
+        known={name: _random_values(random, (symbols, sessions + len(future))) for name in known},
         future_sessions=future if known else future[:0],
         numbers={need.name: np.r_[np.nan, random.normal(size=symbols)[1:]] for need in statics if not need.categories},
         categories={need.name: ("", *(need.categories[0],) * (symbols - 1)) for need in statics if need.categories},
@@ -89,7 +91,7 @@ def _group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
     }
 
 
-def _odd(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
+def _random_values(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
     """[S, length] positive values with a gap in the first symbol."""
     values, length = np.exp(random.normal(0, 0.5, shape)), shape[1]
     values[0, length // 2 : length // 2 + 3] = np.nan
@@ -134,7 +136,7 @@ def synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:
     volume = np.rint(np.exp(random.normal(14, 0.3, shape)))
     values = (opening, high, low, close, volume, np.ones(shape), np.zeros(shape))
     columns: dict[str, FloatArray] = dict(zip(COLUMNS, values, strict=True))
-    _make_odd(columns)
+    _add_irregularities(columns)
     for name in COLUMNS:
         columns[name][SHORT, : count - lengths.short] = np.nan
         columns[name][HALTED, count - 3 - lengths.halt : count - 3] = np.nan
@@ -165,7 +167,7 @@ def columns_of(bars: BarPanel) -> dict[str, FloatArray]:
     return prices | {name: values for name, values in events.items() if values is not None}
 
 
-def _make_odd(columns: Mapping[str, FloatArray]) -> None:
+def _add_irregularities(columns: Mapping[str, FloatArray]) -> None:
     """Add a missing bar, a flat stretch, a split, a dividend and a day without volume to the first symbol, in order."""
     missing, flat, flat_end, split, dividend, quiet = (
         int(share * columns["close"].shape[1]) for share in (0.54, 0.64, 0.82, 0.86, 0.93, 0.97)

@@ -13,7 +13,7 @@ from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
 from predictor.model.predictor import ModelIdentity, ranks_of, universe_hash
-from predictor.networks import anchor_index, uncrossed
+from predictor.networks import anchor_index, without_crossings
 from predictor.skill import Skill
 
 RowKey = tuple[RowKind, str]
@@ -32,7 +32,7 @@ def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], s
     """
     unit = scale * manifest.target.spread
     moved = np.mean(np.stack(members), axis=0) + unit[..., None] * np.array(manifest.conformal.offsets)
-    return uncrossed(torch.from_numpy(moved), anchor_index(manifest.quantiles)).numpy()
+    return without_crossings(torch.from_numpy(moved), anchor_index(manifest.quantiles)).numpy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

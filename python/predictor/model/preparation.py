@@ -332,16 +332,14 @@ def _left_out(suspect: SuspectBars) -> str:
 def computed(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
     """Compute the inputs of instances of one kind; an instance without a usable symbol gets an error."""
     try:
-        return _computed_together(pipeline, readings)
+        return _windows_of_kind(pipeline, readings)
     except QuantraError as error:
         if len(readings) == 1:
             return [error]
         return [one for reading in readings for one in computed(pipeline, [reading])]
 
 
-def _computed_together(
-    pipeline: Pipeline, readings: Sequence[AlignedInstance]
-) -> list[PreparedInstance | QuantraError]:
+def _windows_of_kind(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
     stack, covariates = stacked(readings), stacked_covariates(readings)
     adjusted, faults = adjust_each(stack)
     doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close)
@@ -349,8 +347,8 @@ def _computed_together(
         each = zip(readings, stack.rows, strict=True)
         now = [judged(one) if doubtful[rows].any() and not one.is_judged else one for one, rows in each]
         if any(after is not before for after, before in zip(now, readings, strict=True)):
-            return _computed_together(pipeline, now)
-    encoded = pipeline.encode_recent(adjusted, covariates, _known(pipeline, readings, covariates))
+            return _windows_of_kind(pipeline, now)
+    encoded = pipeline.encode_recent(adjusted, covariates, _known_features(pipeline, readings, covariates))
     inputs = pipeline.latest_window(encoded)
     states = SymbolStates.of(pipeline, stack.close, encoded.series, inputs)
     is_plain = states.is_sound & ~states.is_flat & stack.without_remark
@@ -367,7 +365,9 @@ def _computed_together(
     return prepared
 
 
-def _known(pipeline: Pipeline, readings: Sequence[AlignedInstance], covariates: Covariates) -> NDArray[np.float32]:
+def _known_features(
+    pipeline: Pipeline, readings: Sequence[AlignedInstance], covariates: Covariates
+) -> NDArray[np.float32]:
     """Compute the known features [R or 1, T + D, K] of instances of one kind."""
     first = readings[0].dates
     if first.known is None:

@@ -48,7 +48,7 @@ from predictor.networks.output import (
     normalise,
     pinball_loss,
     restore,
-    uncrossed,
+    without_crossings,
 )
 from predictor.networks.recurrent import (
     GRUConfig,
@@ -119,8 +119,8 @@ __all__ = [
     "read_config",
     "read_normaliser",
     "restore",
-    "uncrossed",
     "window_mean",
+    "without_crossings",
     "write_config",
     "write_normaliser",
 ]

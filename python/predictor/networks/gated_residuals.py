@@ -147,7 +147,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
         weights: weights of the networks.
     """
     if not _gains_from_blocks(x, weights):
-        return _plain(x, shares, keep, weights)
+        return _reference(x, shares, keep, weights)
     return _Blocks.apply(x, shares, keep, *_merged(weights, dropping=keep is not None))  # pyright: ignore[reportReturnType] - apply is untyped
 
 
@@ -159,7 +159,7 @@ def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
     return cells > CELLS and not torch.is_autocast_enabled("cpu")
 
 
-def _plain(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
+def _reference(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
     """The definition, without blocks."""
     hidden = functional.elu(torch.baddbmm(weights.first_bias, x, weights.first))
     hidden = torch.baddbmm(weights.second_bias, hidden, weights.second)

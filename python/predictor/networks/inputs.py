@@ -35,7 +35,7 @@ class Inputs(NamedTuple):
         """The windows from `start` to `stop`."""
         return Inputs(*(group[start:stop] for group in self))
 
-    def for_learning(self) -> "Inputs":
+    def as_float32(self) -> "Inputs":
         """The same inputs with all floats in float32: losses need no more, and Apple's devices have no float64."""
         return self._replace(location=self.location.float(), scale=self.scale.float())
 

@@ -137,10 +137,10 @@ class OutputMap:
             offsets: [H, Q] or [N, H, Q] instead of the model's.
         """
         shifted = units.to(torch.float64) + (self.offsets if offsets is None else offsets)
-        return restore(uncrossed(shifted, anchor_index(self.levels)), location, scale, self.spread)
+        return restore(without_crossings(shifted, anchor_index(self.levels)), location, scale, self.spread)
 
 
-def uncrossed(quantiles: Tensor, anchor: int) -> Tensor:
+def without_crossings(quantiles: Tensor, anchor: int) -> Tensor:
     """Quantiles [N, H, Q] without crossing: one that crosses its neighbour towards the anchor is set equal to it."""
     above = quantiles[..., anchor:].cummax(-1).values
     below = quantiles[..., : anchor + 1].flip(-1).cummin(-1).values.flip(-1)

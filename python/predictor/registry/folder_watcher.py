@@ -87,7 +87,7 @@ class FolderWatcher:
         """The last snapshot of the folder."""
         return self._seen
 
-    def forget_since(self, seen: FolderState) -> None:
+    def rescan_since(self, seen: FolderState) -> None:
         """Make the next poll apply all changes since the snapshot `seen` again."""
         self._seen = seen
 
@@ -99,30 +99,30 @@ class FolderWatcher:
         """
         now = FolderState.of(self._folder.path)
         if now.trouble:
-            return self._troubled(registry, now.trouble)
+            return self._report_once(registry, now.trouble)
         after = registry
         for name in sorted(now.lines.keys() | self._seen.lines.keys()):
             before, line = self._seen.lines.get(name), now.lines.get(name)
             if line != before:
-                after = self._followed(after, name, before, line)
+                after = self._apply_model(after, name, before, line)
         self._seen = now
-        known = {_gist(problem) for problem in registry.problems}
-        return RegistryChange(registry=after, problems=tuple(p for p in after.problems if _gist(p) not in known))
+        known = {_identity_of(problem) for problem in registry.problems}
+        return RegistryChange(registry=after, problems=tuple(p for p in after.problems if _identity_of(p) not in known))
 
-    def _troubled(self, registry: Registry, trouble: str) -> RegistryChange:
+    def _report_once(self, registry: Registry, trouble: str) -> RegistryChange:
         """Keep the registry and report the problem once."""
         is_known = self._seen.trouble == trouble
         self._seen = replace(self._seen, trouble=trouble)
         problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
         return RegistryChange(registry=registry, problems=() if is_known else (problem,))
 
-    def _followed(
+    def _apply_model(
         self, registry: Registry, name: str, before: ModelFolderState | None, now: ModelFolderState | None
     ) -> Registry:
         if now is None:
-            return self._folder.vanished(registry, name)
+            return self._folder.drop_model(registry, name)
         if now.trouble:
-            return self._folder.doubted(registry, name, now.trouble)
+            return self._folder.mark_unreadable(registry, name, now.trouble)
         return self._folder.follow(registry, name, there=frozenset(now.versions), changed=now.changed_since(before))
 
 
@@ -146,7 +146,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _gist(problem: ArtifactError) -> tuple[str | None, str | None, str]:
+def _identity_of(problem: ArtifactError) -> tuple[str | None, str | None, str]:
     """Return the identity of a problem.
 
     Numbers in the message of a version do not count, because they change while a file is being copied.

@@ -61,7 +61,7 @@ def versions_in(line: Path) -> frozenset[int]:
     return frozenset(number for p, number in numbers.items() if number is not None and p.is_dir())
 
 
-def meant_by(models: Path) -> str:
+def models_hint(models: Path) -> str:
     """Suggest the parent or subfolder that holds models, for an error message; empty if neither does."""
     if artifact.is_artifact(models):
         return f"; did you mean {models.parent.parent}?"
@@ -129,7 +129,7 @@ def contents(models: Path) -> tuple[ModelListing, ...]:
     except OSError as error:
         raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
     if not found:
-        raise ModelNotFoundError(f"{models} holds no model, which would be a folder NAME/VERSION{meant_by(models)}")
+        raise ModelNotFoundError(f"{models} holds no model, which would be a folder NAME/VERSION{models_hint(models)}")
     return found
 
 

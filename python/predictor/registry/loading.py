@@ -153,7 +153,7 @@ class LazyModel:
             raise of_version(name, version, error) from error
         return cls(folder, stored, identity, runtime)
 
-    def stands_for(self, read: "LazyModel") -> bool:
+    def is_same_artifact(self, read: "LazyModel") -> bool:
         """Whether a later read found the same artifact, so that no new build is needed."""
         return self.manifest_hash == read.manifest_hash and self._failure is None
 

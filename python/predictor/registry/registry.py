@@ -8,7 +8,7 @@ from typing import final
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import Predictor
-from predictor.registry.layout import CHAMPION, SHOWN, meant_by, names_in, version_number, versions_in
+from predictor.registry.layout import CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
 from predictor.registry.loading import Runtime
 from predictor.registry.lock import VersionLock
 from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable
@@ -51,7 +51,7 @@ class Registry:
         if not registry.lines:
             causes = "".join(f"\n  {problem.message}" for problem in registry.problems)
             raise ConfigurationError(
-                f"{models}: holds no model that can be served; expected NAME/1 folders{meant_by(models)}{causes}"
+                f"{models}: holds no model that can be served; expected NAME/1 folders{models_hint(models)}{causes}"
             )
         return registry
 
@@ -188,7 +188,7 @@ class ModelsFolder:
                 f"{name} {CHAMPION} VERSION) and load {name}, or unload {name} as a whole"
             )
         left.build_default()
-        return registry.renewed(name, self._reader.unread(name, left))
+        return registry.renewed(name, self._reader.not_read_again(name, left))
 
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
         """Apply the changed versions of a model as far as possible.
@@ -201,13 +201,13 @@ class ModelsFolder:
         gone = present.versions.keys() - there
         return registry.renewed(name, self._reader.renewed(name, present, there=there, wanted=wanted, gone=gone))
 
-    def vanished(self, registry: Registry, name: str) -> Registry:
+    def drop_model(self, registry: Registry, name: str) -> Registry:
         """Drop a model whose folder no longer exists."""
         return registry.renewed(name, self._reader.absent(name))
 
-    def doubted(self, registry: Registry, name: str, reason: str) -> Registry:
+    def mark_unreadable(self, registry: Registry, name: str, reason: str) -> Registry:
         """Record that a model's folder cannot be read; its versions stay."""
-        left = self._reader.unread(name, registry.lines.get(name, NOTHING))
+        left = self._reader.not_read_again(name, registry.lines.get(name, NOTHING))
         problem = unreadable(name, reason)
         return registry.renewed(name, replace(left, failures=(problem,)))
 

@@ -40,7 +40,7 @@ class ModelVersions:
     def lost(self) -> dict[str, str]:
         """The problem of each alias of a version that is not served."""
         return {
-            alias: f"names version {version}, which {self._fate(version)}"
+            alias: f"names version {version}, which {self._state_of(version)}"
             for alias, version in sorted(self.aliases.items())
             if version not in self.versions
         }
@@ -63,7 +63,7 @@ class ModelVersions:
         if isinstance(model, LazyModel):
             model.build()
 
-    def _fate(self, version: int) -> str:
+    def _state_of(self, version: int) -> str:
         if version in self.refused:
             return "was refused when it was loaded"
         return "is not loaded" if version in self.unloaded else "is missing"
@@ -110,7 +110,7 @@ class ModelReader:
         """Return the result for a model without a folder."""
         return ModelReload(line=None, remarks=self._missing(name, frozenset()))
 
-    def unread(self, name: str, line: ModelVersions) -> ModelReload:
+    def not_read_again(self, name: str, line: ModelVersions) -> ModelReload:
         """Return the result for versions that were not read again; earlier problems remain."""
         known = frozenset(line.versions) | line.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
@@ -167,7 +167,7 @@ class ModelReader:
             read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
             if present is None:
                 return read
-            if isinstance(present, LazyModel) and present.stands_for(read):
+            if isinstance(present, LazyModel) and present.is_same_artifact(read):
                 return present
             read.build()
         except ArtifactError as error:

@@ -60,11 +60,11 @@ class PageFigures:
         for trace in drawn["data"]:
             self._share(trace)
         height = int(drawn["layout"]["height"])
-        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_for_a_script(_light(drawn)))
+        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escaped_json(_in_float32(drawn)))
 
     def common(self) -> str:
         """The theme and the texts that figures share, as JSON for `draw.js`."""
-        return _for_a_script({"theme": {"layout": THEME}, "shared": list(self._shared)})
+        return _escaped_json({"theme": {"layout": THEME}, "shared": list(self._shared)})
 
     def _share(self, trace: dict[str, Any]) -> None:
         """Replace a trace's texts along x, which are mostly repeated dates, by the index of a shared list."""
@@ -73,19 +73,19 @@ class PageFigures:
             trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
 
 
-def _light(value: Any) -> Any:
+def _in_float32(value: Any) -> Any:
     """Replace float64 by float32, because a chart shows fewer than seven digits."""
     if isinstance(value, list):
-        return [_light(item) for item in value]
+        return [_in_float32(item) for item in value]
     if not isinstance(value, dict):
         return value
     if value.get("dtype") == "f8":
         numbers = np.frombuffer(base64.b64decode(value["bdata"]), "<f8").astype("<f4")
         return value | {"dtype": "f4", "bdata": base64.b64encode(numbers.tobytes()).decode()}
-    return {key: _light(item) for key, item in value.items()}
+    return {key: _in_float32(item) for key, item in value.items()}
 
 
-def _for_a_script(value: Any) -> str:
+def _escaped_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).translate(_IN_A_SCRIPT)
 
 

@@ -103,7 +103,7 @@ class Tokens:
                 match = known
         return match
 
-    def with_one(self, token: Token) -> "Tokens":
+    def with_token(self, token: Token) -> "Tokens":
         """Add a token, unless it is present."""
         return self if any(known.digest == token.digest for known in self.all) else Tokens((*self.all, token))
 

@@ -239,7 +239,7 @@ class RequestQueue:
         for late in dropped:
             late.begin()
 
-    def begin_alone(self, key: ModelQueue, item: AnyItem) -> bool:
+    def start_if_idle(self, key: ModelQueue, item: AnyItem) -> bool:
         """Start a request in the calling thread; False if others are queued or in progress.
 
         After True, the caller must release the request once it is answered.

@@ -87,7 +87,7 @@ class ServedModels:
         """Return to an earlier snapshot; the next refresh picks up later changes of the folder."""
         with self._changing:
             if self._watch is not None and served.seen is not None:
-                self._watch.forget_since(served.seen)
+                self._watch.rescan_since(served.seen)
             self._serve(served.registry)
 
     def refresh(self) -> tuple[ArtifactError, ...]:

@@ -255,7 +255,7 @@ class PredictionService:
 
     def _is_answered_here(self, reference: str, item: Prediction) -> bool:
         try:
-            return self.served.now.worker(reference).answer_here(item)
+            return self.served.now.worker(reference).answer_inline(item)
         except QuantraError as error:
             item.answer.set_exception(error)
             raise

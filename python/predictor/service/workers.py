@@ -125,13 +125,13 @@ class ModelWorker:
         self._queue.put(self._model_queue, item)
         self._thread.begin()
 
-    def answer_here(self, item: Prediction) -> bool:
+    def answer_inline(self, item: Prediction) -> bool:
         """Answer a request in the calling thread; False, and nothing done, if any other request is in progress.
 
         Handing a request to another thread takes as long as the forward pass of a small network. Context settings of
-        the calling thread, such as `np.errstate`, do not reach the model. Raises as `RequestQueue.begin_alone`.
+        the calling thread, such as `np.errstate`, do not reach the model. Raises as `RequestQueue.start_if_idle`.
         """
-        if not (is_plain_thread() and self._queue.begin_alone(self._model_queue, item)):
+        if not (is_plain_thread() and self._queue.start_if_idle(self._model_queue, item)):
             return False
         self._note(item)
         try:

@@ -41,7 +41,7 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
         first=start,
         last=end,
         holidays=holidays,
-        unannounced=_unannounced(exchange, holidays),
+        unannounced=_announced_late(exchange, holidays),
         regular_closes=regular,
         special_closes=_special_closes(exchange, days, regular),
     )
@@ -110,7 +110,7 @@ def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
     return days
 
 
-def _unannounced(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
+def _announced_late(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
     """The holidays that were not known in advance."""
     if exchange.name not in _ONE_OFF_CLOSURES_ARE_SURPRISES:
         return ()

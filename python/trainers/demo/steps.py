@@ -37,7 +37,7 @@ from predictor.report import ReportContent, write_report
 from predictor.skill import line_of
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
-from trainers.progress import JsonlLog, progress_for, watched_on
+from trainers.progress import JsonlLog, progress_for, progress_on
 from trainers.stock import StockRecipe, TrainingMaterial, train
 from trainers.stock.card import bars_hash, features_identity, libraries_card
 
@@ -191,12 +191,12 @@ def walk(settings: DemoSettings, console: Console) -> DemoResult:
         with console.status("starting the server"):
             server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(programs.port)))
         programs = replace(programs, port=server.port)
-        _ask_python(programs, bars.select([SYMBOL]), report, console)
+        _run_python_client(programs, bars.select([SYMBOL]), report, console)
         if skip:
             console.print(f"C# is skipped: {skip}.", style="dim", markup=False)
         else:
             try:
-                ask_csharp(programs, program, build, console)
+                run_csharp_client(programs, program, build, console)
             except UnavailableError as error:
                 failure = error
     if settings.open_browser and _has_screen():
@@ -272,11 +272,11 @@ class DemoTraining:
             consume=lambda reports: log(shown(reports)),
             announce=lambda stage: console.print(f"{stage} …", style="dim"),
             warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
-            stepwise=watched_on(console.file),
+            stepwise=progress_on(console.file),
         ).summary
 
 
-def _ask_python(programs: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
+def _run_python_client(programs: DemoPrograms, bars: BarPanel, report: Path, console: Console) -> None:
     console.rule(f"serving on 127.0.0.1:{programs.port}, query from Python")
     with QuantraClient(f"127.0.0.1:{programs.port}", model=MODEL) as client:
         info = client.model()
@@ -306,7 +306,7 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
     return client.explain(query).attributions
 
 
-def ask_csharp(
+def run_csharp_client(
     programs: DemoPrograms, program: dotnet.DotnetProgram, build: subprocess.Popen[str] | None, console: Console
 ) -> None:
     """Wait for the build, if any, run the C# program, and show its output.

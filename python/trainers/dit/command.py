@@ -14,7 +14,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, ParsedFlags
-from predictor.parent import stop_with_parent
+from predictor.parent import exit_with_parent
 from trainers.dit.errors import IMAGES, CacheError, ModelError
 from trainers.dit.inputs import gate_of, monitor_of, pictures_of, source_of
 from trainers.dit.models import TRAINING, TUNING, WORDS, read_notes, trained_words
@@ -113,7 +113,7 @@ def train(
         chosen = recipe.over(ImageRecipe())
         torch.set_num_threads(run.threads)
         if run.parent_watch:
-            stop_with_parent()
+            exit_with_parent()
         check_free(out, ModelError)
         initial = ImageModel.load(model)
         loaded = initial.learning(build.over(ObjectiveSettings()).objective if build.flags else None)
@@ -169,7 +169,7 @@ def grpo(
         chosen = recipe.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
         if run.parent_watch:
-            stop_with_parent()
+            exit_with_parent()
         check_free(out, ModelError)
         loaded, notes = ImageModel.load(model), read_notes(model)
         known = trained_words(notes)

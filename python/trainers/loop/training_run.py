@@ -309,7 +309,7 @@ class TrainingRun(Generic[Batch]):
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
         if report is not None and recorder is not None:
             yield report
-            yield from recorder.outgrown()
+            yield from recorder.size_changes()
         if requests.stop:
             raise StoppedError(stop_message(requests.stop, report), signal=requests.stop)
 

@@ -11,9 +11,9 @@ from trainers.progress.screen import (
     RichProgress,
     StepProgress,
     is_cell,
+    no_progress,
     progress_for,
-    unwatched,
-    watched_on,
+    progress_on,
 )
 from trainers.progress.tensorboard import TensorBoardLog
 
@@ -29,7 +29,7 @@ __all__ = [
     "TensorBoardLog",
     "as_json",
     "is_cell",
+    "no_progress",
     "progress_for",
-    "unwatched",
-    "watched_on",
+    "progress_on",
 ]

@@ -111,7 +111,7 @@ class _OpenLog:
     def add(self, report: Report) -> None:
         """Write a report; the first window or epoch removes the older lines of its place and later."""
         if self._older and isinstance(report, WindowReport | EpochReport):
-            take_out(self._path, self._older, place_of(report))
+            remove_reports(self._path, self._older, place_of(report))
             self._older = 0
             self._file.close()
             self._file = self._path.open("ab", buffering=0)
@@ -142,7 +142,7 @@ def drop_torn_line(path: Path) -> int:
     return whole
 
 
-def take_out(path: Path, older: int, place: Place) -> None:
+def remove_reports(path: Path, older: int, place: Place) -> None:
     """Rewrite a log atomically, without its reports of `place` and later.
 
     Args:
@@ -155,7 +155,7 @@ def take_out(path: Path, older: int, place: Place) -> None:
         with path.open("rb") as log, rewritten.open("wb") as kept:
             while log.tell() < older:
                 line = log.readline()
-                if _stays(line, place):
+                if _is_earlier(line, place):
                     kept.write(line)
             shutil.copyfileobj(log, kept)
             kept.flush()
@@ -165,7 +165,7 @@ def take_out(path: Path, older: int, place: Place) -> None:
         rewritten.unlink(missing_ok=True)  # after a failure, such as a full disk
 
 
-def _stays(line: bytes, place: Place) -> bool:
+def _is_earlier(line: bytes, place: Place) -> bool:
     if place <= (0, 0):
         return False
     try:

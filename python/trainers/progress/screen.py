@@ -221,12 +221,12 @@ class StepProgress(Protocol):
         ...
 
 
-def unwatched(steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:  # noqa: ARG001 - as others
+def no_progress(steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:  # noqa: ARG001 - as others
     """Iterate without showing progress."""
     return iter(steps)
 
 
-def watched_on(stream: IO[str]) -> StepProgress:
+def progress_on(stream: IO[str]) -> StepProgress:
     """A live bar for a terminal, which needs the extra `cli`; else at most MOST_LINES lines."""
     return _OnABar(stream) if stream.isatty() else _InLines(stream)
 

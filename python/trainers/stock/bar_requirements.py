@@ -88,7 +88,7 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
             f"{calendar.name} held no session on {strangers[:5].tolist()}, and a model counts sessions by its "
             f"calendar: {calendar.remedy(strangers)}"
         )
-    resting = [symbol for row, symbol in enumerate(bars.symbols) if _rests(bars, row, calendar)]
+    resting = [symbol for row, symbol in enumerate(bars.symbols) if _has_weekends_off(bars, row, calendar)]
     if resting:
         raise ConfigurationError(
             f"{listed(resting)} {'has' if len(resting) == 1 else 'have'} no bar on any Saturday or Sunday, but "
@@ -97,7 +97,7 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
         )
 
 
-def _rests(bars: BarPanel, row: int, calendar: SessionCalendar) -> bool:
+def _has_weekends_off(bars: BarPanel, row: int, calendar: SessionCalendar) -> bool:
     """Whether a symbol has no bar on any weekend between its first bar and its last."""
     if not calendar.is_every_day:
         return False

@@ -36,12 +36,12 @@ LIBRARIES = {
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
-def data_card(bars: BarPanel, doubts: Sequence[str], untaught: Sequence[str] = ()) -> dict[str, Json]:
+def data_card(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
     """The training's bars, symbols without a training window, and warnings about the bars."""
     adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
         "symbols": list(bars.symbols),
-        "untaught": list(untaught),
+        "untaught": list(untrained_symbols),
         "first_session": int(bars.sessions[0]),
         "last_session": int(bars.sessions[-1]),
         "sessions": len(bars.sessions),

@@ -19,14 +19,14 @@ from predictor.cli.output import judgement
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
-from predictor.parent import stop_with_parent
+from predictor.parent import exit_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
-from trainers.progress import unwatched, watched_on
+from trainers.progress import no_progress, progress_on
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.feature_selection import FeatureSelection
-from trainers.stock.flags import StartOption, chosen_parent, refuse_learning, tell_use_of
+from trainers.stock.flags import StartOption, chosen_parent, print_artifact_commands, reject_training_flags
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
@@ -55,7 +55,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     changes = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
     parent = None if start is None else chosen_parent(start, changes, reads, files)
     if parent is None:
-        refuse_learning(changes)
+        reject_training_flags(changes)
     final = changes.over(recipe_of(changes.kind) if parent is None else continued(parent))
     rank = launched_rank()
     if run.resume and (out / "manifest.json").is_file():
@@ -66,7 +66,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
     if run.parent_watch:
-        stop_with_parent()
+        exit_with_parent()
     covariates = files.read()
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
     panel = bars.read(tells=rank == 0)
@@ -75,7 +75,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     if rank == 0:
         _print_result(trained, as_json=run.as_json)
         if not run.as_json:
-            tell_use_of(out, bars, files)
+            print_artifact_commands(out, bars, files)
 
 
 def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
@@ -98,7 +98,7 @@ def _train(
             # Only the first process of a group reports.
             announce=announcer(as_json=options.as_json) if rank == 0 else discard,
             warn=warner(as_json=options.as_json) if rank == 0 else discard,
-            stepwise=unwatched if options.as_json or rank else watched_on(sys.stdout),
+            stepwise=no_progress if options.as_json or rank else progress_on(sys.stdout),
             keeping=CheckpointSettings(
                 folder=folder / "checkpoints",
                 resume=options.resume,

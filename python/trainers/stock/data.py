@@ -59,7 +59,7 @@ class TrainingWindows:
             rows = slice(k, k + most)
             yield rows, TrainingWindows(symbols=self.symbols[rows], positions=self.positions[rows])
 
-    def thinned(self, most: int) -> "TrainingWindows":
+    def subsample(self, most: int) -> "TrainingWindows":
         """At most `most` windows, one random draw from each of as many equal stretches; always the same draw.
 
         Every k-th window would be of the same few symbols if k divides the number of symbols.
@@ -161,8 +161,8 @@ class History:
     def forecastable(self) -> BoolArray:
         """[S, T] whether a symbol can be forecast."""
         pipeline, present = self.pipeline, self.bars.present
-        suffices = pipeline.suffices(pipeline.counts(present, self.encoded.series))
-        return suffices & present & self.encoded.mask.any(axis=2)
+        has_enough = pipeline.has_enough(pipeline.counts(present, self.encoded.series))
+        return has_enough & present & self.encoded.mask.any(axis=2)
 
     def windows(self, part: SplitPart) -> TrainingWindows:
         """The windows with targets inside the part, by date, then symbol.
@@ -175,7 +175,7 @@ class History:
         usable = self.forecastable[:, positions] & np.isfinite(self.labels[:, positions]).any(axis=2)
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
-            raise no_window(part, self.pipeline)
+            raise no_windows_error(part, self.pipeline)
         return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
@@ -227,7 +227,7 @@ def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
         yield rows, bars.select(bars.symbols[rows]).adjusted()
 
 
-def no_window(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
+def no_windows_error(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     """The error for a part without windows."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
@@ -325,7 +325,7 @@ class PanelDays:
 
         def gather(index: Tensor) -> PanelBatch:
             batch = self.gather(positions[index.numpy()])
-            return batch._replace(inputs=batch.inputs.for_learning())
+            return batch._replace(inputs=batch.inputs.as_float32())
 
         return ResidentSource(gather, samples=len(positions), batch_size=days, seed=seed, shuffle=shuffle)
 

@@ -88,7 +88,7 @@ def _of(
     return bounded((*warnings, *covariates.doubts(needs), *suspect_lines(bars), *bars.suspicious_jumps().lines()))
 
 
-def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:
+def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
     """Symbols without a window in the training part.
 
     Raises:
@@ -98,14 +98,16 @@ def untaught(history: History, splits: DataSplits) -> tuple[str, ...]:
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in training_summary)
 
 
-def of_untaught(history: History, splits: DataSplits, parent: ParentArtifact | None = None) -> tuple[str, ...]:
+def untrained_symbols_warning(
+    history: History, splits: DataSplits, parent: ParentArtifact | None = None
+) -> tuple[str, ...]:
     """Warning about symbols without a window in the training part, unless the parent learnt from them.
 
     Raises:
         ConfigurationError: the training part holds no window.
     """
     known = frozenset[str]() if parent is None else parent.symbols
-    symbols = [symbol for symbol in untaught(history, splits) if symbol not in known]
+    symbols = [symbol for symbol in untrained_symbols(history, splits) if symbol not in known]
     if not symbols:
         return ()
     line = (

@@ -168,7 +168,7 @@ def edges_card(network: nn.Module, given: Edges | None) -> dict[str, Json]:
     return {"edges": {"source": RETURNS if given is None else GIVEN}}
 
 
-def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
+def user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     """The edges that were given to a model's first training, for a refit.
 
     Args:
@@ -185,7 +185,7 @@ def given_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
 
 
 def edges_in(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
-    """`given_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
+    """`user_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):
         return None

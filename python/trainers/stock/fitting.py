@@ -202,7 +202,7 @@ def fit(
     """
     loop, objective = prepared.loop, prepared.objective
     if loop is None:
-        return _unlearnt(prepared)
+        return _initial_result(prepared)
     held = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
         if not run.best.begun:  # False after a resume
@@ -227,7 +227,7 @@ def fit(
 
 
 @torch.inference_mode()
-def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
+def _initial_result(prepared: PreparedTraining) -> FittedNetwork:
     """The result for a network that keeps its initial weights."""
     network, objective = freeze(prepared.network), prepared.objective
     losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
@@ -238,7 +238,10 @@ def _unlearnt(prepared: PreparedTraining) -> FittedNetwork:
 def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisation) -> Loop[Any]:
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
-        learning, lr=settings.learning_rate, weight_decay=settings.weight_decay, spared=undecayed(network)
+        learning,
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        spared=undecayed_parameters(network),
     )
     scheduler = _schedule(optimizer, objective.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
@@ -256,7 +259,7 @@ def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisa
     )
 
 
-def undecayed(network: nn.Module) -> Iterator[nn.Parameter]:
+def undecayed_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
     """Parameters without weight decay: biases, such as the head's quantiles, and norms that are vectors.
 
     Norms that are stacked in one tensor, as in the TFT's variable selection, decay like other weights.
@@ -283,7 +286,7 @@ def _network(
         levels=recipe.quantiles,
     )
     _refuse_unknown(history, train)
-    some = train.thinned(STARTED_FROM)
+    some = train.subsample(STARTED_FROM)
     if weights is not None:
         return network, initialize_from(network, weights, lambda: history.batches(some))
     initialize(network, lambda: history.batches(some), recipe.quantiles)

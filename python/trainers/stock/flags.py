@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from predictor.cli.options import BarsFlags, CovariateFlags
-from predictor.cli.output import given, quantra, tell_next
+from predictor.cli.output import given, print_next_commands, quantra
 from predictor.flags import ParsedFlags
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.recipe import RecipeChanges
 from trainers.stock.training_data import ParentArtifact
-from trainers.stock.training_plan import contradictions, needless_learning, other_features
+from trainers.stock.training_plan import contradictions, other_features, unused_training_flags
 
 StartOption = Annotated[
     Path | None,
@@ -23,13 +23,13 @@ StartOption = Annotated[
 ]
 
 
-def refuse_learning(asked: RecipeChanges) -> None:
+def reject_training_flags(asked: RecipeChanges) -> None:
     """Refuse flags about learning for a model without learnt weights.
 
     Raises:
         typer.BadParameter: such flags are given; the message names them.
     """
-    flags = needless_learning(asked)
+    flags = unused_training_flags(asked)
     if flags:
         raise typer.BadParameter(
             f"{', '.join(flags)} say how weights are learnt, but model {asked.kind} has none; leave them out"
@@ -61,9 +61,9 @@ def chosen_parent(
     return parent
 
 
-def tell_use_of(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:
+def print_artifact_commands(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:
     """Print the next commands for a new artifact, on the bars that it was trained on."""
-    tell_next(
+    print_next_commands(
         quantra("inspect", out),
         quantra("evaluate", out, *given(bars, files)),
         quantra("predict", "--artifact", out, *given(bars, files)),

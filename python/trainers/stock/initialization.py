@@ -55,11 +55,11 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
         WeightsMismatchError: weights do not fit; the message names all of them.
     """
     _solved_highway(network, batches)
-    anew = _anew(network)
+    anew = _recomputed_weights(network)
     return take_weights(network, weights, new=anew, dropped=anew)
 
 
-def _anew(network: nn.Module) -> tuple[str, ...]:
+def _recomputed_weights(network: nn.Module) -> tuple[str, ...]:
     """Names of the weights that every training computes again: the highway, or a graph's edges."""
     if isinstance(network, PanelForecastNetwork):
         return ("neighbours", "weights")

@@ -278,7 +278,7 @@ def _window_batches(
     def gather(index: torch.Tensor) -> WindowBatch:
         rows = index.numpy()
         batch = history.gather(TrainingWindows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
-        return batch._replace(inputs=batch.inputs.for_learning())
+        return batch._replace(inputs=batch.inputs.as_float32())
 
     return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)
 

@@ -11,8 +11,8 @@ from weakref import WeakSet
 
 from trainers.loop import Report
 from trainers.progress import ConsumerChain, ReportConsumer, is_cell, progress_for
-from trainers.stock.backtest.backtest import Watch, in_silence
-from trainers.stock.backtest.folds import Fold, told_fold
+from trainers.stock.backtest.backtest import Watch, without_progress
+from trainers.stock.backtest.folds import Fold, describe_fold
 from trainers.stock.data_warnings import Warn, discard
 
 
@@ -47,12 +47,12 @@ def warner(*, as_json: bool) -> Callable[[str], None]:
     return warn
 
 
-def warn_beside(line: str) -> None:
+def warn_on_stderr(line: str) -> None:
     """Print a warning to standard error."""
     _print(f"warning: {line}", "yellow", beside=True)
 
 
-def announce_beside(stage: str) -> None:
+def announce_on_stderr(stage: str) -> None:
     """Print a stage to standard error, which leaves standard output to the result."""
     _print(f"{stage} …", "dim", beside=True)
 
@@ -89,7 +89,9 @@ class ProgressOutput:
 def open_progress(*, quiet: bool) -> Generator[ProgressOutput]:
     """Show progress on standard output unless `quiet`; live bars stop when the block ends, also on an exception."""
     if quiet:
-        yield ProgressOutput(consume=ConsumerChain(), announce=discard, tell=discard, warn=discard, watch=in_silence)
+        yield ProgressOutput(
+            consume=ConsumerChain(), announce=discard, tell=discard, warn=discard, watch=without_progress
+        )
         return
     progress = _EndedProgress(progress_for(sys.stdout))
     announce = announcer(as_json=False)
@@ -129,7 +131,7 @@ class _EndedProgress:
 def _announce_folds(announce: Callable[[str], None]) -> Watch:
     def watched(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
         for count, fold in enumerate(folds, start=1):
-            announce(f"fold {count}/{total} {told_fold(fold)}")
+            announce(f"fold {count}/{total} {describe_fold(fold)}")
             yield fold
 
     return watched

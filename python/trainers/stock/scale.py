@@ -31,8 +31,8 @@ from predictor.networks import (
     pinball_loss,
     window_mean,
 )
-from predictor.windows import Pipeline, back_from
-from trainers.stock.data import TrainingWindows, adjusted_blocks, no_window
+from predictor.windows import Pipeline, trailing_windows
+from trainers.stock.data import TrainingWindows, adjusted_blocks, no_windows_error
 from trainers.stock.splits import SplitPart, decisions
 
 Steps = tuple[tuple[int, int], ...]
@@ -126,7 +126,7 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
     """
     target = draft.target
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
-    windows = _windows(bars, draft, part).thinned(MOST_WINDOWS)
+    windows = _windows(bars, draft, part).subsample(MOST_WINDOWS)
     shape = (len(windows), len(target.horizons))
     sample = ScaleSample(
         kind=target.kind,
@@ -142,8 +142,8 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
         rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
         s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)
-        sample.windows[0][rows] = back_from(returns, s, t, TAPS)
-        sample.windows[1][rows] = back_from(target.range_volatility(few), s, t, TAPS)
+        sample.windows[0][rows] = trailing_windows(returns, s, t, TAPS)
+        sample.windows[1][rows] = trailing_windows(target.range_volatility(few), s, t, TAPS)
         sample.outcomes[rows] = target.labels(few)[s, t]
         sample.volatility[rows] = ranged.labels(few)[s, t]
         sample.following[rows] = returns[s, t + 1]
@@ -159,10 +159,10 @@ def _windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> TrainingWindow
     if draft.target.kind is TargetKind.LOG_RETURN:
         known[:, 1:] &= present[:, :-1]
         known[:, 0] = False
-    usable = present & draft.suffices(draft.counts(present, (np.where(known, 0.0, np.nan),)))
+    usable = present & draft.has_enough(draft.counts(present, (np.where(known, 0.0, np.nan),)))
     order, symbols = np.nonzero(usable[:, positions].T)
     if len(order) == 0:
-        raise no_window(part, draft)
+        raise no_windows_error(part, draft)
     return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
 

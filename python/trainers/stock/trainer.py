@@ -36,7 +36,7 @@ from trainers.stock.backtest import (
 )
 from trainers.stock.backtest.backtest import chosen_terms
 from trainers.stock.backtest.refits import MAX_ROWS
-from trainers.stock.backtest.source import standing_source
+from trainers.stock.backtest.source import source_of_model
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.fitted_artifact import FittedArtifact
@@ -339,7 +339,7 @@ class StockTrainer:
         tactic = parse_settings(StrategySettings, settings).over(StrategySettings())
         with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
-            source = standing_source(model, fitted.stored.manifest_hash, covariates_of(covariates))
+            source = source_of_model(model, fitted.stored.manifest_hash, covariates_of(covariates))
             panel = bars_of(bars)
             data_warnings.emit(source.doubts(panel), output.warn)
             return backtest(

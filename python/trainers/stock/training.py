@@ -16,10 +16,18 @@ from predictor.inference import choose_device
 from predictor.model import UNITS, Model, ModelIdentity, output_map
 from predictor.networks import PanelForecastNetwork
 from trainers.loop import Checkpoints, launched_rank
-from trainers.progress import ReportConsumer, StepProgress, unwatched
+from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock import card
 from trainers.stock.data import History
-from trainers.stock.data_warnings import Warn, discard, emit, of_material, of_steps, of_untaught, untaught
+from trainers.stock.data_warnings import (
+    Warn,
+    discard,
+    emit,
+    of_material,
+    of_steps,
+    untrained_symbols,
+    untrained_symbols_warning,
+)
 from trainers.stock.edges import edges_card
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
@@ -78,7 +86,7 @@ def train(
     consume: ReportConsumer,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
-    stepwise: StepProgress = unwatched,
+    stepwise: StepProgress = no_progress,
     keeping: CheckpointSettings | None = None,
     tuning: Mapping[str, Json] | None = None,
 ) -> TrainingResult:
@@ -133,7 +141,7 @@ def train_in_memory(
     Arguments and errors are those of `train`. Signals are not caught: Ctrl+C stops the training at once.
     """
     setup = _prepare(_inherited(material, recipe), recipe, announce, warn)
-    made = setup.run(None, None, consume, announce, unwatched)
+    made = setup.run(None, None, consume, announce, no_progress)
     announce("recording the golden instance")
     return artifact.packed(made, golden.record(_model(made)))
 
@@ -185,7 +193,7 @@ def _prepare(
     doubts = emit(of_material(material, recipe), warn)
     announce("computing features")
     history = _history(material, recipe, splits)
-    doubts += emit((*of_untaught(history, splits, parent), *of_steps(history, splits, recipe)), warn)
+    doubts += emit((*untrained_symbols_warning(history, splits, parent), *of_steps(history, splits, recipe)), warn)
     prepared = prepare(history, splits, recipe, material.edges, None if parent is None else parent.weights)
     if parent is not None and prepared.started is not None:
         new = ", ".join(prepared.started.new)
@@ -277,7 +285,7 @@ def _card(
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     unit = UNITS[recipe.target.kind]
     return {
-        "data": card.data_card(history.bars, setup.doubts, untaught(history, splits)),
+        "data": card.data_card(history.bars, setup.doubts, untrained_symbols(history, splits)),
         **covariates_card(history.pipeline, history.covariates),
         "splits": card.splits_card(splits, history),
         "recipe": recipe.settings(),

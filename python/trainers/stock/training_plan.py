@@ -300,7 +300,7 @@ def _network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
 
 
 def _check_learning(changes: RecipeChanges) -> None:
-    needless = needless_learning(changes)
+    needless = unused_training_flags(changes)
     if needless:
         raise ConfigurationError(
             f"{', '.join(needless)} say how weights are learnt, but model {changes.kind} has none; leave them out"
@@ -333,7 +333,7 @@ _FREE: Final = frozenset({"parts", "calendar", "dropout"})
 """Settings that a training from a parent may change."""
 
 
-def needless_learning(asked: RecipeChanges) -> tuple[str, ...]:
+def unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
     """Flags about learning that were given for a model without learnt weights."""
     if kind_named(asked.kind).learns:
         return ()

@@ -15,7 +15,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, ParsedFlags
-from predictor.parent import stop_with_parent
+from predictor.parent import exit_with_parent
 from trainers.loop import Checkpoints, launched_rank, seed_everything
 from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
 from trainers.media.run_directory import as_settings, run_folder
@@ -100,7 +100,7 @@ def train(
         chosen = recipe.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[built.size]))
         torch.set_num_threads(run.threads)
         if run.parent_watch:
-            stop_with_parent()
+            exit_with_parent()
         prepared, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
         path = versions.following
         seed_everything(chosen.seed)

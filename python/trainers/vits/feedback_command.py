@@ -12,7 +12,7 @@ import typer
 
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag, FlagSubset
-from predictor.parent import stop_with_parent
+from predictor.parent import exit_with_parent
 from trainers.loop import launched_size, seed_everything
 from trainers.media.console import command_errors, echo, print_json, progress_counter
 from trainers.media.run_directory import run_folder
@@ -58,7 +58,7 @@ def feedback(
         _check_correctable(voice)
         torch.set_num_threads(run.threads)
         if run.parent_watch:
-            stop_with_parent()
+            exit_with_parent()
         versions = VoiceVersions(voice)
         material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:

@@ -45,7 +45,7 @@ def match_models(models: WorkerModels, others: bytes) -> list[str]:
     wanted = _by_reference(others)
     missing = wanted.keys() - _by_reference(encode_served(models)).keys()
     problems = [*_apply(models.load, missing, "served by the other workers but not here")]
-    surplus = _surplus(_by_reference(encode_served(models)), wanted)
+    surplus = _unwanted_models(_by_reference(encode_served(models)), wanted)
     problems += _apply(models.unload, surplus, "served here but not by the other workers")
     return [*problems, *_differences(_by_reference(encode_served(models)), wanted)]
 
@@ -54,7 +54,7 @@ def _by_reference(served: bytes) -> Mapping[str, pb.ModelInfo]:
     return {f"{info.name}@{info.version}": info for info in pb.ListModelsResponse.FromString(served).models}
 
 
-def _surplus(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
+def _unwanted_models(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
     """List what to unload. A model without wanted versions is unloaded as a whole, because its champion cannot be."""
     names = {info.name for info in wanted.values()}
     return {

@@ -154,7 +154,7 @@ def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
     return [name for name in OUTPUTS if name not in missing]
 
 
-def wanted_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
+def requested_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
     """List the outputs that a request names; an empty list means all.
 
     Raises:

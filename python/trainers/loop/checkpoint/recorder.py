@@ -109,7 +109,7 @@ class Recorder:
         position = window if restored.window else f"epoch {restored.epoch}"
         return [*notices, TrainingNotice(message=f"resuming after {position}, from {restored.folder}")]
 
-    def outgrown(self) -> list[TrainingNotice]:
+    def size_changes(self) -> list[TrainingNotice]:
         """Return a notice, once, if the caller's state has changed so that a resume would fail."""
         if self._initial_states is None:
             return []

@@ -14,7 +14,7 @@ from predictor.bars.suspects import usable_bars
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
 from predictor.model import Model
-from trainers.progress import ReportConsumer, StepProgress, unwatched
+from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock.audit.checks import (
     LAGS,
     YARDSTICK_NAME,
@@ -108,7 +108,7 @@ def audit(
     depth: AuditBudget,
     announce: Announce,
     warn: Warn = discard,
-    stepwise: StepProgress = unwatched,
+    stepwise: StepProgress = no_progress,
     consume: ReportConsumer | None = None,
 ) -> AuditRecord:
     """Check whether a leak, the lag, costs or luck explain a model's skill.
@@ -295,7 +295,7 @@ def _shuffled(
         replace(subject.recipe, optimisation=short),
         subject.splits,
         covariates=source.covariates,
-        edges=source.given_edges(subject.learnt.symbols),
+        edges=source.user_edges(subject.learnt.symbols),
         labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
         consume=shown.consume,
     )

@@ -397,11 +397,11 @@ def check_permutations(
 
 
 def _permutation_verdict(left: SkillEstimate) -> AuditVerdict:
-    if left.value > leak_that_shows(left.error):
+    if left.value > detectable_leak(left.error):
         return AuditVerdict.FAIL
-    return AuditVerdict.PASS if leak_that_shows(left.error) <= BLIND else AuditVerdict.UNDECIDED
+    return AuditVerdict.PASS if detectable_leak(left.error) <= BLIND else AuditVerdict.UNDECIDED
 
 
-def leak_that_shows(error: float) -> float:
+def detectable_leak(error: float) -> float:
     """The skill above which shuffled labels reveal a leak: two errors, at least `MATERIAL`."""
     return max(MATERIAL, 2 * error)

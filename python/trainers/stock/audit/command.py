@@ -12,14 +12,14 @@ from rich.console import Console
 from predictor.audit_record import AuditRecord, audit_path, write_audit
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
-from predictor.cli.output import audit_table, given, quantra, tell_next
+from predictor.cli.output import audit_table, given, print_next_commands, quantra
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
 from predictor.replacement import check_file
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import RunOptions
-from trainers.progress import progress_for, unwatched, watched_on
+from trainers.progress import no_progress, progress_for, progress_on
 from trainers.stock.audit.audit import AuditBudget, audit
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.backtest.backtest import chosen_terms
@@ -56,7 +56,7 @@ def audit_command(
             depth=depth,
             announce=announce,
             warn=warn,
-            stepwise=unwatched if run.as_json else watched_on(sys.stdout),
+            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
             consume=None if run.as_json else progress_for(sys.stdout),
         )
     except LoopError as error:
@@ -64,12 +64,12 @@ def audit_command(
     write_audit(path, record)
     if report is not None:
         write_audit_page(report, artifact_name(path), record)
-    _tell(record, audit_path(path), as_json=run.as_json)
+    _print_audit(record, audit_path(path), as_json=run.as_json)
     if subject.artifact is not None and not run.as_json:
-        tell_next(quantra("report", subject.artifact, *given(bars, files)))
+        print_next_commands(quantra("report", subject.artifact, *given(bars, files)))
 
 
-def _tell(record: AuditRecord, path: Path, *, as_json: bool) -> None:
+def _print_audit(record: AuditRecord, path: Path, *, as_json: bool) -> None:
     if as_json:
         line = {
             "kind": "audit",

@@ -13,7 +13,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import shown_date
 from predictor.model import Model
-from trainers.progress import StepProgress, unwatched
+from trainers.progress import StepProgress, no_progress
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.network_forecasts import forecast_values
 
@@ -148,7 +148,7 @@ def check_future(
     staging: Staging,
     positions: Sequence[int],
     fitting: FittedNumbers,
-    stepwise: StepProgress = unwatched,
+    stepwise: StepProgress = no_progress,
 ) -> FutureCheck:
     """Compare all stages at some sessions, bit by bit, with and without noise after them.
 

@@ -7,7 +7,7 @@ from predictor.audit_record import AuditRecord, AuditVerdict, LagRow
 from predictor.replacement import replace_file
 from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from predictor.skill import Verdict
-from trainers.stock.audit.checks import leak_that_shows
+from trainers.stock.audit.checks import detectable_leak
 
 
 def findings(record: AuditRecord) -> tuple[str, str, str]:
@@ -100,7 +100,7 @@ def render_audit(name: str, record: AuditRecord) -> str:
             "findings": findings(record),
             "look": _LOOKS[record.verdict],
             "permutations": permutation_grid(record),
-            "leak_that_shows": leak_that_shows(record.permutation.error),
+            "leak_that_shows": detectable_leak(record.permutation.error),
             "lags": lag_grid(record),
             "trials": trial_grid(record),
         }

@@ -13,11 +13,11 @@ from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError
 from predictor.flags import ParsedFlags
-from trainers.progress import StepProgress, unwatched
+from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
 from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
-from trainers.stock.backtest.refits import ForecastStore, forecast_standing, refit_job, walk_refits
+from trainers.stock.backtest.refits import ForecastStore, forecast_standing, refit_job, run_refits
 from trainers.stock.backtest.result import Backtest, BookTrack, track_of
 from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
 from trainers.stock.backtest.strategies import MOMENTUM, StrategySettings, TradingTerms, benchmark_weights, weights_of
@@ -46,7 +46,7 @@ class BacktestFolder:
     """Continue a backtest in this folder; otherwise a folder with a backtest is an error."""
 
 
-def in_silence(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
+def without_progress(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
     """Show no progress."""
     return folds
 
@@ -73,8 +73,8 @@ def backtest(
     tactic: StrategySettings,
     folder: BacktestFolder,
     workers: int = 1,
-    watch: Watch = in_silence,
-    stepwise: StepProgress = unwatched,
+    watch: Watch = without_progress,
+    stepwise: StepProgress = no_progress,
 ) -> Backtest:
     """Walk forward and trade the forecasts.
 
@@ -148,13 +148,13 @@ def _forecast(
     stepwise: StepProgress,
 ) -> Iterator[Fold]:
     if source.standing is not None and plan.refit is None:
-        return _stand(source, source.standing, bars, folds[0], store, stepwise)
-    recipe, edges = source.known_recipe(), source.given_edges(bars.symbols)
+        return _forecast_fixed_model(source, source.standing, bars, folds[0], store, stepwise)
+    recipe, edges = source.known_recipe(), source.user_edges(bars.symbols)
     jobs = [refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
-    return walk_refits(jobs, store, workers=workers)
+    return run_refits(jobs, store, workers=workers)
 
 
-def _stand(
+def _forecast_fixed_model(
     source: ModelSource,
     standing: TrainedModel,
     bars: BarPanel,
@@ -214,7 +214,7 @@ def traded(
             *(() if source.standing is None else origins(source.standing.model)),
             *_notes((strategy, *benchmarks), first, terms),
             *((CHOSEN,) if source.standing is None else ()),
-            *(() if source.given_edges(bars.symbols) is None else (GIVEN_EDGES,)),
+            *(() if source.user_edges(bars.symbols) is None else (GIVEN_EDGES,)),
         ),
         warnings=source.doubts(bars),
     )

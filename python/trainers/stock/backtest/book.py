@@ -90,7 +90,7 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
         ended = market.delisted[t]
         closed[t] = np.count_nonzero(held[:, ended].any(axis=0))
         short[t] = np.maximum(-held.sum(axis=0), 0.0).sum()
-        gross[t], held = _held_on(held, market.returns[t])
+        gross[t], held = _hold(held, market.returns[t])
         traded[t] = np.abs(held[:, ended]).sum()
         held[:, ended] = 0.0
         decided = t - terms.delay
@@ -129,7 +129,7 @@ def _market(closes: FloatArray, delisting_return: float) -> _Market:
     return _Market(halted=halted, delisted=delisted, returns=returns)
 
 
-def _held_on(held: FloatArray, returns: FloatArray) -> tuple[float, FloatArray]:
+def _hold(held: FloatArray, returns: FloatArray) -> tuple[float, FloatArray]:
     """Return of a session and the weights [K, S] after it; returns of stocks without a position may be NaN."""
     earned = held * np.where(held.any(axis=0), returns, 0.0)
     gross = float(earned.sum())

@@ -19,23 +19,23 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
-from predictor.cli.output import given, quantra, tell_next
+from predictor.cli.output import given, print_next_commands, quantra
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
-from trainers.progress import unwatched, watched_on
+from trainers.progress import no_progress, progress_on
 from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, chosen_terms
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, told_fold
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, describe_fold
 from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
     backtest_json,
-    leads_of,
     sentence_of,
+    sharpe_leads,
     sharpe_text,
     summary_json,
     verdict_of,
@@ -61,7 +61,7 @@ def backtest_tables(backtest: Backtest) -> RenderableType:
         _table(backtest),
         "",
         sentence,
-        Text(leads_of(backtest)),
+        Text(sharpe_leads(backtest)),
         "",
         *(Text(f"note: {note}", style="dim") for note in _lines(backtest)),
     )
@@ -110,11 +110,11 @@ def _lines(backtest: Backtest) -> Iterator[str]:
         "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold per session; hits: "
         "sessions with a gain; exposure: mean sum of absolute weights"
     )
-    yield _fall(backtest.strategy)
+    yield _drawdown_dates(backtest.strategy)
     yield from backtest.notes
 
 
-def _fall(track: BookTrack) -> str:
+def _drawdown_dates(track: BookTrack) -> str:
     """Dates of the largest drawdown, as text."""
     fall = track.figures.net.drawdown
     if fall.trough < 0:
@@ -252,7 +252,7 @@ def backtest_command(
             folder=folder,
             workers=workers,
             watch=watch,
-            stepwise=unwatched if run.as_json else watched_on(sys.stdout),
+            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
         )
     except KeyboardInterrupt:
         sys.stderr.write("the forecasts so far are saved; continue with the same command and --resume\n")
@@ -260,9 +260,9 @@ def backtest_command(
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(result)))
     if report is not None:
         write_backtest(report, artifact_name(subject.path or folder.path), result)
-    _tell(result, folder.path, as_json=run.as_json)
+    _print_backtest(result, folder.path, as_json=run.as_json)
     if subject.artifact is not None and not run.as_json:
-        tell_next(quantra("audit", subject.artifact, *given(bars, files)))
+        print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
 
 
 def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:
@@ -284,7 +284,7 @@ def _watch(*, as_json: bool) -> Watch:
     """How folds are shown: a bar or lines, or JSON lines for programs."""
     if as_json:
         return _json_lines
-    return lambda folds, total: watched(folds, total=total, tell=told_fold, title="fold", stream=sys.stdout)
+    return lambda folds, total: watched(folds, total=total, tell=describe_fold, title="fold", stream=sys.stdout)
 
 
 def _json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
@@ -293,7 +293,7 @@ def _json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
         yield fold
 
 
-def _tell(result: Backtest, folder: Path, *, as_json: bool) -> None:
+def _print_backtest(result: Backtest, folder: Path, *, as_json: bool) -> None:
     path = folder / RESULT
     if as_json:
         _write({"kind": "backtest", "file": str(path), **summary_json(result)})

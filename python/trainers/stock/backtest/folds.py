@@ -83,7 +83,7 @@ class Fold:
     """Last session that the model may be trained on, before `first`; no label of the training is later."""
 
 
-def told_fold(fold: Fold) -> str:
+def describe_fold(fold: Fold) -> str:
     """The fold as text."""
     first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
     return f"decides {first} to {last}, trained on {begun} to {ended}"

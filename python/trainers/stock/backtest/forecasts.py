@@ -16,7 +16,7 @@ from predictor.golden import LONG_AFTER
 from predictor.instance import Deadline, GapPolicy, Instance
 from predictor.model import Predictor
 from predictor.networks import TargetKind, anchor_index
-from trainers.progress import StepProgress, unwatched
+from trainers.progress import StepProgress, no_progress
 from trainers.stock.data import NO_SOURCE
 
 DAYS_AT_ONCE = 64
@@ -80,7 +80,7 @@ def daily_forecasts(
     sessions: NDArray[np.int32],
     covariates: CovariateSource = NO_SOURCE,
     *,
-    stepwise: StepProgress = unwatched,
+    stepwise: StepProgress = no_progress,
 ) -> DailyForecasts:
     """Forecast after the close of each of the sessions [D], from bars up to that session.
 

@@ -15,7 +15,7 @@ from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
     Performance,
-    bill,
+    annual_returns,
     break_even,
     lead_over,
     sentence_of,
@@ -189,7 +189,7 @@ def cost_grid(backtest: Backtest) -> ReportTable:
 
 
 def _bill(track: BookTrack, terms: TradingTerms) -> tuple[TableCell, ...]:
-    paid = bill(track.book, terms)
+    paid = annual_returns(track.book, terms)
     parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
     even = number_cell(break_even(track.book, terms), "{:.1f} bp".format)
     return (*(number_cell(part, _signed) for part in parts), even)

@@ -28,7 +28,7 @@ from predictor.networks import Edges, TargetKind
 from predictor.replacement import replace_file
 from predictor.windows import Pipeline
 from trainers.loop import LoopError
-from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, unwatched
+from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
 from trainers.stock.data import NO_SOURCE, History
@@ -271,7 +271,7 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
 
 
 def forecast_standing(
-    model: Predictor, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: StepProgress = unwatched
+    model: Predictor, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: StepProgress = no_progress
 ) -> DailyForecasts:
     """Forecast the fold's days with a trained model."""
     return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates, stepwise=stepwise)
@@ -282,7 +282,7 @@ def fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
     return bars.sessions[(bars.sessions >= fold.first) & (bars.sessions <= fold.last)]
 
 
-def walk_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) -> Iterator[Fold]:
+def run_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) -> Iterator[Fold]:
     """Forecast every missing fold, and yield each fold once its forecasts are stored.
 
     Args:

@@ -124,7 +124,7 @@ class AnnualReturns:
     net: float
 
 
-def bill(book: Book, terms: TradingTerms) -> AnnualReturns:
+def annual_returns(book: Book, terms: TradingTerms) -> AnnualReturns:
     """Yearly returns and costs of a book."""
     gross, net, trading = (
         terms.sessions_a_year * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
@@ -342,7 +342,7 @@ def sentence_of(backtest: Backtest) -> str:
     )
 
 
-def leads_of(backtest: Backtest) -> str:
+def sharpe_leads(backtest: Backtest) -> str:
     """Lead of the strategy's Sharpe ratio over each benchmark, as text."""
     leads = (f"{track.name} {_pair(*lead_over(backtest, track))}" for track in backtest.benchmarks)
     return f"Sharpe after costs minus that of {', of '.join(leads)}; paired by day, ± one standard error."

@@ -23,7 +23,7 @@ from trainers.stock.backtest.strategies import sessions_a_year
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import networks_of, of_models, of_recipe
-from trainers.stock.edges import given_edges
+from trainers.stock.edges import user_edges
 from trainers.stock.evaluation.bound_model import Judgeable, calendar_of, last_seen
 from trainers.stock.evaluation.evaluated_days import splits_of
 from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
@@ -93,10 +93,10 @@ class ModelSource:
             return of_models(networks_of(self.standing.model), bars, self.covariates)
         return of_recipe(bars, self.features, self.covariates, self.known_recipe())
 
-    def given_edges(self, symbols: Sequence[str]) -> Edges | None:
+    def user_edges(self, symbols: Sequence[str]) -> Edges | None:
         """Edges among these symbols that the user gave to the artifact's graph; None for others."""
         model = None if self.standing is None else self.standing.model
-        return given_edges(model, symbols) if isinstance(model, Model) else None
+        return user_edges(model, symbols) if isinstance(model, Model) else None
 
 
 def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> ModelSource:
@@ -110,10 +110,10 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
     with artifact.named(folder):
         model = _judgeable(load_model(folder, (folder.name, 0), runtime))
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
-    return standing_source(model, digest, covariates)
+    return source_of_model(model, digest, covariates)
 
 
-def standing_source(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
+def source_of_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
     """Use a trained model in memory; `digest` is the SHA-256 of its manifest.
 
     Raises:

@@ -15,10 +15,10 @@ from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
 from predictor.flags import Flag
 from trainers.options import Threads
-from trainers.progress import watched_on
+from trainers.progress import progress_on
 from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
-from trainers.stock.flags import tell_use_of
-from trainers.stock.progress_output import announce_beside, warn_beside
+from trainers.stock.flags import print_artifact_commands
+from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
 
 @with_flags
@@ -43,15 +43,15 @@ def ensemble(
         named(artifacts),
         out,
         covariates=covariates,
-        announce=announce_beside,
-        warn=warn_beside,
-        stepwise=watched_on(sys.stderr),
+        announce=announce_on_stderr,
+        warn=warn_on_stderr,
+        stepwise=progress_on(sys.stderr),
     )
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return
     _print(joined, Console(highlight=False))
-    tell_use_of(out, bars, files)
+    print_artifact_commands(out, bars, files)
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:

@@ -17,7 +17,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.model import UNITS, Ensemble, ModelIdentity
 from predictor.registry import Runtime, load_single
-from trainers.progress import StepProgress, unwatched
+from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
 from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.data_warnings import Warn, check_bars, discard, emit, of_models, presence_notes, refuse_flat
@@ -104,7 +104,7 @@ def join(
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
-    stepwise: StepProgress = unwatched,
+    stepwise: StepProgress = no_progress,
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members, and save it.
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from predictor.arrays import FloatArray, PositionArray
-from predictor.networks import anchor_index, uncrossed
+from predictor.networks import anchor_index, without_crossings
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval, ModelForecasts, units_of
@@ -72,7 +72,7 @@ def adaptive_offsets(
 
 def shifted(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...]) -> FloatArray:
     """Add offsets [N, H, Q] to quantiles [N, H, Q] and remove crossings as the model does."""
-    return uncrossed(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
+    return without_crossings(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
 
 
 class _AdaptiveLevel:

@@ -12,20 +12,20 @@ from rich.console import Console
 from predictor.artifact import named
 from predictor.cli.flags import with_flags
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
-from predictor.cli.output import given, quantra, tell_next, write_json
+from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
-from trainers.progress import progress_for, watched_on
+from trainers.progress import progress_for, progress_on
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import write_evaluation
 from trainers.stock.evaluation.tables import evaluation_summary, evaluation_tables
-from trainers.stock.progress_output import announce_beside, warn_beside
+from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
 
 @with_flags
@@ -52,9 +52,9 @@ def evaluate_command(
             bars.read(),
             wanted,
             consume=progress_for(sys.stderr),
-            announce=announce_beside,
-            warn=warn_beside,
-            stepwise=watched_on(sys.stderr),
+            announce=announce_on_stderr,
+            warn=warn_on_stderr,
+            stepwise=progress_on(sys.stderr),
             covariates=files.read(),
         )
     except InSampleError as error:
@@ -69,7 +69,7 @@ def evaluate_command(
         console = Console(highlight=False)
         for part in (evaluation_tables if everything else evaluation_summary)(evaluation):
             console.print(part)
-        tell_next(*_after(artifact, bars, files, evaluation))
+        print_next_commands(*_after(artifact, bars, files, evaluation))
 
 
 def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: ModelEvaluation) -> Iterator[str]:

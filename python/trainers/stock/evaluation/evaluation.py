@@ -20,7 +20,7 @@ from predictor.flags import Flag
 from predictor.model import UNITS, Ensemble
 from predictor.networks import Target
 from trainers.options import AnsweringDevice
-from trainers.progress import ReportConsumer, StepProgress, unwatched
+from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
@@ -33,7 +33,7 @@ from trainers.stock.data_warnings import (
     refuse_flat,
     since_calendar,
 )
-from trainers.stock.edges import given_edges
+from trainers.stock.edges import user_edges
 from trainers.stock.evaluation.baselines import InformationSet, all_baselines
 from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_model, calendar_of, last_seen, origins
 from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWindows, adaptive_forecasts, calibration
@@ -203,7 +203,7 @@ def evaluate(
     consume: ReportConsumer,
     announce: Callable[[str], None],
     warn: Warn = discard,
-    stepwise: StepProgress = unwatched,
+    stepwise: StepProgress = no_progress,
     covariates: CovariateSource = NO_SOURCE,
 ) -> ModelEvaluation:
     """Evaluate a model against the baselines, on decision days after all data that it has seen.
@@ -225,9 +225,9 @@ def evaluate(
         CovariateMissingError: No file has a covariate that the model reads.
     """
     doubts = emit(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
-    exam = _exam(model, bars, wanted, announce, covariates)
+    exam = _evaluation_setup(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
-    result, compared = _beside_baselines(exam, announce, stepwise)
+    result, compared = _compare_baselines(exam, announce, stepwise)
     seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
@@ -270,7 +270,7 @@ def _method(test: EvaluationSet) -> str:
     )
 
 
-def _exam(
+def _evaluation_setup(
     model: Judgeable,
     bars: BarPanel,
     wanted: EvaluationSettings,
@@ -298,7 +298,7 @@ def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
     return ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
 
 
-def _beside_baselines(
+def _compare_baselines(
     exam: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
 ) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
     """Compare the model with the best baseline, and with every baseline, best first."""
@@ -340,7 +340,7 @@ def _seeds(
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
         splits=exam.splits,
         covariates=exam.covariates,
-        edges=given_edges(model, exam.bound.history.bars.symbols),
+        edges=user_edges(model, exam.bound.history.bars.symbols),
     )
     own = recipe.optimisation.seed
 

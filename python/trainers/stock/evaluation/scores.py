@@ -11,7 +11,7 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import TargetKind
-from trainers.progress import StepProgress, unwatched
+from trainers.progress import StepProgress, no_progress
 from trainers.stock.evaluation.baselines import (
     BaselineModel,
     BaselinePlan,
@@ -407,7 +407,7 @@ class BenchmarkResult:
     """Why baselines are left out, and which symbols have substitutes."""
 
 
-def _unheard(_name: str, _losses: FloatArray) -> None:
+def _ignore_losses(_name: str, _losses: FloatArray) -> None:
     """Ignore the losses."""
 
 
@@ -418,8 +418,8 @@ def benchmark(
     case: InformationSet,
     plan: BaselinePlan,
     *,
-    hear: Callable[[str, FloatArray], None] = _unheard,
-    stepwise: StepProgress = unwatched,
+    hear: Callable[[str, FloatArray], None] = _ignore_losses,
+    stepwise: StepProgress = no_progress,
 ) -> BenchmarkResult:
     """Score a model's forecasts and the baselines; only one baseline's forecasts are in memory at a time.
 

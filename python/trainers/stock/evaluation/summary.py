@@ -113,13 +113,13 @@ def _risk(evaluation: ModelEvaluation, place: int) -> Metric:
 
 def findings(evaluation: ModelEvaluation) -> tuple[str, str, str]:
     """Sentences on accuracy, on coverage of the bands, and on the role of luck."""
-    return _accuracy(evaluation), _honesty(evaluation), _luck(evaluation)
+    return _accuracy(evaluation), _coverage_sentence(evaluation), _spread_sentence(evaluation)
 
 
 def _accuracy(evaluation: ModelEvaluation) -> str:
     skill = evaluation.skill
     rival = skill.baseline if len(skill.rivals) == 1 else f"the best of {len(skill.rivals)} {skill.among}"
-    error = f"its error was {_smaller(skill.improvement.value)} than that of {skill.baseline}{_reach(evaluation)}"
+    error = f"its error was {_smaller(skill.improvement.value)} than that of {skill.baseline}{_interval(evaluation)}"
     if skill.days_short:
         days = "1 day" if skill.days_short == 1 else f"{skill.days_short} days"
         return f"These days are {days} too few to tell skill from luck; on them {error}."
@@ -131,7 +131,7 @@ def _accuracy(evaluation: ModelEvaluation) -> str:
     return said[skill.verdict]
 
 
-def _reach(evaluation: ModelEvaluation) -> str:
+def _interval(evaluation: ModelEvaluation) -> str:
     """The interval of the improvement as text; empty if unknown."""
     i = evaluation.skill.improvement
     if not (isfinite(i.lower) and isfinite(i.upper)):
@@ -145,7 +145,7 @@ def _smaller(share: float) -> str:
     return f"{abs(rounded):.1f} % {'larger' if rounded < 0 else 'smaller'}"
 
 
-def _honesty(evaluation: ModelEvaluation) -> str:
+def _coverage_sentence(evaluation: ModelEvaluation) -> str:
     """Share of outcomes between the outermost quantiles, or below a single one, against its nominal value."""
     lowest, highest = evaluation.levels[0], evaluation.levels[-1]
     is_band = lowest < highest
@@ -153,12 +153,10 @@ def _honesty(evaluation: ModelEvaluation) -> str:
     shares = [h.band if is_band else h.below[0] for h in _model(evaluation).horizons]
     where = f"between the quantiles {level(lowest)} and {level(highest)}" if is_band else f"below the {level(lowest)}"
     held = sum(share.value for share in shares) / len(shares)
-    return (
-        f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should; {_off(shares, nominal)}."
-    )
+    return f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should; {_misses(shares, nominal)}."
 
 
-def _off(shares: list[Interval], nominal: float) -> str:
+def _misses(shares: list[Interval], nominal: float) -> str:
     """Number of horizons at which the nominal share is outside the interval."""
     known = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
     few, many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
@@ -170,7 +168,7 @@ def _off(shares: list[Interval], nominal: float) -> str:
     return f"more than luck explains: {' and '.join(filter(None, parts))} of {len(shares)} horizons"
 
 
-def _luck(evaluation: ModelEvaluation) -> str:
+def _spread_sentence(evaluation: ModelEvaluation) -> str:
     """The spread over seeds if several were trained, else the number of symbols with a smaller error."""
     seeds = evaluation.seeds
     if seeds is not None and len(seeds.seeds) > 1 and seeds.mean.mean:

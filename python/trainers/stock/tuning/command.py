@@ -18,12 +18,12 @@ from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.networks import Target, kind_named
 from trainers.loop import LoopError
 from trainers.options import RunOptions
-from trainers.progress import JsonLines, ReportConsumer, progress_for, unwatched, watched_on
+from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_for, progress_on
 from trainers.stock.data import History
 from trainers.stock.data_warnings import emit, of_recipe, of_steps
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.flags import tell_use_of
+from trainers.stock.flags import print_artifact_commands
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
@@ -80,7 +80,7 @@ def tune_stock(
     result, trained = _search(material, final, effort, out, as_json=run.as_json)
     _print_result(result, trained, as_json=run.as_json)
     if not run.as_json:
-        tell_use_of(out, bars, files)
+        print_artifact_commands(out, bars, files)
 
 
 def _search(
@@ -95,7 +95,7 @@ def _search(
     try:
         result = search(settings, effort.study(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")
-        stepwise = unwatched if as_json else watched_on(sys.stdout)
+        stepwise = no_progress if as_json else progress_on(sys.stdout)
         return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, tuning=result.card())
     except LoopError as error:
         raise ConfigurationError(str(error)) from error

@@ -11,8 +11,8 @@ import torch
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
-from predictor.networks import Target, TargetKind, anchor_index, uncrossed
-from predictor.windows import back_from
+from predictor.networks import Target, TargetKind, anchor_index, without_crossings
+from predictor.windows import trailing_windows
 from trainers.stock.data import ROWS, History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
 from trainers.stock.network_forecasts import calibrate, joined
@@ -86,12 +86,12 @@ class BaselineSample:
 
     def at_most(self, count: int) -> TrainingWindows:
         """At most `count` evenly spaced windows, which bounds time and memory of a fit."""
-        return self.windows.thinned(count)
+        return self.windows.subsample(count)
 
 
 def recent(history: History, windows: TrainingWindows, sessions: int) -> FloatArray:
     """[N, sessions] the target's daily series up to each window's day; NaN where unknown or before the first bar."""
-    return back_from(history.daily, windows.symbols, windows.positions, sessions)
+    return trailing_windows(history.daily, windows.symbols, windows.positions, sessions)
 
 
 class NoForecastError(Exception):
@@ -237,7 +237,7 @@ class InformationSet:
 
         def quantiles(asked: MeasuredWindows) -> FloatArray:
             moved = torch.from_numpy(asked.units.normalise(plain.quantiles(asked)) + offsets)
-            return asked.units.restore(uncrossed(moved, anchor).numpy())
+            return asked.units.restore(without_crossings(moved, anchor).numpy())
 
         return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.networks import TargetKind, window_mean
-from predictor.windows import back_from
+from predictor.windows import trailing_windows
 from trainers.stock.data import History, TrainingWindows, adjusted_blocks
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
@@ -78,12 +78,12 @@ def regressors(history: History, asked: MeasuredWindows) -> FloatArray:
     )
 
 
-def learnt_outcomes(history: History, asked: MeasuredWindows) -> FloatArray:
+def regression_outcomes(history: History, asked: MeasuredWindows) -> FloatArray:
     """[N, H] outcomes in the regression's units; NaN where unknown."""
-    return learnt_units(history, asked).normalise(history.outcomes(asked.windows)[..., None])[..., 0]
+    return regression_units(history, asked).normalise(history.outcomes(asked.windows)[..., None])[..., 0]
 
 
-def learnt_units(history: History, asked: MeasuredWindows) -> ForecastUnits:
+def regression_units(history: History, asked: MeasuredWindows) -> ForecastUnits:
     """The units of the regression.
 
     Returns are in units of the window's volatility, which gives calm and wild days the same weight. Log volatility is
@@ -103,7 +103,7 @@ def ridge(sample: BaselineSample) -> FittedBaseline:
     def quantiles(asked: MeasuredWindows) -> FloatArray:
         known = regressors(history, asked)
         centres = np.stack([fit.predict(known) for fit in fits], axis=1)
-        return learnt_units(history, asked).restore(centres[..., None] + spreads)
+        return regression_units(history, asked).restore(centres[..., None] + spreads)
 
     return FittedBaseline(quantiles=quantiles)
 
@@ -116,7 +116,7 @@ def _fitted_ridge(sample: BaselineSample) -> "tuple[list[Pipeline], FloatArray]"
 
     history = sample.history
     learnt = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
-    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), learnt_outcomes(history, learnt)
+    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), regression_outcomes(history, learnt)
     fits: list[Pipeline] = []
     spreads: list[FloatArray] = []
     for outcome in outcomes.T:
@@ -138,7 +138,7 @@ def boosted(sample: BaselineSample) -> FittedBaseline:
 
     history = sample.history
     learnt = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
-    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), learnt_outcomes(history, learnt)
+    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), regression_outcomes(history, learnt)
     fits: list[lightgbm.Booster] = []
     for outcome in outcomes.T:
         rows = np.isfinite(outcome)
@@ -150,7 +150,7 @@ def boosted(sample: BaselineSample) -> FittedBaseline:
         rows = regressors(history, asked)
         columns = [np.asarray(fit.predict(rows, num_threads=1), np.float64) for fit in fits]
         normalised = np.stack(columns, axis=1).reshape(len(asked), *shape)
-        return learnt_units(history, asked).restore(np.sort(normalised, axis=-1))
+        return regression_units(history, asked).restore(np.sort(normalised, axis=-1))
 
     return FittedBaseline(quantiles=quantiles)
 
@@ -212,7 +212,7 @@ def _averages(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
 
     A mean without days is replaced by that of 22 days, or by the smallest value.
     """
-    last = back_from(daily, windows.symbols, windows.positions, max(DAYS))
+    last = trailing_windows(daily, windows.symbols, windows.positions, max(DAYS))
     longest = window_mean(last)
     longest = np.where(np.isnan(longest), NO_RANGE, longest)
     means = [window_mean(last[:, -days:]) for days in DAYS]
