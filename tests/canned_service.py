@@ -51,20 +51,20 @@ class CannedService:
         self.model(reference)
         return self._predicting.submit(self._predict, request, deadline)
 
-    def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
-        return self._explaining.submit(self._explain, asked, deadline)
+        return self._explaining.submit(self._explain, query, deadline)
 
     def explain_global(
         self,
         reference: str,
-        asked: GlobalExplanationRequest,
+        query: GlobalExplanationRequest,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
         self.model(reference)
         self.deadlines.append(deadline)
-        known = importance(len(asked.query().instances))
+        known = importance(len(query.query().instances))
         report(known)
         return self._explaining.submit(self._explain_global, known)
 

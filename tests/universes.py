@@ -115,18 +115,18 @@ class Changing:
         del here, reference
         return self._service.predict(self._next(), request, deadline)
 
-    def explain(self, reference: str, asked: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         del reference
-        return self._service.explain(self._next(), asked, deadline)
+        return self._service.explain(self._next(), query, deadline)
 
     def explain_global(
         self,
         reference: str,
-        asked: GlobalExplanationRequest,
+        query: GlobalExplanationRequest,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
-        return self._service.explain_global(reference, asked, report, deadline)
+        return self._service.explain_global(reference, query, report, deadline)
 
     def _next(self) -> str:
         version = self._versions.pop(0) if len(self._versions) > 1 else self._versions[0]

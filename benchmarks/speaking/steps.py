@@ -59,7 +59,7 @@ class Adversaries:
         discriminators = Discriminators(discriminator_channels("fast")) if judged else None
         generator = VoiceGenerator(voice.model.train(), frames=recipe.slice_frames)
         objective = VoiceObjective(generator, voice.framing, LossWeights(), discriminators)
-        objective.judged = judged
+        objective.adversarial = judged
         return cls(objective, discriminators, recipe)
 
     def optimizer(self, module: nn.Module) -> AdamW:

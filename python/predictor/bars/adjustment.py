@@ -6,7 +6,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray, IndexArray
 from predictor.bars.checks import check_events
 from predictor.errors import BarsError, shown_date
-
-if TYPE_CHECKING:
-    from predictor.bars.panel import BarPanel
 
 LARGEST_USUAL_MOVE: Final = 1.4
 """A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
@@ -156,6 +153,60 @@ def _is_jump(ratios: FloatArray) -> NDArray[np.bool_]:
     return (ratios > LARGEST_USUAL_MOVE) | (ratios < 1 / LARGEST_USUAL_MOVE)
 
 
+class RawBars(Protocol):
+    """Bars before adjustment, of a panel or of several stacked instances; float64 [S, T], NaN = no bar."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """S names."""
+        ...
+
+    @property
+    def sessions(self) -> NDArray[np.int32]:
+        """[T] dates, yyyymmdd, in increasing order."""
+        ...
+
+    @property
+    def open(self) -> FloatArray:
+        """First price of each day."""
+        ...
+
+    @property
+    def high(self) -> FloatArray:
+        """Highest price of each day."""
+        ...
+
+    @property
+    def low(self) -> FloatArray:
+        """Lowest price of each day."""
+        ...
+
+    @property
+    def close(self) -> FloatArray:
+        """Last price of each day."""
+        ...
+
+    @property
+    def volume(self) -> FloatArray:
+        """Shares traded."""
+        ...
+
+    @property
+    def adj_close(self) -> FloatArray | None:
+        """Close adjusted for splits and dividends; None if not given."""
+        ...
+
+    @property
+    def split_ratio(self) -> FloatArray | None:
+        """New shares per old share; None if not given."""
+        ...
+
+    @property
+    def cash_dividend(self) -> FloatArray | None:
+        """Money per share on the ex-date; None if not given."""
+        ...
+
+
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AdjustedBars:
@@ -185,7 +236,7 @@ class AdjustedBars:
             values.setflags(write=False)
 
 
-def adjust(bars: "BarPanel") -> AdjustedBars:
+def adjust(bars: RawBars) -> AdjustedBars:
     """Adjust bars according to FORMULAS.
 
     Raises:
@@ -197,7 +248,7 @@ def adjust(bars: "BarPanel") -> AdjustedBars:
     return adjusted
 
 
-def adjust_each(bars: "BarPanel") -> tuple[AdjustedBars, Mapping[int, BarsError]]:
+def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
     """As `adjust`, but a symbol that cannot be adjusted gets no bars.
 
     Returns:
@@ -223,14 +274,14 @@ def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
     return AdjustedBars(**{field.name: emptied(getattr(adjusted, field.name)) for field in fields(adjusted)})
 
 
-def _fault(bars: "BarPanel", adjusted: AdjustedBars, row: int, column: int) -> BarsError:
+def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
     field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "it must be within the range of a double; check prices, volume, and later splits and dividends"
     return BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
 
 
-def _adjusted(bars: "BarPanel") -> AdjustedBars:
+def _adjusted(bars: RawBars) -> AdjustedBars:
     if bars.adj_close is not None:
         factor = _rebased(bars.adj_close / bars.close, bars.close)
         return _scaled(bars, factor, bars.volume / factor)
@@ -242,7 +293,7 @@ def _adjusted(bars: "BarPanel") -> AdjustedBars:
     return _scaled(bars, factor, bars.volume * _rebased(later, bars.close))
 
 
-def _scaled(bars: "BarPanel", factor: FloatArray, volume: FloatArray) -> AdjustedBars:
+def _scaled(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBars:
     return AdjustedBars(
         open=bars.open * factor,
         high=bars.high * factor,
@@ -254,7 +305,7 @@ def _scaled(bars: "BarPanel", factor: FloatArray, volume: FloatArray) -> Adjuste
     )
 
 
-def _unscaled(bars: "BarPanel", factor: FloatArray) -> AdjustedBars:
+def _unscaled(bars: RawBars, factor: FloatArray) -> AdjustedBars:
     """Share the raw arrays, which are read-only."""
     return AdjustedBars(
         open=bars.open,
@@ -275,7 +326,7 @@ def _rebased(values: FloatArray, close: FloatArray) -> FloatArray:
     return np.where(present, values / base[:, None], np.nan)
 
 
-def later_shares(bars: "BarPanel") -> FloatArray:
+def later_shares(bars: RawBars) -> FloatArray:
     """The number of shares [S, T] that one share of each day becomes by the last day: the product of later splits."""
     if bars.split_ratio is None:
         return np.ones_like(bars.close)
@@ -289,7 +340,7 @@ def _product_of_later(values: FloatArray) -> FloatArray:
     return product
 
 
-def kept_shares(bars: "BarPanel", later: FloatArray) -> FloatArray:
+def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
     """The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.
 
     A dividend is cash per share on the ex-date, so the previous close is converted to shares of the ex-date.
@@ -312,7 +363,7 @@ def _bar_before(close: FloatArray) -> IndexArray:
     return before
 
 
-def check_dividends(bars: "BarPanel") -> None:
+def check_dividends(bars: RawBars) -> None:
     """Check dividends.
 
     Raises:

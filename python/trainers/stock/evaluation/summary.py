@@ -153,7 +153,8 @@ def _coverage_sentence(evaluation: ModelEvaluation) -> str:
     shares = [h.band if is_band else h.below[0] for h in _model(evaluation).horizons]
     where = f"between the quantiles {level(lowest)} and {level(highest)}" if is_band else f"below the {level(lowest)}"
     held = sum(share.value for share in shares) / len(shares)
-    return f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should; {_misses(shares, nominal)}."
+    fell = f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
+    return f"{fell}; {_misses(shares, nominal)}."
 
 
 def _misses(shares: list[Interval], nominal: float) -> str:
