@@ -19,17 +19,17 @@ import numpy as np
 
 from predictor.artifact.artifact import Artifact, Golden, StoredArtifact
 from predictor.artifact.folder import (
+    add_manifest,
     check_absent,
     check_format,
-    check_no_strangers,
-    listed_files,
-    listing,
+    check_no_other_files,
+    list_entries,
     load,
     read_golden,
+    read_listed_files,
     sha256,
     verified,
     verified_manifest,
-    with_manifest,
     write_folder,
     write_golden,
 )
@@ -206,7 +206,7 @@ def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str
     """
     check_absent(folder)
     own = write_golden(golden)
-    files = with_manifest(_manifest_json(manifest, own), own)
+    files = add_manifest(_manifest_json(manifest, own), own)
     for name, digest in manifest.members.items():
         files |= {f"{MEMBERS}/{name}/{file}": data for file, data in _member_files(members[name], digest).items()}
     write_folder(folder, files)
@@ -223,10 +223,10 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, ENSEMBLE_FORMAT)
     manifest = _read_manifest(record)
-    files = listed_files(folder, record, ENSEMBLE_CONTENTS)
+    files = read_listed_files(folder, record, ENSEMBLE_CONTENTS)
     record.end()
     apart = [f"{MEMBERS}/{name}" for name in manifest.members]
-    check_no_strangers(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), apart=apart)
+    check_no_other_files(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), apart=apart)
     members = {name: _load_member(folder, name, digest) for name, digest in manifest.members.items()}
     _check_common(manifest, members)
     return StoredEnsemble(manifest=manifest, members=members, golden=read_golden(files), manifest_hash=sha256(text))
@@ -248,7 +248,7 @@ def _manifest_json(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
     return {
         "format": ENSEMBLE_FORMAT,
         "format_version": FORMAT_VERSION,
-        "files": listing(files),
+        "files": list_entries(files),
         "members": [{"name": name, "manifest_sha256": digest} for name, digest in m.members.items()],
         "combination": COMBINATION,
         "target": write_target(m.target),

@@ -96,18 +96,18 @@ def _another(folder: Path) -> str:
     return f"use --out {folder.with_name(str(max(versions) + 1))}"
 
 
-def with_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def add_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Add the manifest and its digest to the files."""
     text = canonical.to_bytes(manifest)
-    return {**files, MANIFEST: text, DIGEST: digest_of(text)}
+    return {**files, MANIFEST: text, DIGEST: digest_file(text)}
 
 
-def listing(files: Mapping[str, bytes]) -> dict[str, Json]:
+def list_entries(files: Mapping[str, bytes]) -> dict[str, Json]:
     """Size and SHA-256 of each file, for the manifest."""
     return {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()}
 
 
-def digest_of(manifest: bytes) -> bytes:
+def digest_file(manifest: bytes) -> bytes:
     """Content of the digest file, in the format of `sha256sum --check`."""
     return f"{sha256(manifest)}  {MANIFEST}\n".encode()
 
@@ -126,7 +126,7 @@ def verified_manifest(folder: Path) -> bytes:
     if not folder.is_dir():
         raise ArtifactError(f"the folder is missing; {AGAIN}")
     manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
-    if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_of(manifest):
+    if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_file(manifest):
         raise ArtifactError.of(
             MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged: {AGAIN}"
         )
@@ -150,7 +150,7 @@ def check_format(record: Record, expected: str) -> None:
         )
 
 
-def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dict[str, bytes]:
+def read_listed_files(folder: Path, record: Record, contents: Collection[str]) -> dict[str, bytes]:
     """Read the files in the manifest and verify their sizes and SHA-256.
 
     Raises:
@@ -162,7 +162,7 @@ def listed_files(folder: Path, record: Record, contents: Collection[str]) -> dic
     return {name: _read_verified(folder, name, listed.record(name)) for name in contents}
 
 
-def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[str] = ()) -> None:
+def check_no_other_files(folder: Path, own: Collection[str], *, apart: Collection[str] = ()) -> None:
     """Raise ArtifactError if the folder contains anything besides its files and their folders.
 
     Args:
@@ -172,8 +172,8 @@ def check_no_strangers(folder: Path, own: Collection[str], *, apart: Collection[
     """
     named = {*own, *apart}
     folders = {parent.as_posix() for name in named for parent in Path(name).parents}
-    strangers = (p.relative_to(folder) for p in folder.rglob("*"))
-    present = {p.as_posix() for p in strangers if not any(q.as_posix() in apart for q in p.parents)}
+    paths = (p.relative_to(folder) for p in folder.rglob("*"))
+    present = {p.as_posix() for p in paths if not any(q.as_posix() in apart for q in p.parents)}
     unknown = sorted(present - named - folders)
     if unknown:
         raise ArtifactError.of(unknown[0], "does not belong to the artifact")
@@ -269,11 +269,11 @@ def packed(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
     manifest: Json = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "files": listing(files),
+        "files": list_entries(files),
         **_facts(artifact.pipeline),
         **write_manifest(artifact.manifest),
     }
-    return with_manifest(manifest, files)
+    return add_manifest(manifest, files)
 
 
 def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
@@ -330,8 +330,8 @@ def verified(folder: Path) -> VerifiedFiles:
     text = verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, FORMAT)
-    check_no_strangers(folder, (MANIFEST, DIGEST, *CONTENTS))
-    return VerifiedFiles(text, record, listed_files(folder, record, CONTENTS))
+    check_no_other_files(folder, (MANIFEST, DIGEST, *CONTENTS))
+    return VerifiedFiles(text, record, read_listed_files(folder, record, CONTENTS))
 
 
 def write_golden(golden: Golden) -> dict[str, bytes]:

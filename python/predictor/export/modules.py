@@ -160,7 +160,7 @@ class OnnxLSTM(nn.Module):
         return states.transpose(0, 1), (last, cell)
 
 
-def with_onnx_rnns(network: nn.Module) -> nn.Module:
+def replace_rnns(network: nn.Module) -> nn.Module:
     """Replace every LSTM and GRU of the network in place."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):

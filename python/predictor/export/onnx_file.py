@@ -18,7 +18,7 @@ from torch import Tensor
 
 from predictor import artifact
 from predictor.errors import ArtifactError, ConfigurationError, InternalError, MissingPackageError
-from predictor.export.modules import ExportModule, with_onnx_rnns
+from predictor.export.modules import ExportModule, replace_rnns
 from predictor.golden import golden_inputs
 from predictor.model import Model, output_map
 from predictor.networks import Inputs
@@ -103,7 +103,7 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
     with artifact.named(folder):
         model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
     module = ExportModule(
-        with_onnx_rnns(copy.deepcopy(model.engine.network)),
+        replace_rnns(copy.deepcopy(model.engine.network)),
         output_map(model.manifest),
         model.pipeline.sizes,
         per_horizon=model.pipeline.normaliser.is_per_horizon,

@@ -32,11 +32,11 @@ from predictor.golden.stages import (
     GoldenRequest,
     StageComparison,
     Stages,
+    compute_stages,
     forecast_stages,
     golden_error,
     golden_request,
     prepare,
-    stages_of,
     units_in_float64,
 )
 from predictor.instance import Instance
@@ -48,7 +48,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 def record(model: Model) -> Golden:
     """Record the golden instance of a model with the numbers that it computes now."""
     request = golden_request(model)
-    stages, exact = stages_of(model, request), units_in_float64(model, request)
+    stages, exact = compute_stages(model, request), units_in_float64(model, request)
     text: dict[str, Json] = {
         "symbols": list(request.bars.symbols),
         "categories": categories_of(request.covariates),
@@ -72,7 +72,7 @@ def check(model: Model, golden: Golden) -> None:
     facts = _facts(golden)
     try:
         request = GoldenRequest(stored_bars(facts.symbols, golden.arrays), facts.covariates)
-        stages = stages_of(model, request)
+        stages = compute_stages(model, request)
     except ArtifactError:
         raise
     except QuantraError as error:

@@ -187,7 +187,7 @@ def golden_inputs(model: Model) -> Inputs:
     return prepare(model, golden_request(model)).inputs
 
 
-def stages_of(model: Model, request: GoldenRequest) -> Stages:
+def compute_stages(model: Model, request: GoldenRequest) -> Stages:
     """All stages by name, in the order and shapes of the computation."""
     prepared = prepare(model, request)
     forecast = model.forecast([prepared])[0]

@@ -24,11 +24,11 @@ from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.model.dates import DateReader
 from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
-from predictor.model.explanations import points_of, work_of
+from predictor.model.explanations import compute_cost, points_of
 from predictor.model.model import Model
 from predictor.model.predictor import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared_instance import PreparedInstance, bounded, data_warnings, indices_of, nothing_usable
+from predictor.model.prepared_instance import PreparedInstance, bounded, data_warnings, indices_of, no_usable_symbol
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -89,24 +89,22 @@ DIFFERENT_WINDOWS = (
 
 
 @final
-class JointReading:
+class JointPreparation:
     """Prepares instances for all members, and only once for members with the same inputs."""
 
     def __init__(self, members: Sequence[Model]) -> None:
         """Store the members, in the ensemble's order."""
-        readings = [member.pipeline.recipe for member in members]
-        self._members = tuple(
-            (readings.index(reading), member) for reading, member in zip(readings, members, strict=True)
-        )
+        recipes = [member.pipeline.recipe for member in members]
+        self._members = tuple((recipes.index(recipe), member) for recipe, member in zip(recipes, members, strict=True))
         """Each member with the index of the first member that reads the same inputs."""
-        self._across = {index for index, member in self._members if member.manifest.kind.is_panel_model}
+        self._panel_inputs = {index for index, member in self._members if member.manifest.kind.is_panel_model}
         """Indices of inputs read by networks that look across symbols."""
         self._training_summaries = tuple(member.training_summary for member in members)
         pipelines = {index: members[index].pipeline for index, _ in self._members}
         # The member that needs the most bars goes first: its error then states how many the ensemble needs.
         ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
         self._dates = {index: DateReader(pipeline) for index, pipeline in ordered}
-        self.covariates = named_once(member.pipeline.covariates for member in members)
+        self.covariates = merge_by_name(member.pipeline.covariates for member in members)
         """Covariates that the members read, each as its first member defines it."""
 
     @property
@@ -115,7 +113,7 @@ class JointReading:
         return next(iter(self._dates.values())).pipeline.bars_needed
 
     @property
-    def is_one(self) -> bool:
+    def reads_same_inputs(self) -> bool:
         """Whether all members read the same inputs."""
         return len(self._dates) == 1
 
@@ -126,12 +124,12 @@ class JointReading:
         errors: dict[int, QuantraError] = {}
         prepared_of: list[dict[int, PreparedInstance]] = [{} for _ in instances]
         for k, instance in enumerate(instances):
-            if (error := self._refusal(instance)) is not None:
+            if (error := self._input_error(instance)) is not None:
                 errors[k] = error
         for index, dates in self._dates.items():
             left = [k for k in range(len(instances)) if k not in errors]
-            reduced = [_read_by(dates.pipeline, instances[k]) for k in left]
-            prepared = prepare_each(dates, reduced, now, deadline, together=index not in self._across)
+            reduced = [_select_covariates(dates.pipeline, instances[k]) for k in left]
+            prepared = prepare_each(dates, reduced, now, deadline, together=index not in self._panel_inputs)
             for k, one in zip(left, prepared, strict=True):
                 if isinstance(one, QuantraError):
                     errors[k] = one
@@ -141,10 +139,10 @@ class JointReading:
             errors[k] if k in errors else self._joined(instance, prepared_of[k]) for k, instance in enumerate(instances)
         ]
 
-    def _refusal(self, instance: Instance) -> QuantraError | None:
+    def _input_error(self, instance: Instance) -> QuantraError | None:
         """Return the error of an instance that does not have the members' inputs."""
         if not isinstance(instance.input, BarPanel):
-            return None if self.is_one else FeatureMismatchError(DIFFERENT_WINDOWS)
+            return None if self.reads_same_inputs else FeatureMismatchError(DIFFERENT_WINDOWS)
         try:
             check_sent(self.covariates, instance.covariates)
         except QuantraError as error:
@@ -159,12 +157,12 @@ class JointReading:
         )
         usable = prepared.usable
         if not usable.any():
-            return nothing_usable(prepared.refusals)
+            return no_usable_symbol(prepared.refusals)
         symbols = [symbol for symbol, known in zip(prepared.symbols, usable, strict=True) if known]
         return replace(prepared, data_warnings=tuple(data_warnings(self._training_summaries, instance, symbols)))
 
 
-def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
+def _select_covariates(pipeline: Pipeline, instance: Instance) -> Instance:
     """Keep only the covariates that a member reads."""
     if not instance.covariates.names:
         return instance
@@ -172,7 +170,7 @@ def _read_by(pipeline: Pipeline, instance: Instance) -> Instance:
     return replace(instance, covariates=instance.covariates.only(names))
 
 
-def named_once(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
+def merge_by_name(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     """Merge the groups; keeps the first item of each name, in order of appearance."""
     named: dict[str, NamedT] = {}
     for group in groups:
@@ -211,10 +209,10 @@ def ensemble_info(
         aliases=aliases,
         is_default=is_default,
         kind=KIND,
-        observed_features=named_once(info.observed_features for info in members),
-        known_features=named_once(info.known_features for info in members),
-        static_features=named_once(info.static_features for info in members),
-        covariates=named_once(info.covariates for info in members),
+        observed_features=merge_by_name(info.observed_features for info in members),
+        known_features=merge_by_name(info.known_features for info in members),
+        static_features=merge_by_name(info.static_features for info in members),
+        covariates=merge_by_name(info.covariates for info in members),
         schema_hash=_schema_hash([info.schema_hash for info in members]),
         encoder_length=longest,
         lookback=bars_needed - longest + 1,
@@ -267,7 +265,7 @@ class Ensemble:
         self.identity = identity
         self.manifest = manifest
         self.members = members
-        self._reading = JointReading([*members.values()])
+        self._preparation = JointPreparation([*members.values()])
         self._skill = skill_of(manifest.card)
         self._fingerprint = f"{identity.weights_hash}|{manifest.conformal}"
         """What the forecasts depend on besides the members' forecasts."""
@@ -284,12 +282,12 @@ class Ensemble:
     @property
     def bars_needed(self) -> int:
         """Bars that one forecast needs: the maximum over the members."""
-        return self._reading.bars_needed
+        return self._preparation.bars_needed
 
     @property
     def covariates(self) -> tuple[CovariateInfo, ...]:
         """Covariates that the members read."""
-        return self._reading.covariates
+        return self._preparation.covariates
 
     def prepare(self, instance: Instance, now: datetime) -> JointlyPrepared:
         """Check an instance and compute the inputs of every member.
@@ -309,7 +307,7 @@ class Ensemble:
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
         """See `TwoStagePredictor.prepare_each`."""
-        prepared = self._reading.prepare_each(instances, now, deadline)
+        prepared = self._preparation.prepare_each(instances, now, deadline)
         return [self.identity.naming(one) if isinstance(one, QuantraError) else one for one in prepared]
 
     def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
@@ -337,7 +335,7 @@ class Ensemble:
             RequestTooLargeError: all members together may need more than `explain.MOST_ROWS`.
             QuantraError: see `prepare` and `Model.attributions`.
         """
-        self._work(query).check()
+        self._cost(query).check()
         complete = replace(query, targets=query.targets or self.default_targets())
         prepared = self.prepare(complete.instance, now)
         attributions = [
@@ -358,12 +356,12 @@ class Ensemble:
 
     def explain_cost(self, query: Query) -> int:
         """See `Predictor.explain_cost`; the sum over the members."""
-        return self._work(query).rows
+        return self._cost(query).rows
 
-    def _work(self, query: Query) -> ExplanationCost:
+    def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = points_of(targets, self.manifest.target, self.manifest.quantiles)
-        return work_of(query, points, sum(member.rows_per_window for member in self.members.values()))
+        return compute_cost(query, points, sum(member.rows_per_window for member in self.members.values()))
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""

@@ -93,7 +93,7 @@ def joint_attribution(
     members = list(by_member.values())
     rows = _rows(members)
     longest = max(members, key=lambda attribution: len(attribution.sessions))
-    per_row = np.mean(np.stack([_on_rows(attribution, rows) for attribution in members]), axis=0)
+    per_row = np.mean(np.stack([_align_rows(attribution, rows) for attribution in members]), axis=0)
     per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _mean(
         [attribution.prediction for attribution in members]
     )
@@ -105,11 +105,11 @@ def joint_attribution(
         baseline=", ".join(dict.fromkeys(attribution.baseline for attribution in members)),
         row_names=tuple(name for _, name in rows),
         row_kinds=tuple(kind for kind, _ in rows),
-        per_row=_only(per_row, usable),
+        per_row=_mask_unusable(per_row, usable),
         per_time=_joint_times(members, usable),
         cells=_joint_cells(members, [name for kind, name in rows if kind is RowKind.OBSERVED], usable),
         prediction=prediction.values,
-        baseline_prediction=_only(baseline, usable),
+        baseline_prediction=_mask_unusable(baseline, usable),
         relative_gap=gap,
         converged=gap <= prediction.tolerance,
         nodes=np.where(usable, np.maximum.reduce([attribution.nodes for attribution in members]), 0).astype(np.int32),
@@ -143,7 +143,7 @@ def _keys(attribution: Attribution) -> list[RowKey]:
     return list(zip(attribution.row_kinds, attribution.row_names, strict=True))
 
 
-def _on_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
+def _align_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
     """Arrange a member's contributions [S, R] by the merged rows."""
     placed = np.zeros((len(attribution.symbols), len(rows)))
     placed[:, [rows.index(key) for key in _keys(attribution)]] = attribution.per_row
@@ -165,7 +165,7 @@ def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArra
     if len(available) < len(members):
         return None
     length = max(times.shape[1] for times in available)
-    return _only(_mean([_ended(times, length) for times in available]), usable)
+    return _mask_unusable(_mean([_pad_start(times, length) for times in available]), usable)
 
 
 def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
@@ -179,11 +179,11 @@ def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable
         names = [name for kind, name in _keys(attribution) if kind is RowKind.OBSERVED]
         wide = np.zeros((*cells.shape[:2], len(observed)))
         wide[..., [observed.index(name) for name in names]] = cells
-        placed.append(_ended(wide, length))
-    return _only(_mean(placed), usable)
+        placed.append(_pad_start(wide, length))
+    return _mask_unusable(_mean(placed), usable)
 
 
-def _ended(values: FloatArray, length: int) -> FloatArray:
+def _pad_start(values: FloatArray, length: int) -> FloatArray:
     """Pad with leading zeros to [S, length, …]."""
     before = np.zeros((values.shape[0], length - values.shape[1], *values.shape[2:]))
     return np.concatenate([before, values], axis=1)
@@ -193,7 +193,7 @@ def _mean(values: Sequence[NDArray[np.number]]) -> FloatArray:
     return np.mean(np.stack(values), axis=0)
 
 
-def _only(values: FloatArray, usable: BoolArray) -> FloatArray:
+def _mask_unusable(values: FloatArray, usable: BoolArray) -> FloatArray:
     """Set unusable symbols of [S, …] to NaN."""
     values[~usable] = np.nan
     return values

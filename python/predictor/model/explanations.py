@@ -43,7 +43,7 @@ def points_of(targets: Sequence[TargetPoint], target: Target, levels: Sequence[f
     return [one.index_in(target.horizons, levels) for one in targets]
 
 
-def work_of(query: Query, points: Sequence[Point], rows_per_window: int) -> ExplanationCost:
+def compute_cost(query: Query, points: Sequence[Point], rows_per_window: int) -> ExplanationCost:
     """Compute the cost of a query; equal points count once."""
     symbols = query.symbols or query.instance.input.symbols
     return ExplanationCost(symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window)

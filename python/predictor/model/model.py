@@ -22,7 +22,7 @@ from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 from predictor.model.dates import DateReader
-from predictor.model.explanations import check_tolerance, points_of, work_of
+from predictor.model.explanations import check_tolerance, compute_cost, points_of
 from predictor.model.predictor import (
     ForecastSource,
     ModelIdentity,
@@ -31,10 +31,16 @@ from predictor.model.predictor import (
     batch_of,
     default_targets,
     forecast_of,
-    summed,
+    sum_groups,
 )
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared_instance import PreparedInstance, TrainingSummary, bounded, data_warnings, nothing_usable
+from predictor.model.prepared_instance import (
+    PreparedInstance,
+    TrainingSummary,
+    bounded,
+    data_warnings,
+    no_usable_symbol,
+)
 from predictor.model.runner import PanelRunner, RowRunner, Runner
 from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Target
 from predictor.windows import Pipeline
@@ -159,7 +165,7 @@ class Model:
             RequestTooLargeError: the query may need more than `explain.MOST_ROWS`.
             QuantraError: see `prepare` and `attributions`.
         """
-        self._work(query).check()
+        self._cost(query).check()
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
     def attributions(self, query: Query, panel: PreparedInstance, deadline: Cancellation) -> tuple[Attribution, ...]:
@@ -182,7 +188,7 @@ class Model:
         points = points_of(targets, self.manifest.target, self.manifest.quantiles)
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
-            raise nothing_usable(prepared.refusals)
+            raise no_usable_symbol(prepared.refusals)
         explained = self.runner.contributions(
             prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline
         )
@@ -203,12 +209,12 @@ class Model:
 
     def explain_cost(self, query: Query) -> int:
         """See `Predictor.explain_cost`."""
-        return self._work(query).rows
+        return self._cost(query).rows
 
-    def _work(self, query: Query) -> ExplanationCost:
+    def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = points_of(targets, self.manifest.target, self.manifest.quantiles)
-        return work_of(query, points, self.rows_per_window)
+        return compute_cost(query, points, self.rows_per_window)
 
     @property
     def rows_per_window(self) -> int:
@@ -294,7 +300,7 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
         ),
     )
     return tuple(
-        Internal(name=name, axis=axis, labels=labels, values=summed(weights.double().numpy(), groups, len(labels)))
+        Internal(name=name, axis=axis, labels=labels, values=sum_groups(weights.double().numpy(), groups, len(labels)))
         for name, axis, labels, weights, groups in every
         if labels
     )

@@ -185,7 +185,7 @@ def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: Netw
         prepared: the instance.
         answer: the network's output for its N usable symbols.
     """
-    values = _on_symbols(answer.values, prepared.usable)
+    values = _scatter_symbols(answer.values, prepared.usable)
     returns = values if source.target.kind is TargetKind.LOG_RETURN else None
     anchor = prepared.anchor
     # With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
@@ -210,8 +210,8 @@ def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: Netw
         refusals=prepared.refusals,
         skill=source.skill,
         forecast_id=_forecast_id(source, prepared),
-        scores=None if answer.scores is None else _on_symbols(answer.scores, prepared.usable),
-        ranks=None if answer.scores is None else _placed(ranks_of(answer.scores), prepared.usable, fill=0),
+        scores=None if answer.scores is None else _scatter_symbols(answer.scores, prepared.usable),
+        ranks=None if answer.scores is None else _scatter(ranks_of(answer.scores), prepared.usable, fill=0),
         universe_hash="" if answer.scores is None else universe_hash(prepared.symbols, prepared.usable),
     )
 
@@ -257,20 +257,20 @@ def attribution_of(
         unit=UNITS[source.target.kind],
         row_names=names,
         row_kinds=kinds,
-        per_row=_on_symbols(_per_row(source.features, contributions), usable),
+        per_row=_scatter_symbols(_per_row(source.features, contributions), usable),
         sessions=_dates(prepared.sessions),
-        per_time=None if detail is Detail.FEATURES else _on_symbols(per_time, usable),
-        cells=_on_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
-        prediction=_on_symbols(contributions.prediction, usable),
-        baseline_prediction=_on_symbols(contributions.baseline_prediction, usable),
-        relative_gap=_on_symbols(contributions.relative_gap, usable),
-        converged=_placed(contributions.converged, usable, fill=False),
-        nodes=_placed(contributions.nodes.astype(np.int32), usable, fill=0),
+        per_time=None if detail is Detail.FEATURES else _scatter_symbols(per_time, usable),
+        cells=_scatter_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
+        prediction=_scatter_symbols(contributions.prediction, usable),
+        baseline_prediction=_scatter_symbols(contributions.baseline_prediction, usable),
+        relative_gap=_scatter_symbols(contributions.relative_gap, usable),
+        converged=_scatter(contributions.converged, usable, fill=False),
+        nodes=_scatter(contributions.nodes.astype(np.int32), usable, fill=0),
         model=source.identity.name,
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
         warnings=prepared.warnings,
-        internals=tuple(replace(one, values=_on_symbols(one.values, usable)) for one in internals),
+        internals=tuple(replace(one, values=_scatter_symbols(one.values, usable)) for one in internals),
         skill=source.skill,
         refusals=prepared.refusals,
     )
@@ -302,12 +302,12 @@ def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArr
         RowKind.NEIGHBOURS: contributions.neighbours.sum(axis=1),
     }
     window_rows = np.stack([numbers[kind] for kind in _window_rows(contributions)], axis=-1)
-    known = summed(contributions.known.sum(axis=1), features.known_groups, len(features.features.known))
-    static = summed(contributions.static, features.static_groups, len(features.statics.names))
+    known = sum_groups(contributions.known.sum(axis=1), features.known_groups, len(features.features.known))
+    static = sum_groups(contributions.static, features.static_groups, len(features.statics.names))
     return np.concatenate([contributions.observed.sum(axis=1), known, static, window_rows], axis=-1)
 
 
-def summed(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray:
+def sum_groups(columns: FloatArray, groups: Sequence[int], count: int) -> FloatArray:
     """Sum the columns by group to [N, count]."""
     sums = np.zeros((len(columns), count))
     for column, group in enumerate(groups):
@@ -332,11 +332,11 @@ def _forecast_id(source: ForecastSource, prepared: PreparedInstance) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-def _on_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:
-    return _placed(rows, usable, fill=np.nan)
+def _scatter_symbols(rows: FloatArray, usable: BoolArray) -> FloatArray:
+    return _scatter(rows, usable, fill=np.nan)
 
 
-def _placed(rows: NDArray[ScalarT], usable: BoolArray, *, fill: float) -> NDArray[ScalarT]:
+def _scatter(rows: NDArray[ScalarT], usable: BoolArray, *, fill: float) -> NDArray[ScalarT]:
     """Scatter the usable symbols' rows to [S, …]."""
     if len(rows) == len(usable):
         return rows

@@ -33,11 +33,11 @@ from predictor.model.prepared_instance import (
     PanelState,
     PreparedInstance,
     SymbolStates,
-    nothing_usable,
-    refusals_of,
-    warnings_of,
+    find_refusals,
+    find_warnings,
+    no_usable_symbol,
 )
-from predictor.model.window_inputs import check_form, windows_prepared
+from predictor.model.window_inputs import check_form, prepare_windows
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
@@ -103,7 +103,7 @@ class StackedBars:
         return is_complete & np.all(usual, axis=(0, 2))
 
 
-def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
+def stack_bars(readings: Sequence[AlignedInstance]) -> StackedBars:
     """Stack the bars of instances of one kind, on the sessions that each forecast depends on."""
     panels = [reading.bars for reading in readings]
     positions = [reading.dates.positions for reading in readings]
@@ -132,7 +132,7 @@ def stacked(readings: Sequence[AlignedInstance]) -> StackedBars:
     )
 
 
-def stacked_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
+def stack_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
     """Stack the covariates [R, ...] of the instances."""
     first, *others = (reading.covariates for reading in readings)
     if not others or not first.names:
@@ -220,7 +220,7 @@ class _Preparation:
         self._deadline = deadline
         self._rows_at_once = rows_at_once
         self._bars: dict[Hashable, _PendingInstances[AlignedInstance]] = {}
-        self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(partial(windows_prepared, self._pipeline))
+        self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(partial(prepare_windows, self._pipeline))
         self._prepared: dict[int, PreparedInstance | QuantraError] = {}
 
     def take(self, index: int, instance: Instance) -> None:
@@ -232,7 +232,7 @@ class _Preparation:
         elif isinstance(read, FeatureWindow):
             self._wait(self._windows, index, read, len(read.symbols))
         else:
-            waiting = self._bars.setdefault(read.kind, _PendingInstances(partial(computed, self._pipeline)))
+            waiting = self._bars.setdefault(read.kind, _PendingInstances(partial(compute_inputs, self._pipeline)))
             self._wait(waiting, index, read, len(read.bars.symbols))
 
     def finished(self) -> list[PreparedInstance | QuantraError]:
@@ -329,18 +329,18 @@ def _left_out(suspect: SuspectBars) -> str:
     return f"{suspect} It is left out." if suspect.kind is SuspectKind.BAR else str(suspect)
 
 
-def computed(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
+def compute_inputs(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
     """Compute the inputs of instances of one kind; an instance without a usable symbol gets an error."""
     try:
         return _windows_of_kind(pipeline, readings)
     except QuantraError as error:
         if len(readings) == 1:
             return [error]
-        return [one for reading in readings for one in computed(pipeline, [reading])]
+        return [one for reading in readings for one in compute_inputs(pipeline, [reading])]
 
 
 def _windows_of_kind(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
-    stack, covariates = stacked(readings), stacked_covariates(readings)
+    stack, covariates = stack_bars(readings), stack_covariates(readings)
     adjusted, faults = adjust_each(stack)
     doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close)
     if doubtful.any():
@@ -359,9 +359,9 @@ def _windows_of_kind(pipeline: Pipeline, readings: Sequence[AlignedInstance]) ->
         if is_plain[rows].all() and not reading.refusals:
             prepared.append(_prepared(pipeline, reading, own, anchors[rows], {}, ()))
             continue
-        own_faults = faults if len(readings) == 1 else adjust_each(stacked([reading]))[1]
+        own_faults = faults if len(readings) == 1 else adjust_each(stack_bars([reading]))[1]
         panel = PanelState(bars=reading.dates.recent(reading.bars), symbols=states.part(rows), faults=own_faults)
-        prepared.append(_judged(pipeline, reading, panel, own, anchors[rows]))
+        prepared.append(_prepare_checked(pipeline, reading, panel, own, anchors[rows]))
     return prepared
 
 
@@ -392,14 +392,14 @@ def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
     return (Inputs(*groups) for groups in zip(*(group.split(sizes) for group in inputs), strict=True))
 
 
-def _judged(
+def _prepare_checked(
     pipeline: Pipeline, reading: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
 ) -> PreparedInstance | QuantraError:
     """Prepare an instance that has warnings or errors; leaves out symbols that cannot be forecast."""
-    refusals = {**refusals_of(pipeline, panel), **reading.refusals}
+    refusals = {**find_refusals(pipeline, panel), **reading.refusals}
     if len(refusals) == len(reading.bars.symbols):
-        return nothing_usable(refusals)
-    remarks = warnings_of(pipeline, panel, refusals)
+        return no_usable_symbol(refusals)
+    remarks = find_warnings(pipeline, panel, refusals)
     return _prepared(pipeline, reading, rows, anchor, refusals, tuple(remarks))
 
 

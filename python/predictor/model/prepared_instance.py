@@ -120,7 +120,7 @@ def bounded(lines: Iterable[str]) -> tuple[str, ...]:
     return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
 
 
-def nothing_usable(refusals: Mapping[str, QuantraError]) -> QuantraError:
+def no_usable_symbol(refusals: Mapping[str, QuantraError]) -> QuantraError:
     """Return the error of an instance without a usable symbol: the symbols' own error if all share it."""
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError | BarSuspectError):
@@ -204,7 +204,7 @@ class PanelState:
     """Adjustment errors by row."""
 
 
-def refusals_of(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
+def find_refusals(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
     """Return the error of each symbol that cannot be forecast, in panel order."""
     rows = sorted({*np.flatnonzero(~panel.symbols.is_sound).tolist(), *panel.faults})
     return {panel.bars.symbols[s]: _refusal(pipeline, panel, s) for s in rows}
@@ -240,7 +240,7 @@ def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
         return
     counts = bars.present.sum(axis=1)
     missing = np.isnan(bars.close[:, -1])
-    raise nothing_usable(
+    raise no_usable_symbol(
         {
             symbol: _no_last_bar(symbol, bars) if missing[s] else _too_few_bars(pipeline, symbol, int(counts[s]))
             for s, symbol in enumerate(bars.symbols)
@@ -258,7 +258,7 @@ def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError
     return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
 
 
-def warnings_of(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
+def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
     """Yield a warning for each group of symbols with no forecast or a less reliable one."""
     for error in list(refusals.values())[:MOST_LISTED]:
         yield f"no forecast of {error.message}"

@@ -88,7 +88,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         )
 
 
-def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
+def prepare_windows(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
     """Prepare windows with a valid form; a window with an impossible number gets an InvalidInputError."""
     groups = _joined(pipeline, windows)
     fault = _fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
@@ -100,7 +100,7 @@ def windows_prepared(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> li
         ]
     if len(windows) == 1:
         return [fault]
-    return [one for window in windows for one in windows_prepared(pipeline, [window])]
+    return [one for window in windows for one in prepare_windows(pipeline, [window])]
 
 
 def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:
