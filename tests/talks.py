@@ -33,7 +33,7 @@ class Talk(Protocol):
 
     def cancel(self) -> None: ...
 
-    def hear(self) -> pb.PredictStreamResponse:
+    def on_losses(self) -> pb.PredictStreamResponse:
         """The next response."""
         ...
 
@@ -73,7 +73,7 @@ class GrpcTalk:
         self._call.cancel()
         self.end()
 
-    def hear(self) -> pb.PredictStreamResponse:
+    def on_losses(self) -> pb.PredictStreamResponse:
         return pb.PredictStreamResponse.FromString(next(self._call))
 
     def rest(self) -> tuple[list[pb.PredictStreamResponse], QuantraError | None]:
@@ -105,7 +105,7 @@ class EmbeddedTalk:
     def cancel(self) -> None:
         self._stream.cancel()
 
-    def hear(self) -> pb.PredictStreamResponse:
+    def on_losses(self) -> pb.PredictStreamResponse:
         message = self._heard.get(timeout=SOON_S)
         assert message is not None
         self._stream.taken(len(message))

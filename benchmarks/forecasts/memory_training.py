@@ -16,7 +16,7 @@ import torch
 
 from predictor.bars import BarPanel
 from predictor.features import default_features
-from predictor.networks import NetworkKind, configured, kind_named
+from predictor.networks import NetworkKind, kind_named, make_config
 from trainers.loop import Report
 from trainers.stock.recipe import Optimisation, StockRecipe
 from trainers.stock.training import TrainingResult, train
@@ -71,7 +71,7 @@ def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) 
     """Train one epoch on all windows of the bars, from the features to the saved artifact."""
     recipe = StockRecipe(
         kind=kind.name,
-        config=configured(kind, {"hidden": 16}),
+        config=make_config(kind, {"hidden": 16}),
         optimisation=Optimisation(max_epochs=1, batch_size=256),
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ from predictor.networks import (
     kind_named,
     normalise,
 )
-from predictor.networks.network_kind import Setting, configured
+from predictor.networks.network_kind import Setting, make_config
 from trainers.loop import (
     EpochReport,
     Loop,
@@ -133,7 +133,7 @@ def network_of(task: Task, kind: str, train: Split) -> nn.Module:
     shipped = kind_named(kind)
     network = build_network(
         shipped,
-        configured(shipped, SETTINGS[kind]),
+        make_config(shipped, SETTINGS[kind]),
         sizes=InputSizes(
             encoder_length=task.encoder,
             future_length=task.horizon,

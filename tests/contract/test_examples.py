@@ -28,7 +28,9 @@ def test_the_example_of_fine_tuning_says_what_it_reuses_and_gains_by_it() -> Non
         "reused 4 weights: body.0.weight, body.0.bias, body.2.weight, body.2.bias; new: head.weight, head.bias; "
         "dropped: head." in shown
     )
-    head_alone, all_of_it = (float(re.findall(rf"{part}: ([\d.]+)", shown)[0]) for part in ("alone", "of it"))
+    head_alone, all_of_it = (
+        float(re.findall(rf"{part}: ([\d.]+)", shown)[0]) for part in ("head only", "whole network")
+    )
     assert all_of_it < head_alone < 0.1
 
 

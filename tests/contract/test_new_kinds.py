@@ -49,7 +49,7 @@ from predictor.networks import (
     QuantileHead,
     Target,
     WindowLevels,
-    configured,
+    make_config,
 )
 from predictor.networks.inputs import ROW_ARITHMETIC, row_width, session_rows
 from predictor.networks.layers import CONTEXT_ARITHMETIC, HiddenSize, HorizonContext, check_whole
@@ -365,7 +365,7 @@ def test_a_recipe_with_new_kinds_reads_back_from_the_card(trained: TrainingResul
 
 def test_a_new_kinds_wrong_setting_is_named(recipe: StockRecipe) -> None:
     with pytest.raises(ConfigurationError, match="fading is 2"):
-        configured(FADING, {"fading": 2.0})
+        make_config(FADING, {"fading": 2.0})
     with pytest.raises(ConfigurationError, match=r"normaliser\.decay is an unknown key"):
         read_recipe({**recipe.settings(), "normaliser_decay": 1.0})
 

@@ -22,8 +22,8 @@ from predictor.networks import (
     Setting,
     Target,
     build_network,
-    configured,
     kind_named,
+    make_config,
     pinball_loss,
 )
 
@@ -90,7 +90,7 @@ def windows(observed: Tensor) -> Inputs:
 
 def fresh(name: str, sizes: InputSizes = SIZES) -> nn.Module:
     kind: NetworkKind = kind_named(name)
-    config = configured(kind, {**SETTINGS[name], "dropout": 0.0})
+    config = make_config(kind, {**SETTINGS[name], "dropout": 0.0})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return build_network(kind, config, sizes=sizes, target=TARGET, levels=LEVELS)

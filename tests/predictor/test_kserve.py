@@ -633,9 +633,9 @@ def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: Calls) -> No
 
 def test_a_large_request_is_taken_apart_without_reading_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_counts, "SMALL", 0)
-    typed = infer_request(a_window(), is_raw=False).SerializeToString()
-    found = read_request(typed, AT_ONCE)
-    assert {one.body is typed for one in found.tensors.values()} == {True}
+    convert_value = infer_request(a_window(), is_raw=False).SerializeToString()
+    found = read_request(convert_value, AT_ONCE)
+    assert {one.body is convert_value for one in found.tensors.values()} == {True}
 
 
 def test_an_input_of_more_values_than_a_request_may_have_is_refused_by_its_shape() -> None:

@@ -70,11 +70,11 @@ class Stream:
     heard: list[pb.PredictStreamResponse] = field(default_factory=list[pb.PredictStreamResponse])
 
     def __post_init__(self) -> None:
-        self.hear: Callable[[bytes], None] = self._hear
+        self.on_losses: Callable[[bytes], None] = self._hear
         self.call = self.calls.open("PredictStream", Deadline(), self._told_one)
 
     def _told_one(self, message: bytes) -> None:
-        self.hear(message)
+        self.on_losses(message)
 
     def _hear(self, message: bytes) -> None:
         self.heard.append(pb.PredictStreamResponse.FromString(message))
@@ -182,7 +182,7 @@ def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(stream: Strea
             depths.append(len(inspect.stack(0)))
             stream.send_push(push_of(PANEL, DAYS[BEGUN - 5]), f"late {len(depths)}")
 
-    heard, stream.hear = stream.hear, push_again
+    heard, stream.on_losses = stream.on_losses, push_again
     for name in ("first", "second"):
         stream.send_push(push_of(PANEL, DAYS[BEGUN]), name)
     held.answer()

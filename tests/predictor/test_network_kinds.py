@@ -19,11 +19,11 @@ from predictor.networks import (
     PanelForecastNetwork,
     Target,
     build_network,
-    configured,
+    config_from_settings,
     kind_named,
+    make_config,
     pinball_loss,
-    read_config,
-    write_config,
+    settings_from_config,
 )
 
 SIZES = InputSizes(encoder_length=12, future_length=6, observed=4, known=2, static=1)
@@ -41,7 +41,7 @@ def _network(kind: NetworkKind, sizes: InputSizes = SIZES) -> nn.Module:
     """A small network whose head tells contexts apart."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        network = build_network(kind, configured(kind, {"hidden": 8}), sizes=sizes, target=TARGET, levels=LEVELS)
+        network = build_network(kind, make_config(kind, {"hidden": 8}), sizes=sizes, target=TARGET, levels=LEVELS)
     with torch.no_grad():
         for name, weights in network.named_parameters():
             if name.startswith("head."):
@@ -153,7 +153,7 @@ def test_a_forward_leaves_nothing_on_the_network(kind: NetworkKind) -> None:
 def test_a_network_learns_a_planted_dependence(kind: NetworkKind) -> None:
     torch.manual_seed(0)
     network = build_network(
-        kind, configured(kind, {"hidden": 16, "dropout": 0.0}), sizes=SIZES, target=TARGET, levels=LEVELS
+        kind, make_config(kind, {"hidden": 16, "dropout": 0.0}), sizes=SIZES, target=TARGET, levels=LEVELS
     )
     inputs, levels = _inputs(256), torch.tensor(LEVELS)
     targets = inputs.observed[:, -1, :1].expand(-1, 2)
@@ -170,26 +170,26 @@ def test_a_network_learns_a_planted_dependence(kind: NetworkKind) -> None:
 
 @each_kind
 def test_a_config_of_each_kind_is_written_and_read_back(kind: NetworkKind) -> None:
-    config = configured(kind, {"hidden": 8})
-    assert read_config(kind, write_config(config)) == config
+    config = make_config(kind, {"hidden": 8})
+    assert config_from_settings(kind, settings_from_config(config)) == config
 
 
 @each_kind
 @pytest.mark.parametrize(("name", "value"), [("hidden", 0), ("hidden", 10**9), ("dropout", 1.0), ("dropout", -0.1)])
 def test_a_size_that_cannot_be_is_refused_by_name(kind: NetworkKind, name: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} is"):
-        configured(kind, {name: value})
+        make_config(kind, {name: value})
 
 
 @pytest.mark.parametrize("kind", [kind for kind in BY_ROW if hasattr(kind.config(), "heads")], ids=lambda k: k.name)
 def test_heads_that_do_not_divide_the_width_are_refused(kind: NetworkKind) -> None:
     with pytest.raises(ConfigurationError, match="heads"):
-        configured(kind, {"hidden": 8, "heads": 3})
+        make_config(kind, {"hidden": 8, "heads": 3})
 
 
 def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named() -> None:
     with pytest.raises(ConfigurationError, match="has no setting 'heads'; its settings are dropout, hidden"):
-        configured(kind_named("gru"), {"heads": 2})
+        make_config(kind_named("gru"), {"heads": 2})
 
 
 # --- kinds without a network
@@ -197,7 +197,7 @@ def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named() -> N
 
 @pytest.mark.parametrize("kind", UNLEARNT, ids=lambda kind: kind.name)
 def test_a_kind_without_a_network_gives_every_window_the_heads_quantiles(kind: NetworkKind) -> None:
-    network = build_network(kind, configured(kind, {}), sizes=SIZES, target=TARGET, levels=LEVELS)
+    network = build_network(kind, make_config(kind, {}), sizes=SIZES, target=TARGET, levels=LEVELS)
     quantiles = torch.tensor([[-1.2, 0.1, 1.5], [-1.0, 0.2, 1.1]])
     network.get_submodule("head").start_at(quantiles)  # pyright: ignore[reportCallIssue]
     torch.testing.assert_close(freeze(network)(_inputs(3)), quantiles.expand(3, -1, -1))
@@ -205,7 +205,7 @@ def test_a_kind_without_a_network_gives_every_window_the_heads_quantiles(kind: N
 
 def test_a_kind_without_a_network_has_nothing_to_set() -> None:
     with pytest.raises(ConfigurationError, match="has no setting 'hidden'; it has no settings"):
-        configured(kind_named("har"), {"hidden": 8})
+        make_config(kind_named("har"), {"hidden": 8})
 
 
 @each_kind

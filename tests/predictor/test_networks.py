@@ -25,13 +25,13 @@ from predictor.networks import (
     TargetKind,
     WindowNormaliser,
     build_network,
+    config_from_settings,
     kind_named,
     normalise,
     pinball_loss,
-    read_config,
     restore,
+    settings_from_config,
     without_crossings,
-    write_config,
 )
 from predictor.networks.inputs import row_width, session_rows
 from predictor.networks.layers import HorizonContext
@@ -327,7 +327,7 @@ def test_whether_a_cell_is_known_reaches_the_network() -> None:
 
 def test_a_config_is_written_and_read_back() -> None:
     config = LSTMConfig(hidden=8, layers=3, dropout=0.25)
-    assert read_config(kind_named("lstm"), write_config(config)) == config
+    assert config_from_settings(kind_named("lstm"), settings_from_config(config)) == config
 
 
 @pytest.mark.parametrize(
@@ -345,16 +345,18 @@ def test_a_config_is_written_and_read_back() -> None:
 )
 def test_a_config_with_a_wrong_setting_is_refused_by_name(change: dict[str, float | str | bool], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
-        read_config(kind_named("lstm"), SETTINGS | change)
+        config_from_settings(kind_named("lstm"), SETTINGS | change)
 
 
 def test_a_config_that_lacks_a_setting_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="lacks the setting 'layers'"):
-        read_config(kind_named("lstm"), {"hidden": 8, "dropout": 0.1})
+        config_from_settings(kind_named("lstm"), {"hidden": 8, "dropout": 0.1})
 
 
 def test_a_whole_number_may_stand_for_a_fraction() -> None:
-    assert read_config(kind_named("lstm"), SETTINGS | {"dropout": 0}) == LSTMConfig(hidden=8, layers=2, dropout=0.0)
+    assert config_from_settings(kind_named("lstm"), SETTINGS | {"dropout": 0}) == LSTMConfig(
+        hidden=8, layers=2, dropout=0.0
+    )
 
 
 def test_an_unknown_kind_lists_the_kinds_there_are() -> None:

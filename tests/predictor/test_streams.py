@@ -108,7 +108,7 @@ def test_answers_come_as_they_are_ready(door: Door, canned: CannedService) -> No
     talk = door.open()
     talk.send(asked("slow"))
     talk.send(asked("wrong", model="nobody"))
-    assert told(talk.hear()) == "MODEL_NOT_FOUND"
+    assert told(talk.on_losses()) == "MODEL_NOT_FOUND"
     canned.predictions_released.set()
     assert ends(talk) == {"slow": "forecast"}
 
@@ -154,7 +154,7 @@ def test_two_instances_in_one_request_are_refused(door: Door) -> None:
     twice = nested(part + part, pb.PredictStreamRequest.PREDICT_FIELD_NUMBER)
     talk = door.open()
     talk.send(pb.PredictStreamRequest(request_id="two").SerializeToString() + twice)
-    response = talk.hear()
+    response = talk.on_losses()
     assert (response.request_id, told(response)) == ("two", "MALFORMED_REQUEST")
     assert "instance: have 2, need 1" in response.error.message
     assert ends(talk) == {}
@@ -177,9 +177,9 @@ def test_an_id_that_is_under_way_is_refused_and_free_again_after_its_answer(door
     talk = door.open()
     talk.send(asked("same"))
     talk.send(asked("same"))
-    assert told(talk.hear()) == "DUPLICATE_ID"
+    assert told(talk.on_losses()) == "DUPLICATE_ID"
     canned.predictions_released.set()
-    assert told(talk.hear()) == "forecast"
+    assert told(talk.on_losses()) == "forecast"
     talk.send(asked("same"))
     assert ends(talk) == {"same": "forecast"}
 
@@ -192,7 +192,7 @@ def test_bytes_that_are_no_message_end_the_stream_after_what_is_under_way(
     talk = door.open()
     for sent in (asked("first"), cancelling("mark", "nobody"), body, asked("never")):
         talk.send(sent)
-    assert told(talk.hear()) == "ack"
+    assert told(talk.on_losses()) == "ack"
     canned.predictions_released.set()
     heard, error = talk.rest()
     assert [one.request_id for one in heard] == ["first"]
@@ -211,7 +211,7 @@ def test_one_request_is_cancelled_in_the_queue_and_no_other(door: Door, canned: 
     talk = door.open()
     for sent in (asked("first"), asked("one"), asked("other"), cancelling("c", "one")):
         talk.send(sent)
-    heard = [talk.hear(), talk.hear()]
+    heard = [talk.on_losses(), talk.on_losses()]
     assert {one.request_id: told(one) for one in heard} == {"one": "CANCELLED", "c": "ack"}
     assert {one.error.code for one in heard} == {0, Code.Value("CANCELLED")}
     canned.predictions_released.set()
@@ -225,7 +225,7 @@ def test_all_that_is_under_way_is_cancelled_by_an_empty_id(door: Door, canned: C
     assert canned.begun.wait(SOON_S)
     for sent in (asked("one"), asked("other"), cancelling("c")):
         talk.send(sent)
-    heard = [talk.hear() for _ in range(3)]
+    heard = [talk.on_losses() for _ in range(3)]
     assert {one.request_id: told(one) for one in heard} == {"one": "CANCELLED", "other": "CANCELLED", "c": "ack"}
     assert canned.deadlines[0].cancelled.is_set()  # what is worked on is told
     canned.predictions_released.set()
@@ -244,7 +244,7 @@ def test_a_request_has_the_nearer_of_its_own_deadline_and_the_calls(door: Door, 
     talk = door.open(100)
     for request_id, timeout_s in (("own", 50), ("call", 0), ("late", 1e9)):
         talk.send(asked(request_id, timeout_s=timeout_s))
-        assert talk.hear().request_id == request_id
+        assert talk.on_losses().request_id == request_id
     own_s, *others_s = [deadline.expires_at_s or 0 for deadline in canned.deadlines]
     assert all(40 < other_s - own_s < 60 for other_s in others_s)
     assert ends(talk) == {}
@@ -279,7 +279,7 @@ def test_a_stream_has_the_bits_of_predict(kind: str, service: PredictionService)
     with door_of(kind, service) as door:
         talk = door.open()
         talk.send(asked("one", model="small"))
-        assert talk.hear().forecast == forecasts.encode(expected)
+        assert talk.on_losses().forecast == forecasts.encode(expected)
         talk.cancel()
 
 
@@ -294,7 +294,7 @@ def test_what_waits_is_cancelled_at_once_and_what_is_worked_on_before_its_forwar
         assert held.begun.wait(SOON_S)
         talk.send(asked("waits", model="small"))
         talk.send(cancelling("c"))
-        assert {talk.hear().request_id, talk.hear().request_id} == {"waits", "c"}
+        assert {talk.on_losses().request_id, talk.on_losses().request_id} == {"waits", "c"}
         assert held.service.waiting[0] == 1
         held.released.set()
         assert ends(talk) == {"begun": "CANCELLED"}
@@ -309,7 +309,7 @@ def test_a_full_queue_is_one_requests_answer_and_says_when_to_come_again(kind: s
         talk.send(asked("begun", model="small"))
         assert held.begun.wait(SOON_S)
         talk.send(asked("full", model="small"))
-        response = talk.hear()
+        response = talk.on_losses()
         assert (response.request_id, told(response)) == ("full", "QUEUE_FULL")
         assert int(response.error.metadata["retry_after_ms"]) > 0
         held.released.set()
@@ -326,7 +326,7 @@ def test_a_request_whose_time_is_over_is_told_so_and_the_others_go_on(kind: str,
         talk.send(asked("late", model="small", timeout_s=1e-9))
         talk.send(asked("patient", model="small", timeout_s=100))
         talk.send(cancelling("mark", "nobody"))
-        assert talk.hear().request_id == "mark"
+        assert talk.on_losses().request_id == "mark"
         held.released.set()
         assert ends(talk) == {"begun": "forecast", "late": "DEADLINE_EXCEEDED", "patient": "forecast"}
 
@@ -400,7 +400,7 @@ def _field(number: int, content: bytes) -> bytes:
 def test_draining_answers_what_is_under_way_and_ends_streams_as_unavailable(door: Door, canned: CannedService) -> None:
     idle, busy = door.open(), door.open()
     idle.send(asked("x"))
-    assert idle.hear().request_id == "x"
+    assert idle.on_losses().request_id == "x"
     canned.predictions_released.clear()
     canned.begun.clear()
     busy.send(asked("y"))
@@ -611,7 +611,7 @@ def test_sessions_are_told_of_what_was_cancelled(talk: Talk, recorded: Recorded,
     assert canned.begun.wait(SOON_S)
     talk.send(opening("o"))
     talk.send(cancelling("c", "o"))
-    assert {talk.hear().request_id, talk.hear().request_id} == {"o", "c"}
+    assert {talk.on_losses().request_id, talk.on_losses().request_id} == {"o", "c"}
     assert [type(outcome).__name__ for outcome in recorded.outcomes] == ["CallCancelledError"]
     canned.predictions_released.set()
     assert ends(talk) == {"first": "forecast"}

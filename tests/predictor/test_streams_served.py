@@ -109,7 +109,7 @@ def test_streams_count_as_calls_and_so_many_may_be_open(canned: CannedService) -
         talks = [GrpcTalk(channel, None) for _ in range(2)]
         for talk in talks:
             talk.send(asked("one"))
-            assert talk.hear().HasField("forecast")
+            assert talk.on_losses().HasField("forecast")
         refused = GrpcTalk(channel, None)
         heard, error = refused.rest()
         assert (heard, type(error)) == ([], QueueFullError)
@@ -128,12 +128,12 @@ def test_one_connection_may_have_so_many_streams(canned: CannedService) -> None:
     ):
         first = GrpcTalk(greedy, None)
         first.send(asked("one"))
-        assert first.hear().HasField("forecast")
+        assert first.on_losses().HasField("forecast")
         _, error = GrpcTalk(greedy, None).rest()
         assert isinstance(error, QueueFullError)
         other = GrpcTalk(modest, None)
         other.send(asked("one"))
-        assert other.hear().HasField("forecast")
+        assert other.on_losses().HasField("forecast")
         for talk in (first, other):
             talk.cancel()
 
@@ -143,13 +143,13 @@ def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedS
     with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
         talk = GrpcTalk(channel, None)
         talk.send(asked("one"))
-        assert talk.hear().HasField("forecast")
+        assert talk.on_losses().HasField("forecast")
         with QuantraClient(running.target) as client:
             for _ in range(3):
                 assert isinstance(client.predict(BARS), Forecast)
         assert not threading.Event().wait(0.4)  # what the idle caller does
         talk.send(asked("two"))
-        assert talk.hear().HasField("forecast")
+        assert talk.on_losses().HasField("forecast")
         talk.cancel()
 
 
@@ -159,7 +159,7 @@ def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedSer
         talk, busy = GrpcTalk(channel, SOON_S), GrpcTalk(channel, SOON_S)
         for request_id in ("one", "two"):
             talk.send(asked(request_id))
-            assert talk.hear().request_id == request_id
+            assert talk.on_losses().request_id == request_id
         canned.begun.clear()
         canned.predictions_released.clear()
         busy.send(asked("busy"))
@@ -167,7 +167,7 @@ def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedSer
         talk.send(asked("three"))
         cancel = pb.CancelRequest(request_id="three")
         talk.send(pb.PredictStreamRequest(request_id="four", cancel=cancel).SerializeToString())
-        assert {talk.hear().request_id for _ in range(2)} == {"three", "four"}
+        assert {talk.on_losses().request_id for _ in range(2)} == {"three", "four"}
         for each in (talk, busy):
             each.cancel()
 

@@ -28,7 +28,7 @@ from predictor.networks import (
     Setting,
     Target,
     build_network,
-    configured,
+    make_config,
 )
 from trainers.loop import Loss
 from trainers.loop.data.tree import move
@@ -58,7 +58,7 @@ class Case:
     def build(self, device: torch.device = META) -> nn.Module:
         """On a device, in train mode."""
         kind = KINDS[self.kind]
-        network = build_network(kind, configured(kind, self.settings), sizes=self.sizes, target=TARGET, levels=LEVELS)
+        network = build_network(kind, make_config(kind, self.settings), sizes=self.sizes, target=TARGET, levels=LEVELS)
         if isinstance(network, GraphForecaster):
             network.connect(_ring(network.most_neighbours))
         return network.to(device)

@@ -39,7 +39,7 @@ class Cell:
     lines: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Every state of each line that is written over, by its name."""
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def on_losses(self, message: dict[str, Any]) -> None:
         """Take a message of the kernel."""
         told: dict[str, Any] = message["content"]
         match message["msg_type"]:
@@ -66,7 +66,7 @@ class Notebook:
     def run(self, code: str) -> Cell:
         """One cell, to its end."""
         cell = Cell()
-        self._client.execute_interactive(code, output_hook=cell.hear, timeout=60)
+        self._client.execute_interactive(code, output_hook=cell.on_losses, timeout=60)
         return cell
 
     def close(self) -> None:

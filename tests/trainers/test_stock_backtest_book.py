@@ -24,7 +24,7 @@ from trainers.stock.backtest.strategies import (
     sessions_a_year,
     weights_of,
 )
-from trainers.stock.evaluation.evaluation_set import mean_error
+from trainers.stock.evaluation.evaluation_set import standard_error
 
 FloatArray = NDArray[np.float64]
 FREE = TradingTerms(horizon=1, cost_bps=0, borrow_bps=0)
@@ -273,13 +273,13 @@ SHORT = np.array([2.0, 4.0, 3.0, 7.0])
     ],
 )
 def test_the_error_of_a_mean_of_four_days_is_newey_and_wests_by_hand(lag: int, variance: float) -> None:
-    assert mean_error(SHORT, lag) == pytest.approx((variance / 4) ** 0.5)
+    assert standard_error(SHORT, lag) == pytest.approx((variance / 4) ** 0.5)
 
 
 @pytest.mark.parametrize(("sessions", "lag"), [(20, 2), (99, 3), (100, 4), (300, 5), (1000, 6)])
 def test_neighbours_that_count_are_newey_and_wests_rule_where_nobody_says(sessions: int, lag: int) -> None:
     series = np.random.default_rng(0).standard_normal(sessions)
-    assert mean_error(series) == mean_error(series, lag)
+    assert standard_error(series) == standard_error(series, lag)
 
 
 def test_the_error_of_a_sharpe_ratio_of_four_days_is_the_hand_calculation() -> None:

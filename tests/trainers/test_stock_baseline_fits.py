@@ -65,13 +65,15 @@ def rows_of(found: History) -> Rows:
 
 
 def judged_by(
-    found: History, plan: BaselinePlan, hear: Callable[[str, FloatArray], None] | None = None
+    found: History, plan: BaselinePlan, on_losses: Callable[[str, FloatArray], None] | None = None
 ) -> BenchmarkResult:
     """The standing of a model that forecasts nothing."""
     judged = EvaluationSet.of(found, found.windows(TEST), LEVELS)
     blank = np.zeros((*judged.outcomes.shape, len(LEVELS)))
     ours = ModelForecasts(raw=blank, calibrated=blank, scores=None)
-    return benchmark(judged, "this model", ours, case_of(found), plan, hear=hear or (lambda _name, _losses: None))
+    return benchmark(
+        judged, "this model", ours, case_of(found), plan, on_losses=on_losses or (lambda _name, _losses: None)
+    )
 
 
 # --- which rows there are

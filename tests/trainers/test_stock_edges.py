@@ -36,9 +36,9 @@ from trainers.stock.edges import (
     correlations,
     fit_edges,
     read_edges,
+    remove_market,
     training_edges,
     user_edges,
-    without_market,
 )
 from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
 from trainers.stock.evaluation.comparison import overall, pinball
@@ -116,7 +116,7 @@ def test_stocks_that_share_too_few_sessions_are_not_near() -> None:
 
 def test_residuals_do_not_move_with_the_market() -> None:
     returns = sectors()
-    residuals, market = without_market(returns), returns.mean(0)
+    residuals, market = remove_market(returns), returns.mean(0)
     assert np.abs(residuals @ (market - market.mean())).max() < 1e-9
 
 

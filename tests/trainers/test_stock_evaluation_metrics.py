@@ -22,7 +22,13 @@ from trainers.stock.evaluation.comparison import (
     qlike,
     winkler,
 )
-from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, newey_west, resampled_mean, stretch
+from trainers.stock.evaluation.evaluation_set import (
+    EvaluationSet,
+    interval,
+    newey_west,
+    resampled_mean,
+    widening_factor,
+)
 from trainers.stock.evaluation.scores import (
     ACROSS_DAYS,
     ACROSS_SYMBOLS,
@@ -284,7 +290,7 @@ def test_means_of_an_autoregressive_series_are_held_as_often_as_bartletts_weight
 
 @pytest.mark.parametrize(("share", "critical"), [(0.02, 1.6887), (0.1, 1.8663), (0.5, 2.7736), (1.0, 3.8023)])
 def test_the_stretch_is_kiefer_and_vogelsangs_cubic(share: float, critical: float) -> None:
-    assert stretch(share) == pytest.approx(critical / 1.6449, abs=1e-4)
+    assert widening_factor(share) == pytest.approx(critical / 1.6449, abs=1e-4)
 
 
 def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() -> None:
@@ -298,7 +304,7 @@ def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() ->
     assert 0 < result.improvement.lower < result.improvement.value < result.improvement.upper
     assert result.by_horizon == (result.improvement,)
     daily = (theirs - ours)[:, 0]
-    assert result.t == pytest.approx(daily.mean() / (newey_west_by_hand(daily, found.block) * found.stretch))
+    assert result.t == pytest.approx(daily.mean() / (newey_west_by_hand(daily, found.block) * found.widening_factor))
 
 
 def test_windows_that_only_one_of_two_can_judge_compare_nothing() -> None:

@@ -50,8 +50,8 @@ def test_resamples_are_stretched_around_the_mean() -> None:
     mean, resamples = resampled_mean(found, found.outcomes)
     daily = found.outcomes.reshape(200, 2).mean(axis=1)
     plain = block_weights(200, found.block) @ daily / 200
-    np.testing.assert_allclose(resamples[:, 0] - mean, found.stretch * (plain - mean), atol=1e-12)
-    assert found.stretch > 1.2
+    np.testing.assert_allclose(resamples[:, 0] - mean, found.widening_factor * (plain - mean), atol=1e-12)
+    assert found.widening_factor > 1.2
 
 
 @pytest.mark.parametrize(("days", "block"), [(12, 4), (10, 4), (7, 7), (5, 1)])
@@ -82,7 +82,7 @@ def test_the_interval_of_a_symbols_ic_is_that_of_its_series_with_days_drawn_agai
     means = np.array([np.mean([np.corrcoef(x[days], y[days])[0, 1] for x, y in pairs]) for days in drawn])
     (result,) = correlations(found, centres)
     ic = result.rank_ic if ranked else result.ic
-    expected = interval(float(value), np.clip(value + found.stretch * (means - value), -1, 1))
+    expected = interval(float(value), np.clip(value + found.widening_factor * (means - value), -1, 1))
     assert ic is not None
     assert (ic.value, ic.lower, ic.upper) == pytest.approx((expected.value, expected.lower, expected.upper))
 
@@ -101,7 +101,7 @@ def test_the_interval_of_a_daily_ic_draws_blocks_of_days_and_is_stretched() -> N
     )
     daily = np.array([np.corrcoef(x, y)[0, 1] for x, y in zip(centres, outcomes, strict=True)])
     means = block_weights(120, found.block) @ daily / 120
-    expected = interval(daily.mean(), daily.mean() + found.stretch * (means - daily.mean()))
+    expected = interval(daily.mean(), daily.mean() + found.widening_factor * (means - daily.mean()))
     ic = correlations(found, centres.reshape(-1, 1))[0].ic
     assert ic is not None
     assert (ic.value, ic.lower, ic.upper) == pytest.approx((expected.value, expected.lower, expected.upper))

@@ -137,7 +137,7 @@ def _against(found: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Skil
 def test_an_interval_of_few_blocks_is_stretched_by_kiefer_and_vogelsangs_critical_value() -> None:
     found = judged(normal_outcomes(200))
     assert found.block == 20
-    assert found.stretch == pytest.approx(1.8663 / 1.6449, abs=1e-4)
+    assert found.widening_factor == pytest.approx(1.8663 / 1.6449, abs=1e-4)
 
 
 def test_a_perfect_model_has_skill_and_the_sentence_says_so() -> None:

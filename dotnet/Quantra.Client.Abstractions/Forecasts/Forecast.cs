@@ -206,7 +206,8 @@ public sealed record Forecast
 
     private string Number(int cell) => (Prices, Returns) switch
     {
-        ({ } prices, _) => FormatPrice(prices.Span[cell]),
+        ({ } prices, _) when Math.Abs(prices.Span[cell]) < 1 => FormatPrice(prices.Span[cell]),
+        ({ } prices, _) => prices.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
         (null, not null) => SimpleReturnAt(cell).ToString("+0.00 %;-0.00 %", CultureInfo.InvariantCulture),
         _ => Values.Span[cell].ToString("F4", CultureInfo.InvariantCulture),
     };

@@ -13,10 +13,10 @@ from predictor.networks import (
     Target,
     TargetKind,
     check_quantiles,
+    config_from_settings,
     kind_named,
-    read_config,
     read_normaliser,
-    write_config,
+    settings_from_config,
     write_normaliser,
 )
 from predictor.windows import BarRequirements
@@ -85,7 +85,7 @@ def write_manifest(m: Manifest) -> dict[str, Json]:
         "network": {
             "kind": m.kind.name,
             "kind_version": m.kind.version,
-            "config": write_config(m.config),
+            "config": settings_from_config(m.config),
             "arithmetic": m.kind.arithmetic,
         },
         "target": write_target(m.target),
@@ -207,7 +207,7 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     scalars = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(scalars) != len(settings):
         raise ArtifactError.of(MANIFEST, "network config must hold only numbers, texts and booleans")
-    return kind, read_config(kind, scalars)
+    return kind, config_from_settings(kind, scalars)
 
 
 def _read_minimum(record: Record) -> BarRequirements:

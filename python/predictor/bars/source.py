@@ -87,16 +87,16 @@ MASK: Final = "***"
 
 _ALIASES: Final = {"postgres": "postgresql"}
 
-_URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?P<rest>/.*)?", re.DOTALL)
+_URI_PATTERN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/(?P<rest>/.*)?", re.DOTALL)
 
-_SERVER: Final = re.compile(
+_SERVER_ADDRESS: Final = re.compile(
     r"/(?:[^\s:/?#@\[\]]*(?::(?P<password>[^\s:/?#@\[\]]*))?@)?"  # the user and the password
     r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]*)(?::[0-9]+)?"  # the host and the port
     r"(?:/(?P<database>[^\s/?#@]*))?"
     r"(?:\?(?P<settings>[^\s#@]*))?"
 )
 
-_HALF_ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_BARE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 _SECRET: Final = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
 
@@ -132,7 +132,7 @@ class DatabaseAddress:
         Raises:
             ConfigurationError: The scheme is unknown, or characters are not percent-encoded.
         """
-        match = _URI.fullmatch(uri)
+        match = _URI_PATTERN.fullmatch(uri)
         scheme = match["scheme"].lower() if match else ""
         scheme = _ALIASES.get(scheme, scheme)
         if match is None or match["rest"] is None or scheme not in SCHEMES:
@@ -141,8 +141,8 @@ class DatabaseAddress:
         uri = f"{scheme}:/{match['rest']}"
         if scheme == "sqlite":
             return cls(uri=uri, scheme=scheme, database=Path(match["rest"]).stem, passwords=frozenset())
-        parts = _SERVER.fullmatch(match["rest"])
-        if parts is None or _HALF_ENCODED.search(uri) or not uri.isprintable():
+        parts = _SERVER_ADDRESS.fullmatch(match["rest"])
+        if parts is None or _BARE_PERCENT.search(uri) or not uri.isprintable():
             raise ConfigurationError(
                 f"the URI of {origin} cannot be read: write {scheme}://user:password@host:port/database, and in user "
                 "and password percent-encode all but letters, digits and -._~ (@ is %40, / is %2F, % is %25)"
@@ -175,7 +175,7 @@ class DatabaseAddress:
 
 def is_address(source: str) -> bool:
     """Whether a source looks like a URI, valid or not, rather than a path; `C:/bars.csv` is a path."""
-    return _URI.match(source) is not None
+    return _URI_PATTERN.match(source) is not None
 
 
 def _passwords(password: str, settings: str) -> Iterator[str]:
@@ -218,11 +218,11 @@ def _from_server(address: DatabaseAddress, query: str) -> "pl.DataFrame":
     """Query a server. SQL Server requires connectorx; ADBC does not support it, but is smaller and fails fast."""
     if address.scheme == "mssql":
         _require(("connectorx", "pyarrow"), "sqlserver", "reading bars from SQL Server")
-        return _query_answer(address, query, _from_sql_server, RuntimeError)
+        return _run_query(address, query, _from_sql_server, RuntimeError)
     _require(("adbc_driver_manager", "adbc_driver_postgresql"), "data", "reading bars from PostgreSQL")
     from adbc_driver_manager import Error
 
-    return _query_answer(address, query, _from_postgresql, Error)
+    return _run_query(address, query, _from_postgresql, Error)
 
 
 def _from_sql_server(uri: str, query: str) -> "pl.DataFrame":
@@ -242,10 +242,10 @@ def _from_postgresql(uri: str, query: str) -> "pl.DataFrame":
         return pl.DataFrame(cursor.fetch_arrow())  # pyright: ignore[reportArgumentType] - a stream of Arrow, as polars asks
 
 
-def _query_answer(
+def _run_query(
     address: DatabaseAddress, query: str, ask: Callable[[str, str], "pl.DataFrame"], refusal: type[Exception]
 ) -> "pl.DataFrame":
-    """Query a server. The driver's error may contain the password, so it is scrubbed and not chained."""
+    """Query a server. Errors of the driver may contain the password, so they are redacted and not chained."""
     import polars as pl
 
     try:

@@ -11,7 +11,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
 from predictor.calls.futures import chain, fail, settle
 from predictor.calls.requests import checked_reference, parsed
-from predictor.calls.streams import Emit, OneRequestCall, OpenCall
+from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import Cancellation, Deadline
@@ -136,7 +136,7 @@ class AdminCalls:
             fail(name, answer, error)
         return answer
 
-    def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
+    def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
         """Return a call that fails, because no admin call has a response stream."""
         return OneRequestCall(name, lambda _: _reject_stream(name), deadline, emit)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from predictor.calls.flow_control import StreamWindow
 from predictor.calls.futures import fail, settle
-from predictor.calls.streams import Emit
+from predictor.calls.streams import ResponseCallback
 from predictor.errors import CallCancelledError, QuantraError, RequestTooLargeError
 from predictor.instance import Deadline
 from predictor.wire.kserve import models
@@ -60,7 +60,7 @@ class InferStream:
         self,
         infer: "Callable[[bytes, Deadline], Future[bytes]]",
         deadline: Deadline,
-        emit: Emit,
+        emit: ResponseCallback,
         flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:

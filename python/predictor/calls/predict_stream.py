@@ -14,7 +14,7 @@ from predictor.calls.futures import fail, quantra_error, settle
 from predictor.calls.request_counter import AT_ONCE, RequestCounter, UncountedRequest
 from predictor.calls.requests import EncodedInstances, ParsedInstances, checked_reference, parsed
 from predictor.calls.sessions import SessionReply, SessionRequest, Sessions, SessionStep
-from predictor.calls.streams import Emit
+from predictor.calls.streams import ResponseCallback
 from predictor.errors import (
     CallCancelledError,
     DuplicateIdError,
@@ -93,7 +93,7 @@ class PredictStream:
         sessions: Sessions,
         counter: RequestCounter,
         deadline: Deadline,
-        emit: Emit,
+        emit: ResponseCallback,
         flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ from predictor.calls.futures import fail, follow, settle
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import Deadline
 
-Emit = Callable[[bytes], object]
+ResponseCallback = Callable[[bytes], object]
 """Receives one response message; called on any thread, possibly on several at once. It must not block."""
 
 
@@ -24,7 +24,7 @@ class OpenCall(Protocol):
         ...
 
     def send(self, request: bytes) -> bool:
-        """Send a request. Returns whether another may follow now; if not, `taken` will return True when it may."""
+        """Send a request. Returns whether the next may be sent now; if not, wait until `taken` returns True."""
         ...
 
     def taken(self, size: int) -> bool:
@@ -55,7 +55,9 @@ class OneRequestCall:
         emit: Receives each message.
     """
 
-    def __init__(self, name: str, start: "Callable[[bytes], Future[bytes]]", deadline: Deadline, emit: Emit) -> None:
+    def __init__(
+        self, name: str, start: "Callable[[bytes], Future[bytes]]", deadline: Deadline, emit: ResponseCallback
+    ) -> None:
         self._name = name
         self._start = start
         self._deadline = deadline

@@ -29,7 +29,7 @@ from predictor.calls.requests import (
 )
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Sessions
-from predictor.calls.streams import Emit, OneRequestCall, OpenCall
+from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
@@ -178,7 +178,7 @@ class Calls:
         methods = self._unary_here if here else self._unary
         return self._answered(name, methods.get(name), request, deadline)
 
-    def open(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None = None) -> OpenCall:
+    def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
         """Open a call with a stream of response messages. Never raises, as `call`.
 
         Args:
@@ -191,7 +191,7 @@ class Calls:
         self._open.add(stream)
         return stream
 
-    def _opened(self, name: str, deadline: Deadline, emit: Emit, most_bytes: int | None) -> OpenCall:
+    def _opened(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None) -> OpenCall:
         flow = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
@@ -284,7 +284,7 @@ class Calls:
         chain("Explain", explanation, answer, lambda done: encode_explanation(query.request_id, done))
 
     def _explain_global(
-        self, emit: Emit, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
+        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
         query = EncodedGlobalQuery(body, counted)
         importance = self._service.explain_global(

@@ -61,8 +61,8 @@ Forecast from Python:
     from predictor import BarPanel
     from predictor.client import ClientCredentials, QuantraClient
     ca, cert, key = map(Path, {[str(path) for path in (issued.ca, issued.client, issued.client_key)]})
-    shown = ClientCredentials(ca=ca, cert=cert, key=key)
-    with QuantraClient("127.0.0.1:50051", credentials=shown) as client:
+    credentials = ClientCredentials(ca=ca, cert=cert, key=key)
+    with QuantraClient("127.0.0.1:50051", credentials=credentials) as client:
         print(client.predict(BarPanel.read("bars.csv")))"""
 
 

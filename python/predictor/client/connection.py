@@ -138,7 +138,7 @@ def _tls(credentials: ClientCredentials) -> grpc.ChannelCredentials | None:
     return grpc.ssl_channel_credentials(read_bytes("--tls-ca", credentials.ca), key, cert)
 
 
-_URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+_URI_PATTERN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 
 _GRPC_SCHEMES: Final = frozenset({"dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"})
 """URI schemes that gRPC resolves, with or without slashes."""
@@ -154,7 +154,7 @@ def target_of(address: str, credentials: ClientCredentials | None) -> str:
     Raises:
         ConfigurationError: the address is invalid, or its scheme contradicts the credentials.
     """
-    match = _URI.fullmatch(address)
+    match = _URI_PATTERN.fullmatch(address)
     if match is None or match["scheme"].lower() in _GRPC_SCHEMES:
         return address
     scheme, rest = match["scheme"].lower(), match["rest"].removesuffix("/")

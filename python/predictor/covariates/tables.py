@@ -118,9 +118,9 @@ class Series:
         """Which rows [R] are the latest at any session; only these must be known in time."""
         order = np.lexsort((self.known_from, self.date, self.owner))
         owner, use = self.owner[order], first_use[order]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
-        return is_first
+        is_latest = np.ones(len(order), np.bool_)
+        is_latest[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
+        return is_latest
 
     def _by_symbol(self, symbols: Sequence[str], values_of: Callable[[slice], FloatArray], length: int) -> FloatArray:
         if not self.symbols:

@@ -25,7 +25,7 @@ class DeadlineMonitor:
 
     def watch(self, call: OpenCall, deadline: Deadline) -> None:
         """Stop a call at its deadline, unless it ends earlier."""
-        if not math.isfinite(_ends_s(deadline)):
+        if not math.isfinite(_expiry_s(deadline)):
             return
         with self._changed:
             self._deadlines[call] = deadline
@@ -55,7 +55,7 @@ class DeadlineMonitor:
         """Wait until a deadline expires; False after close."""
         with self._changed:
             while not self._is_closed:
-                left_s = min(map(_ends_s, self._deadlines.values()), default=math.inf) - time.monotonic()
+                left_s = min(map(_expiry_s, self._deadlines.values()), default=math.inf) - time.monotonic()
                 if left_s <= 0:
                     return True
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
@@ -74,5 +74,5 @@ class DeadlineMonitor:
                 call.stop(error)
 
 
-def _ends_s(deadline: Deadline) -> float:
+def _expiry_s(deadline: Deadline) -> float:
     return math.inf if deadline.expires_at_s is None else deadline.expires_at_s

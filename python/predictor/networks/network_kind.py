@@ -136,16 +136,16 @@ class NetworkKind:
     training: TrainingDefaults = TrainingDefaults()
 
 
-def configured(kind: NetworkKind, given: Mapping[str, Setting]) -> NetworkConfig:
+def make_config(kind: NetworkKind, given: Mapping[str, Setting]) -> NetworkConfig:
     """The kind's default settings, overridden by `given`.
 
     Raises:
         ConfigurationError: a setting is unknown, of another type, or out of range.
     """
-    return read_config(kind, {**write_config(kind.config()), **given})
+    return config_from_settings(kind, {**settings_from_config(kind.config()), **given})
 
 
-def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
+def config_from_settings(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
     """Read all settings from an artifact.
 
     Raises:
@@ -158,7 +158,7 @@ def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkCo
     return kind.config(**settings)  # pyright: ignore[reportArgumentType] - every type was just checked
 
 
-def write_config(config: NetworkConfig) -> dict[str, Setting]:
+def settings_from_config(config: NetworkConfig) -> dict[str, Setting]:
     """All settings by name, for an artifact."""
     return asdict(config)
 

@@ -19,7 +19,7 @@ from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servi
 from predictor.server.settings import ServerLimits
 from predictor.server.token_guard import TokenGuard
 
-_CLOSE_S: Final = 0.2
+_CLOSE_TIMEOUT_S: Final = 0.2
 """Time to send responses and for health watchers to disconnect after the last call in flight."""
 
 _PING_INTERVAL_MS: Final = 900
@@ -131,7 +131,7 @@ class Listener:
         except TimeoutError:
             pass
         else:
-            await asyncio.sleep(_CLOSE_S)
+            await asyncio.sleep(_CLOSE_TIMEOUT_S)
         cut(self._place)
         await self._stop(None)
 

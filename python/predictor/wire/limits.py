@@ -1,11 +1,11 @@
-"""Size limits of a request and their checks, which run before anything of that size is built."""
+"""Size limits of a request and their checks, which run before memory for it is allocated."""
 
 from dataclasses import dataclass
 from typing import Final, final
 
 from predictor.errors import RequestTooLargeError
 
-USUAL_BYTES: Final = 16 * 1024 * 1024
+DEFAULT_BYTES: Final = 16 * 1024 * 1024
 """Default limit of a server on the bytes of one request."""
 
 MAX_INSTANCES: Final = 4096
@@ -35,7 +35,7 @@ MAX_TEXT: Final = 256
 class RequestLimits:
     """Size limits of one request, which the server reports with each model."""
 
-    size: int = USUAL_BYTES
+    size: int = DEFAULT_BYTES
     """Bytes of the request."""
     instances: int = MAX_INSTANCES
     rows: int = MAX_ROWS
@@ -53,10 +53,10 @@ def check_count(what: str, have: int, most: int) -> None:
         RequestTooLargeError: `have` exceeds `most`.
     """
     if have > most:
-        raise too_many(what, str(have), most)
+        raise too_many_error(what, str(have), most)
 
 
-def too_many(what: str, have: str, most: int) -> RequestTooLargeError:
+def too_many_error(what: str, have: str, most: int) -> RequestTooLargeError:
     """Return the error of an exceeded limit; `have` may be a text such as "more than 7"."""
     return RequestTooLargeError(
         f"{what}: have {have}, at most {most} in one request; send several requests",

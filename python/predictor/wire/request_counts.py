@@ -25,7 +25,7 @@ from predictor.wire.limits import (
     MAX_SESSIONS,
     MAX_SYMBOLS,
     MAX_TARGETS,
-    too_many,
+    too_many_error,
 )
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -237,7 +237,7 @@ class _CountingPass:
             if number == instance_number and form == BYTES:
                 positions.append(slice(at, end))
                 if len(positions) > MAX_INSTANCES:
-                    raise too_many("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
+                    raise too_many_error("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
                 continue
             head.append(self._body[start:end])
             if number in fields:
@@ -248,7 +248,7 @@ class _CountingPass:
             instances.append(instance)
             rows += instance_rows
             if rows > MAX_ROWS:
-                raise too_many("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
+                raise too_many_error("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
         return RequestCounts(parts=self._reader.parts, rows=rows, instances=tuple(instances), head=b"".join(head))
 
     def _instance(self, position: slice) -> tuple[slice | QuantraError, int]:
@@ -275,7 +275,7 @@ class _CountingPass:
         if field.most:
             have = counts[field.number] = counts.get(field.number, 0) + self._elements(field, form, at, end)
             if have > field.most:
-                raise too_many(field.name, f"more than {field.most}", field.most)
+                raise too_many_error(field.name, f"more than {field.most}", field.most)
         if field.message is not None and form == BYTES:
             return self._rows(at, end, field.message)
         return 1 if field.is_row else 0

@@ -31,7 +31,7 @@ from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
-from trainers.stock.training_plan import continued
+from trainers.stock.training_plan import recipe_from_parent
 
 
 @with_flags
@@ -56,7 +56,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     parent = None if start is None else chosen_parent(start, changes, reads, files)
     if parent is None:
         reject_training_flags(changes)
-    final = changes.over(recipe_of(changes.kind) if parent is None else continued(parent))
+    final = changes.over(recipe_of(changes.kind) if parent is None else recipe_from_parent(parent))
     rank = launched_rank()
     if run.resume and (out / "manifest.json").is_file():
         _check_same(out, final, parent)

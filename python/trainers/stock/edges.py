@@ -41,8 +41,8 @@ def training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
 def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
     """The nearest neighbours of each stock, by correlation of returns that the market does not explain.
 
-    The market is the mean return of the day. Each stock's regression on it is removed: otherwise the stocks closest to
-    the market would be the nearest of all. With fewer than `MARKET` stocks, plain returns are used.
+    The market is the mean return of the day. Its effect is removed by regression: otherwise the stocks that follow
+    the market most closely would be everyone's neighbours. With fewer than `MARKET` stocks, plain returns are used.
 
     Args:
         returns: [S, T] daily log returns, NaN where unknown.
@@ -52,8 +52,10 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
         ConfigurationError: there are no returns.
     """
     if not np.isfinite(returns).any():
-        raise ConfigurationError(f"edges need returns, but all {returns.shape} are unknown; give more training bars")
-    nearness = correlations(without_market(returns) if len(returns) >= MARKET else returns)
+        raise ConfigurationError(
+            f"edges need returns, but none of {len(returns)} stocks has any; give more training bars"
+        )
+    nearness = correlations(remove_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)
     order = np.argsort(-nearness, axis=1, kind="stable")[:, :count]
@@ -65,7 +67,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
     )
 
 
-def without_market(returns: FloatArray) -> FloatArray:
+def remove_market(returns: FloatArray) -> FloatArray:
     """[S, T] residuals of each stock's regression on the mean return of the day; NaN where unknown."""
     known = np.isfinite(returns)
     market = np.where(known, returns, 0).sum(0) / np.maximum(known.sum(0), 1)
@@ -181,10 +183,10 @@ def user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     Raises:
         ArtifactError: the card names edges without their source.
     """
-    return edges_in(model.manifest, model.engine.network.state_dict(), symbols)
+    return saved_user_edges(model.manifest, model.engine.network.state_dict(), symbols)
 
 
-def edges_in(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
+def saved_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
     """`user_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):

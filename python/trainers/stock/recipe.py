@@ -26,11 +26,11 @@ from predictor.networks import (
     TrainingDefaults,
     WindowNormaliser,
     check_quantiles,
-    configured,
+    config_from_settings,
     kind_named,
-    read_config,
+    make_config,
     read_normaliser,
-    write_config,
+    settings_from_config,
 )
 from predictor.windows import BarRequirements
 from trainers.options import Computation
@@ -194,7 +194,7 @@ class StockRecipe:
 
     def settings(self) -> Mapping[str, Json]:
         """Every setting by name, flat and as JSON; a clip of null means infinity."""
-        named = {f"network_{name}": value for name, value in write_config(self.config).items()}
+        named = {f"network_{name}": value for name, value in settings_from_config(self.config).items()}
         return {
             "kind": self.kind,
             "target": self.target.kind.value,
@@ -251,7 +251,7 @@ class RecipeChanges:
             ConfigurationError: settings contradict each other, or the kind of network has no such setting.
         """
         nested = {
-            "config": configured(kind_named(own.kind), {**write_config(own.config), **self.network.values}),
+            "config": make_config(kind_named(own.kind), {**settings_from_config(own.config), **self.network.values}),
             "target": self.target.over(own.target),
             "optimisation": self.optimisation.over(own.optimisation),
         }
@@ -336,7 +336,7 @@ def _config(kind: str, record: Record) -> NetworkConfig:
     plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(plain) != len(settings):
         raise ConfigurationError(f"network settings {sorted(set(settings) - set(plain))} must be plain values")
-    return read_config(kind_named(kind), plain)
+    return config_from_settings(kind_named(kind), plain)
 
 
 def _target(record: Record) -> Target:

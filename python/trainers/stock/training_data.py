@@ -21,7 +21,7 @@ from predictor.networks import Edges
 from predictor.windows import Pipeline
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.edges import RETURNS, edges_in
+from trainers.stock.edges import RETURNS, saved_user_edges
 from trainers.stock.evaluation.evaluated_days import seen_until, splits_of
 from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
 from trainers.stock.splits import DataSplits
@@ -109,7 +109,7 @@ class ParentArtifact:
 
     def edges(self, bars: BarPanel) -> Edges | None:
         """The edges given to its graph, limited to the bars' symbols; None without any."""
-        return edges_in(self.stored.artifact.manifest, self.weights, bars.symbols)
+        return saved_user_edges(self.stored.artifact.manifest, self.weights, bars.symbols)
 
     def check(self, features: FeatureSet, recipe: StockRecipe) -> None:
         """Check that a training keeps the settings that the weights depend on.

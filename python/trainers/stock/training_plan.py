@@ -95,7 +95,7 @@ class FlagSetting:
         """
         if isinstance(given, str) and self.flag.read is not None:
             return None if given == self.flag.none else self._call(self.flag.read, given)
-        value = typed(self.name, self.kind, given)
+        value = convert_value(self.name, self.kind, given)
         self._check_range(value)
         if self.flag.check is not None:
             self._call(self.flag.check, value)
@@ -142,7 +142,7 @@ def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> Pars
     return ParsedFlags({one.field: value for one, value in known}, {one.field: one.name for one, _ in known})
 
 
-def typed(name: str, kind: Any, given: object) -> Any:
+def convert_value(name: str, kind: Any, given: object) -> Any:
     """Convert a value to a type, such as a list to a tuple or a text to an enum member.
 
     Raises:
@@ -184,7 +184,7 @@ def _several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
     except TypeError as error:
         words = "whole numbers" if kind is int else "numbers"
         raise ConfigurationError(f"{name} is {given!r}, but must be {words} in a list, such as [{given}]") from error
-    return tuple(typed(name, kind, part) for part in parts)
+    return tuple(convert_value(name, kind, part) for part in parts)
 
 
 def nearest(name: str, known: tuple[str, ...]) -> list[str]:
@@ -246,7 +246,7 @@ class TrainingPlan:
         if start is None:
             _check_learning(changes)
         parent = None if start is None else _parent(start, changes, recipe)
-        own = continued(parent) if parent is not None else recipe or recipe_of(changes.kind)
+        own = recipe_from_parent(parent) if parent is not None else recipe or recipe_of(changes.kind)
         final = changes.over(own)
         _check_edges(edges, final)
         reads = parse_settings(FeatureSelection, values)
@@ -329,7 +329,7 @@ WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
 """Optimisation settings that apply to a model without learnt weights."""
 
 
-_FREE: Final = frozenset({"parts", "calendar", "dropout"})
+_CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 """Settings that a training from a parent may change."""
 
 
@@ -340,7 +340,7 @@ def unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
     return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
 
 
-def continued(parent: ParentArtifact) -> StockRecipe:
+def recipe_from_parent(parent: ParentArtifact) -> StockRecipe:
     """The parent's recipe, with splits and optimisation reset to the defaults of its kind."""
     kind = parent.recipe.kind
     return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=optimisation_of(kind))
@@ -375,7 +375,7 @@ def other_features(
 def _other(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
     current = {field.name: getattr(own, field.name) for field in fields(own)}
     for name, flag in given.flags.items():
-        if name not in _FREE and given.values[name] != current.get(name):
+        if name not in _CHANGEABLE and given.values[name] != current.get(name):
             yield f"{flag} is {_shown(given.values[name])} and the artifact's {_shown(current.get(name))}"
 
 

@@ -69,9 +69,9 @@ def test_ssim_is_that_of_the_formula() -> None:
 def test_frechet_distance_is_that_of_two_normal_distributions() -> None:
     draw = torch.randn(5000, 2, generator=torch.Generator().manual_seed(1))
     whitened = (draw - draw.mean(0)) @ torch.linalg.inv(torch.linalg.cholesky(torch.cov(draw.T)).T)
-    stretched = whitened * torch.tensor([3.0, 0.5]) + torch.tensor([1.0, -2.0])
+    widen_resamples = whitened * torch.tensor([3.0, 0.5]) + torch.tensor([1.0, -2.0])
     # of diagonal covariances: squared distance of the means, and of the deviations
-    assert frechet_distance(whitened, stretched) == pytest.approx(1 + 4 + (3 - 1) ** 2 + 0.5**2, rel=1e-4)
+    assert frechet_distance(whitened, widen_resamples) == pytest.approx(1 + 4 + (3 - 1) ** 2 + 0.5**2, rel=1e-4)
     assert frechet_distance(draw, draw) == pytest.approx(0, abs=1e-9)
     # variances of 2 and of 8, not of 1 and 4
     assert frechet_distance(torch.tensor([[0.0], [2]]), torch.tensor([[0.0], [4]])) == pytest.approx(1 + 2)

@@ -21,7 +21,7 @@ except ImportError:
 _NS: Final = 1_000_000_000
 _SERVER_ERRORS: Final = frozenset({"INTERNAL", "DATA_LOSS", "UNAVAILABLE", "UNIMPLEMENTED", "DEADLINE_EXCEEDED"})
 """Codes that mark a server span as failed, according to OpenTelemetry's conventions."""
-_CLOSE_S: Final = 2.0
+_CLOSE_TIMEOUT_S: Final = 2.0
 """Longest time to export the last spans; without a collector, the exporter would take far longer."""
 
 
@@ -57,7 +57,7 @@ class CallTracer:
         """Export the last spans, within a time limit."""
         thread = threading.Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
         thread.start()
-        thread.join(_CLOSE_S)
+        thread.join(_CLOSE_TIMEOUT_S)
 
 
 def _attributes(call: EndedCall) -> Iterator[tuple[str, str | int | float]]:

@@ -23,7 +23,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from trainers.loop.device import HostGenerators, LighterGenerators, TorchGenerator, derive_seed, seed_host
+from trainers.loop.device import HostGenerators, PythonGenerators, TorchGenerator, derive_seed, seed_host
 from trainers.loop.errors import ContractError
 
 Item = TypeVar("Item")
@@ -41,7 +41,7 @@ REPRODUCIBLE_SAMPLERS = (BatchSampler, RandomSampler, SequentialSampler, SubsetR
 """Samplers that always give the same order for the same state of their generators."""
 
 
-Pick = tuple[int, Any]
+IndexBatch = tuple[int, Any]
 """A request to a worker: the seed of all random draws for a batch, and an index or a list of indices."""
 
 
@@ -126,7 +126,7 @@ class Samplers:
 
 @final
 class Order:
-    """The index lists or single indices of an epoch as `Pick`s; every epoch iterates it again.
+    """The index lists or single indices of an epoch as `IndexBatch`s; every epoch iterates it again.
 
     Indices are drawn lazily, a few at a time. Meanwhile the generators of torch are in a separate state that depends
     only on the epoch's seed, so that no other random draw can change the order. For samplers that are not torch's, the
@@ -138,7 +138,7 @@ class Order:
         self._checked = samplers.reproducible
         self.batch_range = BatchRange(epoch=0, seed=0, start=0, step=1)
 
-    def __iter__(self) -> Iterator[Pick]:
+    def __iter__(self) -> Iterator[IndexBatch]:
         """Iterate over the batches of `batch_range`."""
         batch_range = self.batch_range
         indices = chain.from_iterable(self._chunks(batch_range.epoch, batch_range.seed))
@@ -250,8 +250,8 @@ class BatchedDataset(Protocol):
 class IndexedLoader:
     """The batches of a loader over a dataset with indices; any batch can be read without the others.
 
-    A second loader with the same dataset and settings reads them, using `Pick`s as indices. It is created once, so that
-    persistent workers stay alive between epochs.
+    A second loader with the same dataset and settings reads them, using `IndexBatch`s as indices. It is created once,
+    so that persistent workers stay alive between epochs.
 
     Args:
         loader: The user's loader; it is not iterated itself.
@@ -268,7 +268,7 @@ class IndexedLoader:
         self._iterations = 0
         self._order = Order(Samplers(loader))
         self._loader: DataLoader[Any] = DataLoader(
-            PickedSamples(loader.dataset, batched=loader.batch_sampler is not None),
+            SeededDataset(loader.dataset, batched=loader.batch_sampler is not None),
             batch_size=None,  # a pick is a batch
             sampler=self._order,
             collate_fn=loader.collate_fn,
@@ -319,8 +319,8 @@ class IndexedLoader:
 
 
 @final
-class PickedSamples(Dataset[Any]):
-    """A dataset indexed by `Pick`s: the seed of a pick determines all random draws for its batch.
+class SeededDataset(Dataset[Any]):
+    """A dataset indexed by `IndexBatch`s: the seed of a pick determines all random draws for its batch.
 
     A worker seeds the generators of torch, Python and NumPy. In the training process only torch's is seeded, because
     the training uses the others.
@@ -334,7 +334,7 @@ class PickedSamples(Dataset[Any]):
         self.dataset = dataset
         self._batched = batched
 
-    def __getitem__(self, pick: Pick) -> Any:
+    def __getitem__(self, pick: IndexBatch) -> Any:
         """Return the samples for the loader's `collate_fn`."""
         seed, index = pick
         if get_worker_info() is None:
@@ -382,7 +382,7 @@ class StreamLoader:
 
     def _read_all(self, epoch: int) -> Iterator[Any]:
         seed, loader = derive_seed(torch.initial_seed(), epoch), self._loader
-        generators = LighterGenerators(seed)
+        generators = PythonGenerators(seed)
         with generators:
             if self._samplers is not None:
                 self._samplers.start_epoch(epoch, seed)

@@ -15,7 +15,7 @@ from trainers.loop.device.memory import (
 from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision, full_precision
 from trainers.loop.device.random_state import (
     HostGenerators,
-    LighterGenerators,
+    PythonGenerators,
     TorchGenerator,
     capture_generators,
     derive_seed,
@@ -30,10 +30,10 @@ __all__ = [
     "DeviceChoice",
     "Hardware",
     "HostGenerators",
-    "LighterGenerators",
     "LossScaler",
     "Precision",
     "PrecisionName",
+    "PythonGenerators",
     "TorchGenerator",
     "capture_generators",
     "cause_of",

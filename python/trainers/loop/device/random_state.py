@@ -133,7 +133,7 @@ class HostGenerators:
 
 
 @final
-class LighterGenerators:
+class PythonGenerators:
     """A context with Python's and NumPy's generators in separate states; it is fast enough to use in every window.
 
     NumPy's generator is replaced, because copying its state is slow. Entering and leaving discards the value that a

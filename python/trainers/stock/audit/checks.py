@@ -25,7 +25,7 @@ from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, StrategySettings
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, InformationSet, MeasuredWindows
 from trainers.stock.evaluation.evaluated_days import seen_until
-from trainers.stock.evaluation.evaluation_set import mean_error, stretch
+from trainers.stock.evaluation.evaluation_set import standard_error, widening_factor
 from trainers.stock.evaluation.scores import ranks
 from trainers.stock.splits import DataSplits, decisions
 
@@ -234,7 +234,9 @@ def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
 def estimate(daily: FloatArray, horizon: int) -> SkillEstimate:
     """Estimate the mean of a daily series [D] whose outcomes overlap over `horizon` sessions."""
     lag = min(2 * horizon, len(daily))
-    return SkillEstimate(value=float(daily.mean()), error=mean_error(daily, lag) * stretch(lag / len(daily)))
+    return SkillEstimate(
+        value=float(daily.mean()), error=standard_error(daily, lag) * widening_factor(lag / len(daily))
+    )
 
 
 def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:

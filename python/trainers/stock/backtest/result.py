@@ -20,7 +20,7 @@ from trainers.stock.backtest.strategies import (
     StrategySettings,
     TradingTerms,
 )
-from trainers.stock.evaluation.evaluation_set import mean_error
+from trainers.stock.evaluation.evaluation_set import standard_error
 
 
 def sharpe_formula(a_year: int = SESSIONS_A_YEAR) -> str:
@@ -82,7 +82,7 @@ def sharpe(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, f
     sqrt((1 + s^2 / 2) / T).
     """
     daily, influence = _sharpe(returns)
-    return daily * a_year**0.5, mean_error(influence) * a_year**0.5
+    return daily * a_year**0.5, standard_error(influence) * a_year**0.5
 
 
 def sharpe_lead(ours: FloatArray, theirs: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, float]:
@@ -92,7 +92,7 @@ def sharpe_lead(ours: FloatArray, theirs: FloatArray, a_year: int = SESSIONS_A_Y
     section 3.1). NaN if either is constant.
     """
     (mine, my_influence), (other, other_influence) = _sharpe(ours), _sharpe(theirs)
-    error = mean_error(my_influence - other_influence)
+    error = standard_error(my_influence - other_influence)
     return (mine - other) * a_year**0.5, error * a_year**0.5
 
 

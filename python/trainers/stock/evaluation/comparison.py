@@ -250,4 +250,4 @@ def _diebold_mariano(test: EvaluationSet, differences: FloatArray) -> float | No
     if estimate is None or estimate[1] <= 0:
         return None
     mean, error = estimate
-    return mean / (error * test.stretch)
+    return mean / (error * test.widening_factor)

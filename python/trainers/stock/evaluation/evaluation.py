@@ -266,7 +266,7 @@ def _method(test: EvaluationSet) -> str:
     """The method of the intervals, as text."""
     return (
         f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
-        f"{100 * (test.stretch - 1):.0f} % because so few blocks scatter too little"
+        f"{100 * (test.widening_factor - 1):.0f} % because so few blocks scatter too little"
     )
 
 
@@ -306,11 +306,13 @@ def _compare_baselines(
     test, forecasts = exam.test_set, exam.tested.forecasts
     ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
 
-    def hear(name: str, theirs: FloatArray) -> None:
+    def on_losses(name: str, theirs: FloatArray) -> None:
         compared[name] = compare(test, ours, theirs, name)
 
     case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
-    result = benchmark(test, OURS, forecasts, case, all_baselines(test.target.kind), hear=hear, stepwise=stepwise)
+    result = benchmark(
+        test, OURS, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
+    )
     return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is ScoreRole.BASELINE)
 
 

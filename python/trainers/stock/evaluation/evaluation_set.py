@@ -39,7 +39,7 @@ def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
     return float(fit.params[0]), float(fit.bse[0])
 
 
-def mean_error(series: FloatArray, lag: int | None = None) -> float:
+def standard_error(series: FloatArray, lag: int | None = None) -> float:
     """Standard error of the mean of an autocorrelated series [T] (Newey & West 1987).
 
     Args:
@@ -55,7 +55,7 @@ def mean_error(series: FloatArray, lag: int | None = None) -> float:
     return (max(variance, 0.0) / count) ** 0.5
 
 
-def stretch(share: float) -> float:
+def widening_factor(share: float) -> float:
     """Factor by which an error from few independent blocks of days must be widened.
 
     The 95 % critical value for a Bartlett window or bootstrap block of this share of all days (Kiefer & Vogelsang 2005,
@@ -135,9 +135,9 @@ class EvaluationSet:
         return max(20, 2 * self.horizons[-1])
 
     @property
-    def stretch(self) -> float:
+    def widening_factor(self) -> float:
         """Factor by which intervals are widened."""
-        return stretch(self.block / self.days)
+        return widening_factor(self.block / self.days)
 
     @property
     def days(self) -> int:
@@ -191,12 +191,12 @@ def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray,
     known = np.isfinite(values)
     least = values.min(axis=0, initial=np.inf, where=known)
     most = values.max(axis=0, initial=-np.inf, where=known)
-    return mean, np.clip(stretched(test, mean, means), least, most)
+    return mean, np.clip(widen_resamples(test, mean, means), least, most)
 
 
-def stretched(test: EvaluationSet, value: FloatArray, resamples: FloatArray) -> FloatArray:
+def widen_resamples(test: EvaluationSet, value: FloatArray, resamples: FloatArray) -> FloatArray:
     """Widen resamples [RESAMPLES, …] around a value [...] for the small number of blocks."""
-    return value + test.stretch * (resamples - value)
+    return value + test.widening_factor * (resamples - value)
 
 
 def interval(value: float, resamples: FloatArray) -> Interval:

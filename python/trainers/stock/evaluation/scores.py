@@ -45,7 +45,7 @@ from trainers.stock.evaluation.evaluation_set import (
     intervals,
     quotient,
     resampled_mean,
-    stretched,
+    widen_resamples,
 )
 
 FEWEST_SYMBOLS: Final = 10
@@ -115,7 +115,7 @@ def _mean_of(test: EvaluationSet, daily: FloatArray) -> Interval | None:
 
 def _interval(test: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
     """The interval of a correlation, clipped to [-1, 1]."""
-    return interval(float(value), np.clip(stretched(test, np.asarray(value), resamples), -1, 1))
+    return interval(float(value), np.clip(widen_resamples(test, np.asarray(value), resamples), -1, 1))
 
 
 def _ratio(daily: FloatArray) -> float | None:
@@ -418,7 +418,7 @@ def benchmark(
     case: InformationSet,
     plan: BaselinePlan,
     *,
-    hear: Callable[[str, FloatArray], None] = _ignore_losses,
+    on_losses: Callable[[str, FloatArray], None] = _ignore_losses,
     stepwise: StepProgress = no_progress,
 ) -> BenchmarkResult:
     """Score a model's forecasts and the baselines; only one baseline's forecasts are in memory at a time.
@@ -431,7 +431,7 @@ def benchmark(
         ours: The model's forecasts.
         case: The information that the model was made from.
         plan: The baselines.
-        hear: Called with the name and the losses [N, H] of each baseline, which are dropped afterwards.
+        on_losses: Called with the name and the losses [N, H] of each baseline, which are dropped afterwards.
         stepwise: Shows which baseline is being fitted and scored.
     """
     rows = [score(test, ours.calibrated, name=name, role=ScoreRole.MODEL, ranking=ours.scores)]
@@ -445,7 +445,7 @@ def benchmark(
             continue
         rows.append(row)
         contest.add(row.name, losses)
-        hear(row.name, losses)
+        on_losses(row.name, losses)
         notes += _replaced_note(row.name, replaced, test, case.history.bars.symbols)
     return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
 

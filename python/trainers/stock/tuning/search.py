@@ -15,7 +15,7 @@ import numpy as np
 from predictor import canonical
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError, MissingPackageError
-from predictor.networks import Setting, configured, kind_named, write_config
+from predictor.networks import Setting, kind_named, make_config, settings_from_config
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import ReportConsumer
 from trainers.stock.data import History
@@ -156,7 +156,7 @@ def suggested(trial: ValueSuggester, recipe: StockRecipe) -> StockRecipe:
     """The recipe with a trial's values."""
     return replace(
         recipe,
-        config=configured(kind_named(recipe.kind), _network(trial, recipe)),
+        config=make_config(kind_named(recipe.kind), _network(trial, recipe)),
         optimisation=replace(
             recipe.optimisation,
             learning_rate=trial.suggest_float("learning_rate", *LEARNING_RATE, log=True),
@@ -167,7 +167,7 @@ def suggested(trial: ValueSuggester, recipe: StockRecipe) -> StockRecipe:
 
 
 def _network(trial: ValueSuggester, recipe: StockRecipe) -> dict[str, Setting]:
-    settings = write_config(recipe.config)
+    settings = settings_from_config(recipe.config)
     sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
     return {**settings, **sizes, "dropout": trial.suggest_float("dropout", *DROPOUT)}
 
