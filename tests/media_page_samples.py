@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from trainers.dit.evaluation import ClassifierAccuracy, RewardScore
+from trainers.dit.evaluation import ClassifierPredictions, RewardScore
 from trainers.dit.evaluation import ImageEvaluation as Drawing
 from trainers.dit.page import evaluation_sheet, render_sheet, sample_sheet
 from trainers.media.page import TrainingCurve, write_page
@@ -86,7 +86,7 @@ def _sheet(path: Path) -> None:
         images=images,
         targets=1 - images,
         scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        predictions=ClassifierAccuracy(told, prompts),
+        predictions=ClassifierPredictions(told, prompts),
     )
     write_page(path, render_sheet(evaluation_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
 

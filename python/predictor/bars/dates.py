@@ -50,7 +50,7 @@ class DateForm:
     Attributes:
         order: Order of day, month and year; None = unknown.
         zone: The exchange's time zone, for timestamps; empty = unknown.
-        can_be_told: Whether the user can set these options; if not, messages ask for ISO dates instead.
+        has_options: Whether the user can set these options; if not, messages ask for ISO dates instead.
     """
 
     order: DateOrder | None = None

@@ -102,11 +102,11 @@ class CredentialRotation:
 
     def reload(self) -> None:
         """Reload the files."""
-        has_certificates = self._tls is not None and self._tls.reload()
-        has_tokens = self._tokens is not None and self._tokens.reload()
-        if self._tokens is not None and has_tokens:
+        certificates_changed = self._tls is not None and self._tls.reload()
+        tokens_changed = self._tokens is not None and self._tokens.reload()
+        if self._tokens is not None and tokens_changed:
             self.guard.change(self._tokens.value)
-        if has_certificates or has_tokens:
+        if certificates_changed or tokens_changed:
             self._warn()
 
     def _warn(self) -> None:

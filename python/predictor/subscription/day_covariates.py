@@ -133,7 +133,7 @@ def split_last_day(covariates: Covariates, sessions: int) -> tuple[Covariates, C
 
 
 def count_bytes(covariates: Covariates) -> int:
-    """Bytes of all values."""
+    """Approximate size in bytes."""
     groups = (covariates.observed, covariates.known, covariates.numbers)
     texts = sum(len(text) for column in covariates.categories.values() for text in column)
     return sum(values.nbytes for group in groups for values in group.values()) + texts

@@ -46,7 +46,7 @@ class RewardScore:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ClassifierAccuracy:
+class ClassifierPredictions:
     """Prompts predicted by a classifier.
 
     Attributes:
@@ -75,7 +75,7 @@ class ImageEvaluation:
     images: Tensor
     targets: Tensor
     scores: tuple[RewardScore, ...]
-    predictions: ClassifierAccuracy | None
+    predictions: ClassifierPredictions | None
 
     @property
     def correct(self) -> int:
@@ -150,7 +150,7 @@ def evaluate(
     predictions = None
     if probability is not None:
         classifier = probability.classifier
-        predictions = ClassifierAccuracy(_predict(classifier, images), _predict(classifier, targets))
+        predictions = ClassifierPredictions(_predict(classifier, images), _predict(classifier, targets))
     return ImageEvaluation(
         prompts=tuple(prompts),
         images=images,

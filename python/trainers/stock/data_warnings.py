@@ -94,8 +94,8 @@ def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
     Raises:
         ConfigurationError: the training part holds no window.
     """
-    training_summary = set(history.windows(splits.train).symbols.tolist())
-    return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in training_summary)
+    trained = set(history.windows(splits.train).symbols.tolist())
+    return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in trained)
 
 
 def untrained_symbols_warning(
@@ -159,7 +159,7 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: DataSplits) ->
         )
 
 
-def refuse_flat(test: EvaluationSet) -> None:
+def check_outcomes_vary(test: EvaluationSet) -> None:
     """Check that the outcomes of every horizon are known and vary.
 
     Raises:
@@ -178,7 +178,7 @@ def refuse_flat(test: EvaluationSet) -> None:
             )
 
 
-def presence_notes(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
+def missing_bar_notes(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
     """Notes on missing bars of the training part, and on symbols with gaps, an early end or constant prices."""
     return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
 

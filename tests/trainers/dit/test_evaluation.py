@@ -12,7 +12,7 @@ from pages import HOSTILE, assert_holds_all, page_of
 from tiny_images import PROMPTS, tiny_model, write_images
 
 from trainers.dit.errors import ModelError, PriorError, RewardError
-from trainers.dit.evaluation import ClassifierAccuracy, ImageEvaluation, RewardScore, evaluate
+from trainers.dit.evaluation import ClassifierPredictions, ImageEvaluation, RewardScore, evaluate
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel, read_notes
 from trainers.dit.page import MOST_IMAGES, curves_of, evaluation_sheet, render_sheet, sample_sheet, strip_of
@@ -51,7 +51,7 @@ def drawn_by_hand() -> ImageEvaluation:
         images=images,
         targets=1 - images,
         scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
-        predictions=ClassifierAccuracy((left, left, right), (left, right, right)),
+        predictions=ClassifierPredictions((left, left, right), (left, right, right)),
     )
 
 
@@ -185,7 +185,9 @@ def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> N
 def test_what_others_wrote_is_shown_and_not_run() -> None:
     found = drawn_by_hand()
     hostile = replace(
-        found, prompts=(HOSTILE, *found.prompts[1:]), predictions=ClassifierAccuracy((PROMPTS[0],) * 3, found.prompts)
+        found,
+        prompts=(HOSTILE, *found.prompts[1:]),
+        predictions=ClassifierPredictions((PROMPTS[0],) * 3, found.prompts),
     )
     text = render_sheet(evaluation_sheet(HOSTILE, (HOSTILE,), hostile, ()))
     assert HOSTILE not in text

@@ -20,7 +20,15 @@ from predictor.registry import Runtime, load_single
 from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
 from trainers.stock.data import NO_SOURCE, ROWS
-from trainers.stock.data_warnings import Warn, check_bars, discard, emit, of_models, presence_notes, refuse_flat
+from trainers.stock.data_warnings import (
+    Warn,
+    check_bars,
+    check_outcomes_vary,
+    discard,
+    emit,
+    missing_bar_notes,
+    of_models,
+)
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.bound_model import EnsembleMembers
 from trainers.stock.evaluation.comparison import ModelComparison, pinball
@@ -204,7 +212,7 @@ def _card(
 ) -> dict[str, Json]:
     history, windows = members.first, members.windows(splits.test)
     test = EvaluationSet.of(history, windows, manifest.quantiles)
-    refuse_flat(test)
+    check_outcomes_vary(test)
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
@@ -225,7 +233,7 @@ def _card(
         "splits": card.splits_card(splits, history),
         "libraries": card.libraries_card(),
         "scores": card.scores_card(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
-        "notes": [*origins, *presence_notes(history, windows, splits), *result.notes],
+        "notes": [*origins, *missing_bar_notes(history, windows, splits), *result.notes],
         "calibration": card.calibration_card(test, ours),
         "skill": card.skill_card(result.skill),
         "best_member": card.skill_card(contest.skill),

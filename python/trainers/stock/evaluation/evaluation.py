@@ -25,12 +25,12 @@ from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
+    check_outcomes_vary,
     discard,
     emit,
+    missing_bar_notes,
     networks_of,
     of_models,
-    presence_notes,
-    refuse_flat,
     since_calendar,
 )
 from trainers.stock.edges import user_edges
@@ -251,7 +251,7 @@ def evaluate(
 
 def _notes(exam: EvaluationSetup) -> tuple[str, ...]:
     """Notes on the model's ancestors and on missing bars."""
-    return (*origins(exam.model), *presence_notes(exam.bound.history, exam.tested.windows, exam.splits))
+    return (*origins(exam.model), *missing_bar_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 
 def _calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:
@@ -285,7 +285,7 @@ def _evaluation_setup(
     check_bars(recent, calendar, splits)
     announce("computing features")
     bound = bind_model(model, recent, covariates)
-    refuse_flat(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
+    check_outcomes_vary(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
     announce("forecasting")
     calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
     return EvaluationSetup(
