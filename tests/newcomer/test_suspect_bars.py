@@ -18,10 +18,14 @@ from predictor.bars import BarPanel
 from predictor.bars.suspects import SuspectKind, find_suspects, untraded_cells, usable_bars
 from predictor.client import QuantraClient
 from predictor.errors import BarsError, BarSuspectError, shown_price
+from predictor.features import default_features
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from trainers.cli.commands import app
+from trainers.stock import StockRecipe
 from trainers.stock.data import History
+from trainers.stock.edges import training_edges
+from trainers.stock.fitting import fit_pipeline
 
 PRICES: Final = ("open", "high", "low", "close", "adj_close")
 TICK: Final = ("high", "close", "adj_close")
@@ -151,14 +155,13 @@ def test_a_level_that_changes_within_the_window_is_refused(forecaster: Forecaste
         forecaster.predict(scaled(ibm(), slice(-20, None), 0.01))
 
 
-def test_another_company_under_the_ticker_is_asked_about() -> None:
-    bars = scaled(ibm(), slice(250, None), 3.5)
+@pytest.mark.parametrize("factor", [3.5, 12])
+def test_another_company_under_the_ticker_is_asked_about(factor: float) -> None:
+    bars = scaled(ibm(), slice(250, None), factor)
     gone = np.zeros((1, 400), np.bool_)
     gone[0, 200:250] = True
     (found,) = find_suspects(bars.without_cells(gone))
-    assert str(found).startswith(
-        "IBM: a gap of 50 sessions before 2012-07-25 and a change of the level by a factor of 3."
-    )
+    assert str(found).startswith("IBM: a gap of 50 sessions before 2012-07-25 and a change of the level by a factor of")
 
 
 def test_a_recorded_split_is_no_suspect() -> None:
@@ -182,6 +185,13 @@ def test_a_symbol_that_did_not_trade_beside_others_fails_alone(forecaster: Forec
     np.testing.assert_allclose(forecast.values[0], forecaster.predict(good).values[0], rtol=1e-5)
 
 
+def test_an_unchanged_price_with_a_volume_is_a_trade() -> None:
+    bars = repeated(ibm(), "IBM", 2)
+    volume = bars.volume.copy()
+    volume[0, -1] = 5
+    assert untraded_cells(replace(bars, volume=volume))[0, -2:].tolist() == [True, False]
+
+
 def test_an_index_without_volumes_trades_every_day() -> None:
     bars = replace(ibm(), volume=np.zeros((1, 400)))
     assert not untraded_cells(bars).any()
@@ -195,6 +205,18 @@ def test_training_leaves_suspect_bars_out_of_features_and_targets() -> None:
     good = History(ibm().without_cells(gone), pipeline)
     assert np.array_equal(bad.labels, good.labels, equal_nan=True)
     assert bad.stored.observed.equal(good.stored.observed)
+
+
+def test_a_suspect_bar_changes_neither_edges_nor_fitted_features() -> None:
+    four, recipe = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").last(700), StockRecipe(calendar="XNYS")
+    splits = recipe.splits(four.sessions)
+    bad, gone = scaled(four, slice(200, 201), 100, TICK), np.zeros(four.close.shape, np.bool_)
+    gone[2, 200] = True
+    good = four.without_cells(gone)
+    edges = [training_edges(bars, int(four.sessions[400]), neighbours=2) for bars in (bad, good)]
+    assert edges[0].weights.equal(edges[1].weights)
+    fits = [fit_pipeline(bars, default_features(), recipe, splits).features for bars in (bad, good)]
+    assert fits[0].schema_hash == fits[1].schema_hash
 
 
 def test_check_names_suspect_bars_once(tmp_path: Path) -> None:
@@ -236,3 +258,16 @@ def test_a_forecast_of_an_earlier_day_is_the_one_that_day_would_have_given(tmp_p
         before = model.predict(BarPanel.read(path, calendar="XNYS").until("2012-10-26"))
     assert told["as_of_session"] == 20121026
     assert np.array_equal(np.array(told["values"]), before.values)
+
+
+def test_a_last_move_that_is_possible_but_unusual_is_named(forecaster: Forecaster) -> None:
+    forecast = forecaster.predict(scaled(ibm(), LAST, 4))
+    (warning,) = forecast.warnings
+    assert warning == "IBM: prices change by a factor of 4 on 2013-03-01: a real move, or a wrong bar?"
+
+
+def test_an_error_names_three_changes_and_counts_the_others(forecaster: Forecaster) -> None:
+    swinging = scaled(ibm(), slice(0, None, 2), 100)
+    with pytest.raises(BarSuspectError, match=r"more such changes\. Correct the bars") as refused:
+        forecaster.predict(swinging)
+    assert refused.value.message.count("currency unit?") == 3

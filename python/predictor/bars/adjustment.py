@@ -117,7 +117,7 @@ def find_jumps(
         open_: Raw opening prices [S, T], NaN = no bar.
         close: Raw closing prices [S, T], NaN = no bar.
     """
-    return _jumps(symbols, sessions, _ratios(open_, close, _close_before(close)))
+    return _jumps(symbols, sessions, _ratios(open_, close, close_before(close)))
 
 
 def find_last_jumps(
@@ -125,7 +125,7 @@ def find_last_jumps(
 ) -> PriceJumps:
     """As `find_jumps`, for the last session of the prices [S, T] only."""
     last = slice(-1, None)
-    return _jumps(symbols, sessions[last], _ratios(open_[:, last], close[:, last], _close_before(close)[:, last]))
+    return _jumps(symbols, sessions[last], _ratios(open_[:, last], close[:, last], close_before(close)[:, last]))
 
 
 def _ratios(open_: FloatArray, close: FloatArray, before: FloatArray) -> FloatArray:
@@ -143,7 +143,7 @@ def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatA
     return PriceJumps(count=len(places), shown=shown)
 
 
-def _close_before(close: FloatArray) -> FloatArray:
+def close_before(close: FloatArray) -> FloatArray:
     """The last close before each session, [S, T]; NaN if there is none."""
     before = _bar_before(close)
     return np.where(before < 0, np.nan, close[np.arange(len(close))[:, None], before])

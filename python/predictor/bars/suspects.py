@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.adjustment import COMMON_SPLITS, adjust_each
+from predictor.bars.adjustment import COMMON_SPLITS, adjust_each, close_before
 from predictor.bars.panel import BarPanel
 from predictor.errors import BarSuspectError, listed, shown_date
 
@@ -28,6 +28,10 @@ LEAST_DEVIATION: Final = 0.002
 FEW_RETURNS: Final = 20
 """With fewer returns the deviation is not reliable, and `DEVIATION_OF_FEW` is its least value."""
 DEVIATION_OF_FEW: Final = 0.05
+UNUSUAL_MOVE: Final = math.log(2)
+"""Smaller than `LARGEST_MOVE`: such a move of the last bar is possible, but named."""
+MOST_NAMED: Final = 3
+"""Changes that the error of one symbol names; the others are counted."""
 LONG_GAP: Final = 20
 """Sessions without a bar after which another company may trade under the ticker."""
 COMPANY_MOVE: Final = math.log(2)
@@ -105,8 +109,9 @@ class SuspectBars:
                 f"{self.symbol}: a gap of {self.gap} sessions before {days} and a change of the level by a factor of "
                 f"{factor}: another company?"
             )
-        question = {SuspectKind.UNIT: ": currency unit?", SuspectKind.SPLIT: f": an unadjusted split of {factor}?"}
-        return f"{self.symbol}: prices change by a factor of {factor} on {days}{question.get(self.kind, '')}"
+        questions = {SuspectKind.UNIT: "currency unit?", SuspectKind.SPLIT: f"an unadjusted split of {factor}?"}
+        question = questions.get(self.kind, "a real move, or a wrong bar?")
+        return f"{self.symbol}: prices change by a factor of {factor} on {days}: {question}"
 
 
 def named_factor(factor: float) -> str:
@@ -121,9 +126,10 @@ def named_factor(factor: float) -> str:
 def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
     """The error for a symbol that is refused because of these bars."""
     first, *others = suspects
-    more = "".join(f" {other}" for other in others)
+    shown = "".join(f" {other}" for other in others[: MOST_NAMED - 1])
+    more = f" {len(others) - MOST_NAMED + 1} more such changes." if len(others) >= MOST_NAMED else ""
     return BarSuspectError(
-        f"{first}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
+        f"{first}{shown}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
         metadata={
             "symbol": first.symbol,
             "date": shown_date(first.sessions[0]),
@@ -144,7 +150,7 @@ def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray) -> Bool
         ranges = np.fmax.reduce(high / low, axis=1) > math.exp(LARGEST_MOVE)
         before, after = close[:, :-1], close[:, 1:]
         if np.isnan(close).any():
-            before = _filled(close)[:, :-1]
+            before = close_before(close)[:, 1:]
         moves = np.fmax(after / before, before / after)
         return ranges | (np.fmax.reduce(moves, axis=1, initial=1.0) > math.exp(COMPANY_MOVE))
 
@@ -168,9 +174,10 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
 def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars]) -> BoolArray:
     """[S, T] the single bars among the suspects, which features and targets must leave out."""
     cells = np.zeros(bars.close.shape, np.bool_)
+    rows = {symbol: row for row, symbol in enumerate(bars.symbols)}
     for suspect in suspects:
         if suspect.kind is SuspectKind.BAR:
-            cells[bars.symbols.index(suspect.symbol), np.searchsorted(bars.sessions, suspect.sessions[0])] = True
+            cells[rows[suspect.symbol], np.searchsorted(bars.sessions, suspect.sessions[0])] = True
     return cells
 
 
@@ -181,8 +188,7 @@ def untraded_cells(bars: BarPanel) -> BoolArray:
     """
     if (bars.volume[bars.present] > 0).all():
         return np.zeros(bars.close.shape, np.bool_)
-    before = np.full(bars.close.shape, np.nan)
-    before[:, 1:] = _filled(bars.close)[:, :-1]
+    before = close_before(bars.close)
     same = np.logical_and.reduce([getattr(bars, name) == before for name in ("open", "high", "low", "close")])
     return same & (bars.volume == 0)
 
@@ -247,13 +253,6 @@ def suspect_lines(bars: BarPanel) -> Iterator[str]:
             yield f"{listed(symbols)}: bars left out of windows and targets: {cells.sum()}; {why}"
 
 
-def _filled(close: FloatArray) -> FloatArray:
-    """[S, T] the last close known on each session; NaN before the first."""
-    columns = np.arange(close.shape[1])
-    last = np.maximum.accumulate(np.where(np.isnan(close), 0, columns), axis=1)
-    return np.take_along_axis(close, last, axis=1)
-
-
 @final
 class _Judge:
     """Judges the bars of one symbol."""
@@ -272,7 +271,8 @@ class _Judge:
         self._gaps = np.diff(columns) - 1
         self._prices = prices
         self._raw = raw
-        self._returns = np.diff(np.log(prices["close"]))
+        self._levels = np.log(prices["close"])
+        self._returns = np.diff(self._levels)
         self._center, self._deviation = _robust(self._returns)
 
     def suspects(self) -> list[SuspectBars]:
@@ -300,6 +300,10 @@ class _Judge:
             else:
                 yield self._level_change(start + 1, end + 1)
                 place = int(np.searchsorted(large, end)) + 1
+        unusual = max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
+        if moves.size and unusual < abs(moves[-1]) <= limit and self._gaps[-1] < LONG_GAP:
+            last = len(self._sessions) - 1
+            yield self._suspect(SuspectKind.LEVEL, last, "close", float(moves[-1]), (int(self._sessions[-1]),))
         for start in np.flatnonzero(self._gaps >= LONG_GAP):
             least = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
             if least < abs(moves[start]) <= limit:
@@ -307,11 +311,9 @@ class _Judge:
 
     def _return_to_level(self, start: int, later: IndexArray) -> int | None:
         """The index of the large return that takes back the one at `start`; None if the new level stays."""
-        for end in later:
-            left = abs(float(self._returns[start : end + 1].sum()))
-            if left < max(0.5, 3 * self._deviation * math.sqrt(float(end - start))):
-                return int(end)
-        return None
+        left = np.abs(self._levels[later + 1] - self._levels[start])
+        back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
+        return int(later[back[0]]) if back.size else None
 
     def _level_change(self, bar: int, back: int | None) -> SuspectBars:
         size = float(self._returns[bar - 1])

@@ -58,8 +58,8 @@ Forecast from the command line:
     quantra predict --server 127.0.0.1:50051 --bars bars.csv --tls-ca {ca} --tls-cert {client} --tls-key {client_key}
 Forecast from Python:
     from pathlib import Path
-    from predictor import BarPanel
-    from predictor.client import ClientCredentials, QuantraClient
+    from quantra import BarPanel, QuantraClient
+    from predictor.client import ClientCredentials
     ca, cert, key = map(Path, {[str(path) for path in (issued.ca, issued.client, issued.client_key)]})
     credentials = ClientCredentials(ca=ca, cert=cert, key=key)
     with QuantraClient("127.0.0.1:50051", credentials=credentials) as client:

@@ -308,18 +308,18 @@ def judged(reading: AlignedInstance) -> AlignedInstance:
     suspects = find_suspects(reading.dates.recent(reading.bars))
     if reading.instance.accept_suspect_bars:
         return replace(reading, warnings=(*reading.warnings, *map(str, suspects)), is_judged=True)
-    refused = [suspect for suspect in suspects if suspect.refuses]
     others = [suspect for suspect in suspects if not suspect.refuses]
+    refused: dict[str, list[SuspectBars]] = {}
+    for suspect in suspects:
+        if suspect.refuses:
+            refused.setdefault(suspect.symbol, []).append(suspect)
     return replace(
         reading,
         bars=reading.bars.without_cells(suspect_cells(reading.bars, others)),
         warnings=(*reading.warnings, *(_left_out(one) for one in others)),
         refusals={
             **reading.refusals,
-            **{
-                symbol: bar_suspect_error([one for one in refused if one.symbol == symbol])
-                for symbol in dict.fromkeys(one.symbol for one in refused)
-            },
+            **{symbol: bar_suspect_error(own) for symbol, own in refused.items()},
         },
         is_judged=True,
     )

@@ -76,7 +76,7 @@ def repeat_commands(content: ReportContent) -> dict[str, str]:
             f"quantra report {shlex.quote(folder)} --bars bars.csv --symbol {names}"
         ),
         "python": (
-            "from predictor import BarPanel, Forecaster\n\n"
+            "from quantra import BarPanel, Forecaster\n\n"
             f'forecaster = Forecaster.load("{folder}")\n'
             f'forecast = forecaster.predict(BarPanel.read("bars.csv").select({symbols}))\n'
             f'reasons = forecaster.feature_importance(BarPanel.read("bars.csv").select({symbols}), '

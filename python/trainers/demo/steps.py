@@ -128,7 +128,7 @@ class DemoPrograms:
     def python(self) -> str:
         """Three lines of Python."""
         return (
-            "from predictor import BarPanel; from predictor.client import QuantraClient\n"
+            "from quantra import BarPanel, QuantraClient\n"
             f'bars = BarPanel.read("{self.bars.as_posix()}").select(["{self.symbol}"])\n'
             f'print(*QuantraClient("127.0.0.1:{self.port}", model="{self.model}").predict(bars).table(), sep="\\n")\n'
         )
