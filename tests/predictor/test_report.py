@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -21,13 +21,14 @@ from plotly.graph_objects import Figure, Scatter
 from plotly.offline import get_plotlyjs_version
 
 from predictor import canonical
+from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED
 from predictor.catalog import FeatureInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
-from predictor.report import PageBuilder, ReportContent, check_report, render_report, write_report
+from predictor.report import PageBuilder, ReportContent, check_report, render_report, write_forecast_chart, write_report
 from predictor.report.explanation import ROW_MEANINGS
 from predictor.report.templates import PageFigures
 
@@ -184,6 +185,53 @@ def test_returns_without_prices_are_shown_as_returns() -> None:
 
     assert "So there are no prices" in page.text
     assert np.expm1(-0.017) in page.numbers
+
+
+ADJUSTED_TOO = "The bars have an adjusted close; the prices shown are the close."
+SPLITS_RECORDED = "Prices are raw, as traded: the bars record splits separately, so a split shows as a jump."
+
+
+def with_splits(bars: BarPanel, ratio: float) -> BarPanel:
+    ratios = np.ones_like(bars.close)
+    ratios[0, -20] = ratio
+    return replace(bars, adj_close=None, split_ratio=ratios)
+
+
+COLUMNS: dict[str, tuple[Callable[[BarPanel], BarPanel], str]] = {
+    "adjusted close": (lambda bars: bars, ADJUSTED_TOO),
+    "adjusted close, equal but for rounding": (lambda bars: replace(bars, adj_close=bars.close * (1 + 1e-9)), ""),
+    "nothing": (lambda bars: replace(bars, adj_close=None), ""),
+    "a split": (lambda bars: with_splits(bars, 2.0), SPLITS_RECORDED),
+    "no split": (lambda bars: with_splits(bars, 1.0), ""),
+}
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_prices_are_called_what_their_columns_say(columns: str) -> None:
+    asked, (changed, note) = content(), COLUMNS[columns]
+
+    page = page_of(render_report(replace(asked, bars=changed(asked.bars))))
+
+    assert [one for one in (ADJUSTED_TOO, SPLITS_RECORDED) if one in page.words] == [note] * bool(note)
+
+
+def test_returns_without_prices_have_no_note_on_prices() -> None:
+    asked = content()
+    page = page_of(render_report(replace(asked, forecast=replace(asked.forecast, prices=None))))
+    assert ADJUSTED_TOO not in page.words
+
+
+@pytest.mark.parametrize("symbols", [("AAPL",), ("AAPL", "GOOG", "IBM")])
+def test_a_page_says_the_warnings_of_a_forecast_once(symbols: tuple[str, ...], tmp_path: Path) -> None:
+    values = np.zeros((len(symbols), 2, 3))
+    shown = replace(canned_service.forecast(symbols), values=values, returns=values)
+    bars = bokeh_panel(*symbols).last(100)
+    asked = replace(content(), bars=bars, forecast=shown, attributions=(), symbols=symbols)
+
+    write_forecast_chart(tmp_path / "chart.html", bars, shown, symbols)
+
+    for text in (render_report(asked), (tmp_path / "chart.html").read_text("utf-8")):
+        assert text.count("nothing is real") == 1
 
 
 def test_scores_and_ranks_are_shown_where_the_model_ranks() -> None:

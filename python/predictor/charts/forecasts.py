@@ -37,7 +37,7 @@ SESSIONS_SHOWN = 252
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candles:
-    """Daily bars of one symbol, oldest first, as traded (not adjusted).
+    """Daily bars of one symbol, oldest first, as their source has them.
 
     Attributes:
         dates: int32 [T], yyyymmdd.

@@ -1,7 +1,7 @@
-"""Content of a report, and its forecast: the fan at the raw price, and the table."""
+"""Content of a report, and its forecast: the fan at the price, and the table."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -108,7 +108,6 @@ class ForecastView:
     lines: tuple[ForecastLine, ...]
     ranked: int
     """Number of symbols ranked together; 0 without a ranking."""
-    warnings: tuple[str, ...]
 
 
 def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBuilder) -> ForecastView:
@@ -140,8 +139,21 @@ def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBui
         levels=tuple(map(level, forecast.quantiles)),
         lines=tuple(_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
         ranked=0 if forecast.ranks is None else int(np.count_nonzero(forecast.ranks[:, 0])),
-        warnings=forecast.warnings,
     )
+
+
+def price_note(bars: BarPanel) -> str:
+    """Which prices a chart of these bars shows, as far as their columns tell; empty if they do not."""
+    if bars.adj_close is not None:
+        differs = bars.present & (np.abs(bars.adj_close / bars.close - 1) > _SAME_PRICE)
+        return "The bars have an adjusted close; the prices shown are the close." if differs.any() else ""
+    if bars.split_ratio is not None and np.any(bars.split_ratio[bars.split_ratio > 0] != 1):
+        return "Prices are raw, as traded: the bars record splits separately, so a split shows as a jump."
+    return ""
+
+
+_SAME_PRICE: Final = 1e-6
+"""Relative difference of an adjusted close that is only rounded."""
 
 
 def _label(forecast: Forecast, s: int) -> str:

@@ -18,7 +18,7 @@ from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.explanation import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
-from predictor.report.forecast import ForecastView, ReportContent, forecast_view
+from predictor.report.forecast import ForecastView, ReportContent, forecast_view, price_note
 from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 
@@ -116,6 +116,8 @@ def render_report(content: ReportContent) -> str:
             "card": card,
             "symbols": content.symbols,
             "views": [_symbol_view(content, symbol, page) for symbol in content.symbols],
+            "warnings": content.forecast.warnings,
+            "prices": "" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),
             "shown_first": nearest_to_median(content.attributions),
             "least_losses": () if card.scores is None else least_losses(card.scores),
             "mean_explained": MEAN_EXPLAINED,
@@ -172,7 +174,9 @@ def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols
         "title": f"Forecast of {', '.join(symbols)}",
         "subtitle": _subtitle(forecast.model, forecast.version, forecast.as_of_session),
         "notes": forecast.notes,
+        "warnings": forecast.warnings,
         "forecasts": [forecast_view(bars, forecast, symbol, page) for symbol in symbols],
+        "prices": "" if forecast.prices is None else price_note(bars.select(symbols)),
         "reasons": (),
         "internals_note": INTERNALS_NOTE,
     }
@@ -198,7 +202,9 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
     parts = {
         "title": f"What moved the forecast of {', '.join(symbols)}",
         "subtitle": f"{_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
-        "notes": (*attribution.warnings, line_of(attribution.skill)),
+        "notes": (line_of(attribution.skill),),
+        "warnings": attribution.warnings,
+        "prices": "",
         "forecasts": (),
         "reasons": [(symbol, reason_view(attribution, symbol, info, page)) for symbol in symbols],
         "internals_note": INTERNALS_NOTE,
