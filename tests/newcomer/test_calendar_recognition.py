@@ -1,15 +1,21 @@
-"""`quantra check` recognises the calendar of a file, so that it counts the gaps of the right exchange."""
+"""Commands without `--calendar` recognise the exchange by the dates of the bars."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from market import bokeh_panel
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+from predictor import artifact
+from predictor.errors import ConfigurationError
 from predictor.sessions import EVERY_DAY, SessionCalendar
 from predictor.sessions.recognition import fitting_calendar
+from trainers import StockTrainer
 from trainers.cli.commands import app
+from trainers.stock.recipe import StockRecipe
+from trainers.stock.training_plan import with_calendar
 
 
 @pytest.mark.parametrize(("exchange", "symbol"), [("XNYS", "IBM"), ("XTKS", "7203.T"), ("XLON", "VOD")])
@@ -42,3 +48,78 @@ def test_check_counts_gaps_by_the_recognised_calendar_and_passes_it_on(tmp_path:
     assert "the dates fit the calendar XNYS" in said
     assert "no bar, though" not in said
     assert f"quantra train stock --bars {path} --calendar XNYS" in said
+
+
+@pytest.fixture(scope="module")
+def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    bokeh_panel("AAPL", "GOOG").last(420).write_csv(path)
+    return path
+
+
+def train(bars: Path, out: Path, *more: str) -> Result:
+    settings = ["--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10"]
+    command = ["train", "stock", "--bars", str(bars), "--out", str(out), *settings, *more]
+    return CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def trained(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """An artifact trained without `--calendar`, and the messages of its training."""
+    out = tmp_path_factory.mktemp("models") / "mine" / "1"
+    return out, train(bars_file, out).stderr
+
+
+def test_a_training_recognises_the_calendar_and_names_it(trained: tuple[Path, str]) -> None:
+    folder, said = trained
+    assert "calendar: XNYS (recognised from the dates; --calendar NAME chooses another)" in said
+    assert artifact.load(folder).artifact.pipeline.calendar.name == "XNYS"
+
+
+def test_the_recognised_calendar_gives_the_same_model_as_the_given_one(
+    trained: tuple[Path, str], bars_file: Path, tmp_path: Path
+) -> None:
+    said = train(bars_file, tmp_path / "1", "--calendar", "XNYS").stderr
+    assert "recognised" not in said
+    assert (tmp_path / "1" / "manifest.json").read_bytes() == (trained[0] / "manifest.json").read_bytes()
+
+
+def test_a_finished_training_resumes_without_a_calendar(trained: tuple[Path, str], bars_file: Path) -> None:
+    assert "is finished; there is nothing to resume" in train(bars_file, trained[0], "--resume").stdout
+
+
+def test_a_finished_training_does_not_resume_with_another_calendar(trained: tuple[Path, str], bars_file: Path) -> None:
+    with pytest.raises(ConfigurationError, match="calendar was XNYS and is now XLON"):
+        train(bars_file, trained[0], "--resume", "--calendar", "XLON")
+
+
+def test_a_given_calendar_is_kept() -> None:
+    said: list[str] = []
+    recipe = replace(StockRecipe(), calendar="weekdays")
+    assert with_calendar(recipe, bokeh_panel("IBM"), said.append) == recipe
+    assert not said
+
+
+def test_a_recipe_stays_without_a_calendar_where_none_fits() -> None:
+    sessions = SessionCalendar.weekdays(20150101, 20151231).sessions(20150101, 20151231)
+    bars = replace(bokeh_panel("IBM").last(sessions.size), sessions=sessions)
+    assert with_calendar(StockRecipe(), bars, pytest.fail) == StockRecipe()
+
+
+def test_a_fit_from_python_recognises_the_calendar_and_names_it(
+    trained: tuple[Path, str], bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = StockTrainer(epochs=1, hidden=4, layers=1, horizons=[1, 3], encoder_length=10)
+    trainer.fit(bars_file).close()
+    assert "calendar: XNYS (recognised from the dates" in capsys.readouterr().out
+    saved = trainer.save(tmp_path / "1")
+    assert (saved / "manifest.json").read_bytes() == (trained[0] / "manifest.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_search_recognises_the_calendar(bars_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    settings = ["--epochs", "1", "--horizons", "1,3", "--encoder-length", "10", "--trials", "1", "--seeds", "2"]
+    command = ["tune", "stock", "--bars", str(bars_file), "--out", str(tmp_path / "1"), *settings]
+    assert "calendar: XNYS" in CliRunner().invoke(app, command, catch_exceptions=False).stderr
+    assert artifact.load(tmp_path / "1").artifact.pipeline.calendar.name == "XNYS"

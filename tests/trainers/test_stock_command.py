@@ -96,9 +96,11 @@ def test_help_names_the_flags_and_an_example() -> None:
         assert word in shown.stdout
 
 
-def test_without_flags_the_recipe_is_the_default_one(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+def test_without_flags_the_recipe_is_the_default_one_of_the_recognised_calendar(
+    asked: Asked, bars_file: Path, tmp_path: Path
+) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
-    assert asked.recipe == StockRecipe()
+    assert asked.recipe == StockRecipe(calendar="XNYS")
     assert asked.given.features == default_features()
 
 
@@ -264,7 +266,7 @@ def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
     error = capsys.readouterr().err
     *read, failed = error.splitlines()
     assert message in failed
-    assert all(" read as plain, " in line for line in read)
+    assert all(" read as plain, " in line or line.startswith("calendar: XNYS ") for line in read)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -377,6 +379,7 @@ QUICK_RECIPE = StockRecipe(
     config=LSTMConfig(hidden=4, layers=1),
     target=Target(horizons=(1, 3)),
     encoder_length=10,
+    calendar="XNYS",
     optimisation=Optimisation(max_epochs=1),
 )
 
@@ -506,8 +509,9 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_fi
     assert training.returncode == 130
     stopped = json.loads(printed.splitlines()[-1])
     assert (stopped["kind"], stopped["signal"]) == ("stopped", signal.SIGINT)
-    read, first, second = error.splitlines()
+    read, calendar, first, second = error.splitlines()
     assert " read as plain, " in read
+    assert calendar.startswith("calendar: XNYS ")
     assert first.startswith("stopped by SIGINT after ")
     assert second == "stopped by Ctrl+C"
     assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))

@@ -50,7 +50,7 @@ TRAIN: Final = (
         "stock",
         "trainers.stock.command:stock",
         "Train a stock model on daily bars and save it as an artifact.",
-        "Example: quantra train stock --bars bars.csv --model lstm --calendar XNYS --out models/demo/1",
+        "Example: quantra train stock --bars bars.csv --model lstm --out models/demo/1",
     ),
 )
 VITS: Final = (
@@ -122,7 +122,7 @@ TUNE: Final = (
         "stock",
         "trainers.stock.tuning.command:tune_stock",
         "Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.",
-        "Example: quantra tune stock --bars bars.csv --model tft --calendar XNYS --trials 30 --out models/tuned/1",
+        "Example: quantra tune stock --bars bars.csv --model tft --trials 30 --out models/tuned/1",
     ),
 )
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from predictor.card import ParentModel, ancestors_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import judgement
+from predictor.cli.program import say
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
@@ -31,7 +33,7 @@ from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
-from trainers.stock.training_plan import recipe_from_parent
+from trainers.stock.training_plan import recipe_from_parent, with_calendar
 
 
 @with_flags
@@ -67,9 +69,10 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
-    covariates = files.read()
+    covariates, panel = files.read(), bars.read(tells=rank == 0)
+    if parent is None:
+        final = with_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
-    panel = bars.read(tells=rank == 0)
     given = None if edges is None else _edges(edges, panel, final)
     trained = _train(TrainingMaterial(panel, features, covariates, given, parent), final, out, run, rank)
     if rank == 0:
@@ -127,14 +130,17 @@ def _print_result(trained: TrainingResult, *, as_json: bool) -> None:
 
 
 def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -> None:
-    """Refuse to resume a finished artifact of other settings; bars are not compared."""
+    """Refuse to resume a finished artifact of other settings.
+
+    Bars are not compared, nor is a calendar that was left out, because it would be recognised from the bars.
+    """
     card = artifact.load(out).artifact.manifest.card
     recorded, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
     settings = recorded if isinstance(recorded, dict) else {}
     different = [
         f"{name} was {settings.get(name)} and is now {value}"
         for name, value in recipe.settings().items()
-        if settings.get(name) != value
+        if settings.get(name) != value and (name, value) != ("calendar", "")
     ]
     if before != now:
         different.append(f"the weights that it started from were {_lineage(before)} and are now {_lineage(now)}")

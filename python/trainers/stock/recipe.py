@@ -145,7 +145,8 @@ class StockRecipe:
     calendar: Annotated[
         str,
         Flag(
-            "Exchange code, such as XNYS; 24/7: every day of the week; weekdays, or empty: Monday to Friday.",
+            "Exchange code, such as XNYS; 24/7: every day of the week; weekdays: Monday to Friday; by default, the one "
+            "that fits the dates.",
             read=str,
             none="",
         ),

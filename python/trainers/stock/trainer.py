@@ -92,7 +92,7 @@ class StockTrainer:
         quantiles: Levels between 0 and 1, rising.
         encoder_length: Sessions that the network reads.
         scale: Units of the targets in training: har, garch, mix or window.
-        calendar: Exchange code, such as XNYS; empty for Monday to Friday.
+        calendar: Exchange code, such as XNYS, 24/7 or weekdays; if left out, the one that fits the dates.
         splits: Training, selection, calibration and test part, or their text; None splits the bars by shares.
         features: `default`, `alpha158`, or a file of feature expressions.
         known: Comma-separated names of covariates whose future values are known.
@@ -205,10 +205,15 @@ class StockTrainer:
         Raises:
             QuantraError: The bars or files are invalid, or the training failed.
         """
-        material = self.plan.material(bars, covariates)
+        panel = bars_of(bars)
         with self._working(self._threads) as output:
+            plan = self.plan.beside(panel, output.tell)
             files = train_in_memory(
-                material, self.plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn
+                plan.material(panel, covariates),
+                plan.recipe,
+                consume=output.consume,
+                announce=output.announce,
+                warn=output.warn,
             )
             fitted = FittedArtifact.of(files)
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)

@@ -17,6 +17,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
 from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target, kind_named
+from predictor.sessions.recognition import fitting_calendar
 from trainers.options import RunOptions
 from trainers.stock.card import features_identity
 from trainers.stock.edges import read_edges
@@ -213,6 +214,21 @@ def suggest_names(kind: type[KindT]) -> type[KindT]:
     return kind
 
 
+def with_calendar(recipe: StockRecipe, bars: BarPanel, tell: Callable[[str], None]) -> StockRecipe:
+    """The recipe; one without a calendar gets the calendar that fits the dates of the bars, if there is one.
+
+    Args:
+        recipe: of a training without a parent, whose calendar is the parent's.
+        bars: all bars of the training.
+        tell: receives the name of a recognised calendar, as text.
+    """
+    name = recipe.calendar or fitting_calendar(bars.sessions, bars.symbols)
+    if name == recipe.calendar:
+        return recipe
+    tell(f"calendar: {name} (recognised from the dates; --calendar NAME chooses another)")
+    return replace(recipe, calendar=name)
+
+
 KEPT_WITH_WEIGHTS: Final = "come with the weights that it starts from; leave them out, or train from scratch"
 
 
@@ -254,20 +270,26 @@ class TrainingPlan:
         run = parse_settings(RunOptions, values).over(RunOptions())
         return cls(recipe=final, reads=reads, run=run, parent=parent, edges=edges)
 
-    def material(self, bars: Bars, covariates: CovariateFiles) -> TrainingMaterial:
+    def beside(self, bars: BarPanel, tell: Callable[[str], None]) -> Self:
+        """The plan with the calendar of these bars; see `with_calendar`."""
+        if self.parent is not None:
+            return self
+        return replace(self, recipe=with_calendar(self.recipe, bars, tell))
+
+    def material(self, bars: BarPanel, covariates: CovariateFiles) -> TrainingMaterial:
         """Bars, features and covariates, and the edges of a graph.
 
         Raises:
             ConfigurationError: features or edges do not fit the files or the parent's weights.
             QuantraError: a file is malformed.
         """
-        panel, source = bars_of(bars), covariates_of(covariates)
+        source = covariates_of(covariates)
         if self.parent is None:
             features = self.reads.over(FeatureSelection()).beside(source, self.recipe.calendar)
         else:
             features = self.parent.features
             _refuse(list(other_features(self.parent, self.reads, lambda: source)))
-        return TrainingMaterial(panel, features, source, self._edges(panel.symbols), self.parent)
+        return TrainingMaterial(bars, features, source, self._edges(bars.symbols), self.parent)
 
     def _edges(self, symbols: tuple[str, ...]) -> Edges | None:
         config = self.recipe.config

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from predictor import artifact
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import judgement
+from predictor.cli.program import say
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.networks import Target, kind_named
@@ -28,6 +30,7 @@ from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
 from trainers.stock.training_data import TrainingMaterial
+from trainers.stock.training_plan import with_calendar
 from trainers.stock.tuning.search import Search, SearchResult, StudyStorage, require_optuna, search
 
 
@@ -73,9 +76,9 @@ def tune_stock(
         )
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
-    final = changes.over(recipe_of(changes.kind))
-    covariates = files.read()
-    material = TrainingMaterial(bars.read(), reads.beside(covariates, final.calendar), covariates)
+    covariates, panel = files.read(), bars.read()
+    final = with_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
+    material = TrainingMaterial(panel, reads.beside(covariates, final.calendar), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _search(material, final, effort, out, as_json=run.as_json)
     _print_result(result, trained, as_json=run.as_json)
