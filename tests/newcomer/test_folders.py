@@ -1,5 +1,6 @@
-"""A folder with one file per ticker is read as one panel."""
+"""A folder with one file per ticker, or such files by name, are read as one panel."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 from market import bokeh_panel
 from typer.testing import CliRunner
 
-from predictor.bars import BarPanel
-from predictor.errors import BarsError, BarsWarning
+from predictor.bars import BarPanel, read_files
+from predictor.errors import ArtifactError, BarsError, BarsWarning
 from trainers.cli.commands import app
 
 
@@ -50,3 +51,63 @@ def test_a_symbol_of_two_files_is_refused(folder: Path) -> None:
 def test_check_takes_a_folder(folder: Path) -> None:
     said = CliRunner().invoke(app, ["check", str(folder)], catch_exceptions=False).stdout
     assert "read as plain, AAPL, IBM, 2011-12-19 to 2013-03-01" in said
+
+
+def test_files_by_name_are_one_panel(folder: Path) -> None:
+    files = [folder / "IBM.csv", folder / "AAPL.csv"]
+    reading = read_files(files)
+    assert str(reading).startswith("IBM.csv, AAPL.csv read as plain, IBM, AAPL, 2011-12-19 to 2013-03-01")
+    assert np.array_equal(
+        reading.panel.select("AAPL").close, BarPanel.read(folder).select("AAPL").close, equal_nan=True
+    )
+
+
+def test_the_symbol_of_a_file_without_a_symbol_column_is_its_name(folder: Path) -> None:
+    for name in ("one.csv", "two.csv"):
+        (folder / name).write_text("date,open,high,low,close,volume\n2013-02-28,1,1,1,1,1\n", encoding="utf-8")
+    assert read_files([folder / "one.csv", folder / "two.csv"]).panel.symbols == ("ONE", "TWO")
+
+
+def test_a_bad_file_by_name_is_left_out_with_its_reason(folder: Path) -> None:
+    bad = folder / "MSFT.csv"
+    bad.write_text("date,open\n2024-01-02,1\n", encoding="utf-8")
+    reading = read_files([folder / "AAPL.csv", bad])
+    assert reading.panel.symbols == ("AAPL",)
+    assert any(f"{bad} is left out: MSFT.csv has no column" in warning for warning in reading.warnings)
+
+
+def test_a_file_that_does_not_exist_is_refused(folder: Path) -> None:
+    with pytest.raises(BarsError, match=r"there is no file .*APPL\.csv"):
+        read_files([folder / "APPL.csv", folder / "IBM.csv"])
+
+
+def test_check_takes_files_and_suggests_to_train_on_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    bokeh_panel("AAPL").last(400).write_csv(folder / "AAPL.csv")
+    said = CliRunner().invoke(app, ["check", "AAPL.csv", "IBM.csv"], catch_exceptions=False).stdout
+    assert said.splitlines()[-1].startswith("Next: quantra train stock --bars AAPL.csv IBM.csv --calendar XNYS")
+
+
+@pytest.mark.parametrize(
+    "bars", ["--bars AAPL.csv IBM.csv", "--bars AAPL.csv --bars IBM.csv", "--bars=AAPL.csv IBM.csv"]
+)
+def test_a_command_takes_files(bars: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    command = ["evaluate", *bars.split(), "models/1"]
+    with pytest.raises(ArtifactError, match="models/1"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+def test_a_training_on_files_is_followed_by_commands_on_the_same_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    for symbol in ("AAPL", "IBM"):
+        bokeh_panel(symbol).last(420).write_csv(folder / f"{symbol}.csv")
+    command = shlex.split("train stock --model har --horizons 1 --bars AAPL.csv IBM.csv --out 1")
+    trained = CliRunner().invoke(app, command, catch_exceptions=False)
+    forecast = shlex.split(trained.stdout.splitlines()[-1])[1:]
+    assert forecast == shlex.split("predict --artifact 1 --bars AAPL.csv --bars IBM.csv")
+    said = CliRunner().invoke(app, forecast, catch_exceptions=False).stdout
+    assert "AAPL" in said
+    assert "IBM" in said

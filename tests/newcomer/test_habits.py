@@ -238,9 +238,9 @@ def test_a_version_that_cannot_be_read_is_not_the_one_that_is_advised(models: Pa
 
 
 def test_next_commands_repeat_the_flags_that_were_given_and_no_password() -> None:
-    flags = BarsFlags(bars="my bars.csv"), CovariateFlags(covariates=[Path("a.csv"), Path("b.csv")])
+    flags = BarsFlags(bars=["my bars.csv"]), CovariateFlags(covariates=[Path("a.csv"), Path("b.csv")])
     assert quantra("x", *given(*flags)) == "quantra x --bars 'my bars.csv' --covariates a.csv --covariates b.csv"
-    secret = BarsFlags(bars="postgresql://me:secret@host/db", query="select 1")
+    secret = BarsFlags(bars=["postgresql://me:secret@host/db"], query="select 1")
     assert given(secret) == ("--bars", "BARS", "--query", "select 1")
 
 

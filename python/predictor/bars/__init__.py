@@ -4,7 +4,7 @@ from predictor.bars.adjustment import AdjustedBars, PriceJump, PriceJumps
 from predictor.bars.frames import Frame
 from predictor.bars.layouts import DateOrder, DecimalSign
 from predictor.bars.panel import BarPanel
-from predictor.bars.source import BarReading, read_bars, read_file, read_source
+from predictor.bars.source import BarReading, read_bars, read_file, read_files, read_source
 from predictor.bars.tables import ReadingOptions
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "ReadingOptions",
     "read_bars",
     "read_file",
+    "read_files",
     "read_source",
 ]

@@ -1,19 +1,34 @@
-"""A folder with one file of bars per symbol, or several files with several symbols each, as one table."""
+"""Files of bars, one per symbol or with several symbols each, as one table."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from predictor.bars.files import has_known_ending
 from predictor.bars.tables import BarTable, ReadingOptions, read_table
-from predictor.errors import BarsError
+from predictor.errors import BarsError, listed
 
 
 def read_path(path: Path, options: ReadingOptions | None = None) -> BarTable:
     """Read a file, or all files of a folder."""
     return read_folder(path, options) if path.is_dir() else read_table(path, options)
+
+
+def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> BarTable:
+    """Read files and folders as one table; see `read_folder`.
+
+    Raises:
+        BarsError: A path does not exist; or see `read_folder`.
+    """
+    if len(paths) == 1:
+        return read_path(paths[0], options)
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        raise BarsError(f"there is no file {listed(missing)}")
+    files = {str(file): file for path in paths for file in (_files_of(path) if path.is_dir() else [path])}
+    return _read_files(files, options, "the files")
 
 
 def read_folder(folder: Path, options: ReadingOptions | None = None) -> BarTable:
@@ -22,17 +37,26 @@ def read_folder(folder: Path, options: ReadingOptions | None = None) -> BarTable
     Raises:
         BarsError: No file can be read, files have different columns, or two files have bars of the same symbol.
     """
+    return _read_files({path.name: path for path in _files_of(folder)}, options, f"the folder {folder}")
+
+
+def _files_of(folder: Path) -> list[Path]:
+    files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith("."))
+    return list(filter(has_known_ending, files))
+
+
+def _read_files(files: Mapping[str, Path], options: ReadingOptions | None, source: str) -> BarTable:
+    """Read these files by name."""
     tables: dict[str, BarTable] = {}
     failures: dict[str, str] = {}
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith(".") and has_known_ending(path):
-            try:
-                tables[path.name] = read_table(path, options)
-            except BarsError as error:
-                failures[path.name] = error.message
+    for name, path in files.items():
+        try:
+            tables[name] = read_table(path, options)
+        except BarsError as error:
+            failures[name] = error.message
     if not tables:
-        reasons = "; ".join(failures.values()) or "it has no file such as AAPL.csv or AAPL.parquet"
-        raise BarsError(f"no bars can be read from the folder {folder}: {reasons}")
+        reasons = "; ".join(failures.values()) or "there is no file such as AAPL.csv or AAPL.parquet"
+        raise BarsError(f"no bars can be read from {source}: {reasons}")
     _check_columns(tables)
     _check_symbols(tables)
     return _joined(tables, failures)
@@ -69,7 +93,7 @@ def _joined(tables: Mapping[str, BarTable], failures: Mapping[str, str]) -> BarT
             columns[name][rows, places] = values
         row = rows.stop
     layouts = Counter(table.layout for table in tables.values())
-    mixed = ", ".join(f"{layout} ({count} files)" for layout, count in layouts.items())
+    mixed = ", ".join(f"{layout} ({count} file{'s' if count > 1 else ''})" for layout, count in layouts.items())
     return BarTable(
         symbols=symbols,
         sessions=sessions,

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.folders import read_path
+from predictor.bars.folders import read_paths
 from predictor.bars.panel import BarPanel
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
@@ -77,7 +77,16 @@ def read_file(
     path: str | Path, options: ReadingOptions | None = None, *, calendar: str = "", currency: str = ""
 ) -> BarReading:
     """Read a file of bars, with its interpretation; see `BarPanel.read`."""
-    return BarReading.of(read_path(Path(path), options), Path(path).name, calendar=calendar, currency=currency)
+    return read_files([path], options, calendar=calendar, currency=currency)
+
+
+def read_files(
+    paths: Sequence[str | Path], options: ReadingOptions | None = None, *, calendar: str = "", currency: str = ""
+) -> BarReading:
+    """Read files of bars as one panel, such as one file per symbol."""
+    files = [Path(path) for path in paths]
+    name = ", ".join(file.name for file in files) if len(files) <= MOST_NAMED else f"{len(files)} files"
+    return BarReading.of(read_paths(files, options), name, calendar=calendar, currency=currency)
 
 
 SCHEMES: Final = ("postgresql", "sqlite", "mssql")
@@ -304,7 +313,7 @@ def read_bars(
 
 
 def read_source(
-    bars: str | Path = "",
+    bars: str | Path | Sequence[str | Path] = "",
     *,
     query: str = "",
     variable: str = "",
@@ -313,10 +322,11 @@ def read_source(
     currency: str = "",
     options: ReadingOptions | None = None,
 ) -> BarReading:
-    """Read bars from a file or a database, with their interpretation.
+    """Read bars from files or a database, with their interpretation.
 
     Args:
-        bars: A file, see `BarPanel.read`, or a database's URI without a password: postgresql://, sqlite:// or mssql://.
+        bars: A file or several, see `BarPanel.read`, or a database's URI without a password: postgresql://, sqlite://
+            or mssql://.
         query: SQL that returns one row per bar; only for a database. Rows may come in any order. Columns are those of
             `BarPanel.read`; without a column symbol, the only symbol is the database's name in capitals.
         variable: Name of an environment variable with the URI, instead of `bars`; the URI may contain a password.
@@ -333,15 +343,18 @@ def read_source(
         BarsError: The bars are invalid, or the database returns an error; the message contains no password.
         MissingPackageError: A required extra is not installed.
     """
-    if bool(bars) == bool(variable):
+    sources = [source for source in ([bars] if isinstance(bars, str | Path) else bars) if source]
+    if bool(sources) == bool(variable):
         raise ConfigurationError("pass the bars either as --bars or, in an environment variable, as --bars-env")
-    if not variable and not is_address(str(bars)):
+    if sources and not any(is_address(str(source)) for source in sources):
         if query:
             raise ConfigurationError(
-                f"--query needs a database, but {bars} is a file; pass a URI such as sqlite:///{bars}"
+                f"--query needs a database, but {sources[0]} is a file; pass a URI such as sqlite:///{sources[0]}"
             )
-        return read_file(bars, options, calendar=calendar, currency=currency)
-    address = _from_environment(variable, environment) if variable else _from_command_line(str(bars))
+        return read_files(sources, options, calendar=calendar, currency=currency)
+    if len(sources) > 1:
+        raise ConfigurationError("--bars holds a database's URI and another source; pass the URI only")
+    address = _from_environment(variable, environment) if variable else _from_command_line(str(sources[0]))
     if not query.strip():
         raise ConfigurationError("bars from a database need --query, such as --query 'SELECT * FROM bars'")
     reading = BarReading.of(query_table(address, query, options), SOURCE_NAME, calendar=calendar, currency=currency)

@@ -108,13 +108,13 @@ class BarsFlags:
     """Flags of the source of bars."""
 
     bars: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            metavar="FILE|URI",
-            help="Daily bars: a file (CSV, Excel, Parquet; `quantra check` shows its content), a folder of files, or "
+            metavar="FILE…|URI",
+            help="Daily bars: files (CSV, Excel, Parquet; `quantra check` shows their content), a folder of files, or "
             "with --query a database, such as sqlite:///bars.db.",
         ),
-    ] = ""
+    ] = None
     query: Annotated[str, typer.Option(metavar="SQL", help="Database query that returns one bar per row.")] = ""
     bars_env: Annotated[
         str,
@@ -139,9 +139,10 @@ class BarsFlags:
             BadParameter: not exactly one source of bars is given.
             QuantraError: see `read_source`.
         """
-        if bool(self.bars) == bool(self.bars_env):
+        sources = list(filter(None, self.bars or ()))
+        if bool(sources) == bool(self.bars_env):
             raise typer.BadParameter("give either --bars or --bars-env")
-        reading = read_source(self.bars, query=self.query, variable=self.bars_env, options=self.options)
+        reading = read_source(sources, query=self.query, variable=self.bars_env, options=self.options)
         if tells:
             say(str(reading), style="yellow" if reading.warnings else "dim")
         return reading.panel

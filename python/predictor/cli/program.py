@@ -2,22 +2,52 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version as installed
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from predictor.errors import InvalidInputError, QuantraError
 from predictor.interruption import INTERRUPTED, STOPPED, loading
 
 BAD_USAGE: Final = 2
 _OWN: Final = ("--help", "--version")
+
+
+class CommandOfFiles(TyperCommand):
+    """A command whose option `--bars` takes several files: `--bars AAPL.csv MSFT.csv`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, with `--bars` before each file."""
+        return super().parse_args(ctx, list(_with_repeated_bars(args)))
+
+
+def _with_repeated_bars(args: Sequence[str]) -> Iterator[str]:
+    """Repeat `--bars` before each further file, because an option of click takes one value.
+
+    Other words, such as the folder of an artifact, remain arguments of the command.
+    """
+    in_files = False
+    for before, word in pairwise(["", *args]):
+        if in_files and _is_bar_file(word):
+            yield "--bars"
+        else:
+            in_files = before == "--bars" or word.startswith("--bars=")
+        yield word
+
+
+def _is_bar_file(word: str) -> bool:
+    from predictor.bars.files import has_known_ending  # imports NumPy, which --help does not need
+
+    return not word.startswith("-") and has_known_ending(Path(word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +72,7 @@ class Command:
         with loading():
             function = getattr(import_module(module), name)
         app = typer.Typer(add_completion=False)
-        app.command(self.name, epilog=self.epilog)(function)
+        app.command(self.name, cls=CommandOfFiles, epilog=self.epilog)(function)
         return typer.main.get_command(app)
 
 

@@ -8,10 +8,13 @@ with loading():
     # isort: split
     import typer
 
+    from predictor.cli.program import CommandOfFiles
     from trainers.stock.command import stock
 
 app = typer.Typer(add_completion=False)
-app.command(epilog="Example: python -m trainers.stock --bars bars.csv --model lstm --out models/demo/1")(stock)
+app.command(
+    cls=CommandOfFiles, epilog="Example: python -m trainers.stock --bars bars.csv --model lstm --out models/demo/1"
+)(stock)
 
 if __name__ == "__main__":
     run(app, name="python -m trainers.stock")

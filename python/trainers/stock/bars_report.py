@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.bars import BarPanel, BarReading, PriceJumps, read_file
+from predictor.bars import BarPanel, BarReading, PriceJumps, read_files
 from predictor.bars.suspects import SuspectBars, find_suspects, untraded_cells
 from predictor.canonical import Json
 from predictor.charts import closes_lines
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, ReadingFlags
-from predictor.cli.output import write_json
+from predictor.cli.output import quantra, write_json
 from predictor.errors import ConfigurationError, shown_date
 from predictor.replacement import replace_file
 from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
@@ -239,8 +239,13 @@ class BarsReport:
 @with_flags
 def check(
     *,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Daily bars: a file, or a folder of files.", show_default=False)
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="Daily bars: a file, files with one symbol each, or a folder of files.",
+            show_default=False,
+        ),
     ],
     reading: ReadingFlags,
     calendar: Annotated[
@@ -260,9 +265,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Show how a file of bars is read, and warn about doubtful bars."""
-    if fix is not None and fix.resolve() == file.resolve():
-        raise typer.BadParameter(f"--fix would overwrite {file}; name another file")
-    read = read_file(file, reading.options)
+    if fix is not None and fix.resolve() in {file.resolve() for file in files}:
+        raise typer.BadParameter(f"--fix would overwrite {fix}; name another file")
+    read = read_files(files, reading.options)
     calendar, recognised = calendar or fitting_calendar(read.panel.sessions, read.panel.symbols), not calendar
     checked = checked_bars(read, calendar)
     changes = () if fix is None else _fixed(checked, fix)
@@ -278,7 +283,7 @@ def check(
     console.print(checked_table(checked))
     for change in changes:
         console.print(f"changed: {change}", markup=False, soft_wrap=True)
-    console.print(_next(checked, fix or file, calendar), markup=False, soft_wrap=True)
+    console.print(_next(checked, files if fix is None else [fix], calendar), markup=False, soft_wrap=True)
 
 
 def checked_bars(read: BarReading, calendar: str) -> BarsReport:
@@ -319,14 +324,15 @@ def _copied_days(checked: BarsReport) -> list[int]:
     return sorted(day for day in strange if all(day in one.stale for one in checked.findings if day in one.strangers))
 
 
-def _next(checked: BarsReport, file: Path, calendar: str) -> str:
+def _next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     """The suggested next command."""
     if any(len(one.strangers) for one in checked.findings):
-        return f"Next: quantra check {file} --calendar {EVERY_DAY if not calendar else 'NAME'}"
+        return f"Next: {quantra('check', *files, '--calendar', EVERY_DAY if not calendar else 'NAME')}"
     if checked.needs.refusal:
         return f"Too few bars to train on: {checked.needs.refusal}"
-    name = f" --calendar {calendar}" if calendar else ""
-    return f"Next: quantra train stock --bars {file}{name} --model lstm --out models/mine/1"
+    exchange = ("--calendar", calendar) if calendar else ()
+    words = ("train", "stock", "--bars", *files, *exchange, "--model", "lstm", "--out", "models/mine/1")
+    return f"Next: {quantra(*words)}"
 
 
 def checked_table(checked: BarsReport) -> RenderableType:
