@@ -19,7 +19,8 @@ def main() -> None:
     picture = Path(sys.argv[1]).absolute()
     bars = BarPanel.read("demo/bars.csv").select(["AAPL"])
     with Forecaster.load("demo/models/demo/1") as forecaster:
-        figure = forecast_chart(bars, forecaster.predict(bars), "AAPL")
+        past = [forecaster.predict(bars.until(int(bars.sessions[-1 - ago]))) for ago in (60, 40, 20)]
+        figure = forecast_chart(bars, forecaster.predict(bars), "AAPL", past)
     figure.update_layout(width=WIDTH, height=HEIGHT)
     with TemporaryDirectory() as folder:
         page = Path(folder, "fan.html")

@@ -17,11 +17,20 @@ from market import bokeh_panel
 
 from predictor import canonical
 from predictor.bars import BarPanel, read_file
+from predictor.card import Card
 from predictor.catalog import FeatureInfo, ModelInfo
+from predictor.dates import as_date
 from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal, InternalAxis
-from predictor.report import ReportContent, write_forecast_chart, write_reason_chart, write_report
+from predictor.report import (
+    PastForecasts,
+    ReportContent,
+    past_forecasts,
+    write_forecast_chart,
+    write_reason_chart,
+    write_report,
+)
 from trainers.stock.audit.page import write_audit_page
 from trainers.stock.backtest.page import write_backtest
 from trainers.stock.bars_report import checked_bars, doubts, write_bars_page
@@ -71,6 +80,25 @@ def forecast() -> Forecast:
         values=values,
         returns=values,
         prices=anchors[:, None, None] * np.exp(values),
+        anchor_price=anchors,
+    )
+
+
+def past() -> PastForecasts:
+    """The same widths from the closes of 60, 40 and 20 sessions before."""
+    made = [_as_of(-1 - ago) for ago in (60, 40, 20)]
+    return past_forecasts(made, date(2013, 3, 1), Card.from_json(model_info().card_json))
+
+
+def _as_of(place: int) -> Forecast:
+    panel, last = bars(), forecast()
+    anchors = panel.close[:, place]
+    days = panel.sessions[place:]
+    return replace(
+        last,
+        as_of_session=as_date(int(days[0])),
+        target_sessions=(as_date(int(days[1])), as_date(int(days[20]))),
+        prices=anchors[:, None, None] * np.exp(last.values),
         anchor_price=anchors,
     )
 
@@ -138,7 +166,7 @@ def _check(path: Path) -> None:
 
 STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "report": _report,
-    "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS),
+    "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS, past()),
     "explain": _reasons,
     "evaluation": lambda path: write_evaluation(path, NAME, evaluation(adaptive=True)),
     "backtest": lambda path: write_backtest(path, NAME, backtest()),

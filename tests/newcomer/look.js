@@ -67,11 +67,11 @@ function lookAtTargets() {
 function lookAtFigure(place) {
   if (!place.querySelector(".main-svg")) { say("figures", `${place.id} is not drawn`); return; }
   const box = place.getBoundingClientRect();
-  for (const text of place.querySelectorAll(".xtick text, .ytick text, .legendtext, .xtitle, .ytitle, .cbtitle text")) {
+  for (const text of place.querySelectorAll(".xtick text, .x2tick text, .ytick text, .legendtext, .xtitle, .ytitle, .cbtitle text")) {
     const at = text.getBoundingClientRect();
     if (at.left < box.left - 1 || at.right > box.right + 1) say("figures", `${place.id}: cut off: ${text.textContent}`);
   }
-  const below = [...place.querySelectorAll(".xtick text")].map(one => [one.getBoundingClientRect(), one]).sort((a, b) => a[0].left - b[0].left);
+  const below = [...place.querySelectorAll(".xtick text, .x2tick text")].map(one => [one.getBoundingClientRect(), one]).sort((a, b) => a[0].left - b[0].left);
   for (const [k, [at, text]] of below.entries()) {
     if (Math.abs(text.getCTM().b) > 0.01) say("figures", `${place.id}: rotated: ${text.textContent}`);
     if (k && at.left < below[k - 1][0].right) say("figures", `${place.id}: overlaps the one before: ${text.textContent}`);

@@ -12,6 +12,8 @@ from plotly.graph_objects import Figure
 from predictor.charts import (
     BookCurve,
     Candles,
+    FanChart,
+    PastFan,
     attention_line,
     book_curves,
     calibration,
@@ -42,36 +44,96 @@ def traces(figure: Figure) -> list[Any]:
     return list(cast("Any", figure).data)
 
 
-def test_the_fan_shows_the_last_year_of_candles() -> None:
-    candles = traces(fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL", currency="USD"))[0]
+CHART = FanChart(candles=CANDLES, target_dates=TARGETS, quantiles=QUANTILES, prices=PRICES, title="AAPL")
+
+
+def chart(**changes: Any) -> FanChart:
+    return replace(CHART, **changes)
+
+
+def past(start: date, *targets: date) -> PastFan:
+    """A forecast as of a session, with the same prices at every target."""
+    return PastFan(start=start, close=88, target_dates=targets, prices=np.tile(PRICES[0], (len(targets), 1)))
+
+
+def forecast_traces(chart: FanChart) -> list[Any]:
+    return [trace for trace in traces(fan(chart)) if trace.xaxis == "x2"]
+
+
+def test_the_fan_shows_sixty_sessions_after_the_oldest_candle() -> None:
+    candles = traces(fan(CHART))[0]
 
     assert candles.type == "candlestick"
     assert candles.x[-1] == "2023-01-02"
-    assert len(candles.x) == 252
+    assert len(candles.x) == 61
     for column in ("open", "high", "low", "close"):
-        assert getattr(candles, column).tolist() == getattr(CANDLES, column)[-252:].tolist()
+        assert getattr(candles, column).tolist() == getattr(CANDLES, column)[-61:].tolist()
 
 
-@pytest.mark.parametrize(("target", "breaks"), [(date(2023, 1, 13), 1), (date(2023, 1, 14), 0)])
-def test_weekends_have_no_room_unless_one_is_a_session(target: date, breaks: int) -> None:
-    week = slice(-5, None)
-    dates = np.asarray([20221226, 20221227, 20221228, 20221229, 20221230], np.int32)
-    candles = replace(
-        CANDLES, dates=dates, **{name: getattr(CANDLES, name)[week] for name in ("open", "high", "low", "close")}
-    )
-    figure = fan(candles, (date(2023, 1, 3), target), QUANTILES, PRICES, title="BTC")
-    assert len(cast("Any", figure).layout.xaxis.rangebreaks) == breaks
+def test_the_forecast_has_a_third_of_the_width() -> None:
+    layout = cast("Any", fan(CHART)).layout
+
+    assert layout.xaxis.domain == (0, pytest.approx(2 / 3))
+    assert layout.xaxis2.domain == (pytest.approx(2 / 3), 1)
+    assert layout.xaxis2.range == ("2023-01-02", "2023-01-10")
+
+
+def test_a_past_fan_starts_at_its_close_on_the_axis_of_the_bars() -> None:
+    drawn = fan(chart(past=(past(date(2022, 11, 30), date(2022, 12, 1), date(2022, 12, 30)),)))
+
+    grey = [trace for trace in traces(drawn)[1:] if trace.xaxis == "x"]
+    assert {trace.x for trace in grey} == {("2022-11-30", "2022-12-01", "2022-12-30")}
+    assert [trace.y.tolist() for trace in grey] == [[88, PRICES[0, q], PRICES[0, q]] for q in (0, 4, 1, 3, 2)]
+    assert [trace.name for trace in grey if trace.showlegend is not False] == ["past forecasts"]
+    assert all("as of 2022-11-30" in trace.hovertemplate for trace in grey)
+
+
+def test_a_past_fan_ends_with_the_last_bar() -> None:
+    drawn = chart(past=(past(date(2022, 12, 30), date(2023, 1, 2), date(2023, 1, 6)),))
+
+    assert [fan.target_dates for fan in drawn.past] == [(date(2023, 1, 2),)]
+    assert drawn.past[0].prices.shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "left_out", [past(date(2022, 12, 30), date(2023, 1, 6)), past(date(2022, 9, 1), date(2022, 12, 30))]
+)
+def test_a_past_fan_without_an_outcome_or_without_its_bars_is_left_out(left_out: PastFan) -> None:
+    assert chart(past=(left_out,)).past == ()
+
+
+def test_a_session_without_a_bar_has_its_place_where_a_past_fan_names_it() -> None:
+    kept = DATES != 20221215
+    gap = Candles(**{name: getattr(CANDLES, name)[kept] for name in ("dates", "open", "high", "low", "close")})
+
+    days = cast("Any", fan(chart(candles=gap, past=(past(date(2022, 12, 1), date(2022, 12, 15)),)))).layout.xaxis
+
+    assert "2022-12-15" in days.categoryarray
+    assert list(days.categoryarray) == sorted(days.categoryarray)
+
+
+@pytest.mark.parametrize(("targets", "named"), [((3, 4, 12), [12, 4]), ((11, 12), [12]), ((12,), [12])])
+def test_dates_below_a_forecast_are_far_enough_from_each_other(targets: tuple[int, ...], named: list[int]) -> None:
+    drawn = chart(target_dates=[date(2023, 1, day) for day in targets], prices=np.ones((len(targets), 5)))
+
+    assert [day.day for day in drawn.targets_named] == named
+
+
+def test_only_the_outer_quantiles_and_the_median_have_their_price_beside_them() -> None:
+    beside = [note.text for note in cast("Any", fan(CHART)).layout.annotations]
+
+    assert beside == ["90.00", "101.00", "112.00"]
 
 
 def test_the_fan_opens_at_the_last_close() -> None:
-    drawn = traces(fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"))[1:]
+    drawn = forecast_traces(CHART)
 
     assert {trace.x for trace in drawn} == {("2023-01-02", "2023-01-03", "2023-01-10")}
     assert {trace.y[0] for trace in drawn} == {CLOSE[-1]}
 
 
 def test_the_fan_shades_between_pairs_of_quantiles_and_draws_the_median() -> None:
-    low, high, inner_low, inner_high, median = traces(fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"))[1:]
+    low, high, inner_low, inner_high, median = forecast_traces(CHART)
 
     assert [trace.y[1:].tolist() for trace in (low, high)] == [[95, 90], [105, 112]]
     assert [trace.y[1:].tolist() for trace in (inner_low, inner_high)] == [[98, 96], [102, 106]]
@@ -87,14 +149,14 @@ def test_the_fan_shades_between_pairs_of_quantiles_and_draws_the_median() -> Non
 
 
 def test_the_fan_names_symbol_and_currency() -> None:
-    layout = cast("Any", fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL", currency="USD")).layout
+    layout = cast("Any", fan(chart(currency="USD"))).layout
 
     assert (layout.title.text, layout.yaxis.title.text) == ("AAPL", "price (USD)")
 
 
 def test_a_fan_refuses_prices_of_another_shape() -> None:
     with pytest.raises(ConfigurationError, match=r"prices has shape \[5, 2\], but \[2, 5\]"):
-        fan(CANDLES, TARGETS, QUANTILES, PRICES.T, title="AAPL")
+        chart(prices=PRICES.T)
 
 
 def test_a_fan_refuses_to_start_from_nothing() -> None:
@@ -102,7 +164,7 @@ def test_a_fan_refuses_to_start_from_nothing() -> None:
     candles = Candles(dates=DATES[:0], open=nothing, high=nothing, low=nothing, close=nothing)
 
     with pytest.raises(ConfigurationError, match="at least one bar"):
-        fan(candles, TARGETS, QUANTILES, PRICES, title="AAPL")
+        chart(candles=candles)
 
 
 def test_quantile_lines_shade_bands_over_the_horizons() -> None:
@@ -313,7 +375,7 @@ def test_calibration_refuses_intervals_of_another_shape() -> None:
 
 def test_every_figure_becomes_html() -> None:
     figures = [
-        fan(CANDLES, TARGETS, QUANTILES, PRICES, title="AAPL"),
+        fan(CHART),
         quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL"),
         importance_bars(["a"], np.ones(1), "bp"),
         importance_heatmap(HEAT_DAYS[:1], ["a"], np.ones((1, 1)), "bp"),

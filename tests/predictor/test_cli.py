@@ -1,8 +1,10 @@
 """The command line gives the numbers of the Python API, and says in one line what went wrong."""
 
+import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +20,7 @@ from artifacts import recent_bars, save_small_artifact, small_models
 from audits import audit_record
 from cards import SENTENCE, full_card
 from market import without_last_bar
+from pages import page_of
 from serving import serving
 from watched_logs import SUITE
 
@@ -28,6 +31,7 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
 from predictor.dates import as_number
+from predictor.errors import shown_date
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
 from predictor.internals import describe_session
@@ -133,6 +137,79 @@ def test_predict_prints_prices_and_writes_the_chart(
     assert "…" not in text
     assert "AAPL, as of 2013-03-01, last close 430.47" in text
     assert is_one_file(chart)
+
+
+def figures_of(chart: Path) -> list[list[dict[str, Any]]]:
+    """The traces of each figure of a page, with dates written out and arrays decoded."""
+    text = chart.read_text("utf-8")
+    found = re.search(r'id="common">(.*?)</script>', text)
+    assert found is not None
+    shared = json.loads(found[1])["shared"]
+    figures = [json.loads(one)["data"] for one in re.findall(r'-figure">(.*?)</script>', text)]
+    for trace in (trace for figure in figures for trace in figure):
+        trace["x"] = shared[trace["x"]]
+        if isinstance(trace.get("y"), dict):
+            trace["y"] = np.frombuffer(base64.b64decode(trace["y"]["bdata"]), trace["y"]["dtype"]).tolist()
+    return figures
+
+
+def past_of(figure: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """The median of each past forecast after its close, by its first day."""
+    return {
+        trace["x"][0]: trace["y"][1:]
+        for trace in figure
+        if trace["type"] == "scatter" and trace["xaxis"] == "x" and trace["name"] == "median"
+    }
+
+
+def test_a_chart_shows_what_the_model_forecast_sixty_forty_and_twenty_sessions_ago(
+    artifact: Path, bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    chart, panel = tmp_path / "chart.html", BarPanel.read(bars)
+    asked = ("predict", "--artifact", artifact, "--bars", bars)
+
+    output_of(capsys, *asked, "--plot", chart)
+
+    days = [shown_date(int(panel.sessions[-1 - ago])) for ago in (60, 40, 20)]
+    then = {day: json_of(capsys, *asked, "--as-of", day)["prices"] for day in days}
+    for s, figure in enumerate(figures_of(chart)):
+        expected = {day: [row[1] for row in prices[s]] for day, prices in then.items()}
+        assert past_of(figure) == {day: pytest.approx(prices, rel=1e-6) for day, prices in expected.items()}
+
+
+def test_a_chart_of_one_horizon_has_past_forecasts_of_that_horizon(
+    artifact: Path, bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    chart = tmp_path / "chart.html"
+
+    output_of(capsys, "predict", "--artifact", artifact, "--bars", bars, "--horizon", 10, "--plot", chart)
+
+    assert [len(prices) for prices in past_of(figures_of(chart)[0]).values()] == [1, 1, 1]
+
+
+def test_a_past_forecast_without_enough_bars_is_left_out(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    chart, few, panel = tmp_path / "chart.html", tmp_path / "few.csv", recent_bars("AAPL")
+    panel.last(75).write_csv(few)
+
+    output_of(capsys, "predict", "--artifact", artifact, "--bars", few, "--symbol", "AAPL", "--plot", chart)
+
+    days = [shown_date(int(panel.sessions[-1 - ago])) for ago in (40, 20)]
+    assert list(past_of(figures_of(chart)[0])) == days
+    assert f"as of {', '.join(days)}, from the bars until then" in page_of(chart.read_text("utf-8")).words
+
+
+def test_a_chart_of_many_symbols_has_no_past_forecasts_and_says_so(
+    artifact: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    chart, many, panel = tmp_path / "chart.html", tmp_path / "many.csv", recent_bars("AAPL").last(200)
+    names = tuple(f"A{k}" for k in range(21))
+    columns = {name: np.repeat(getattr(panel, name), 21, axis=0) for name in panel.columns}
+    replace(panel, symbols=names, **columns).write_csv(many)
+
+    output_of(capsys, "predict", "--artifact", artifact, "--bars", many, "--plot", chart)
+
+    assert past_of(figures_of(chart)[0]) == {}
+    assert "Past forecasts are only drawn for up to 20 symbols." in page_of(chart.read_text("utf-8")).words
 
 
 def test_explain_gives_the_numbers_of_the_python_api(

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,12 +24,21 @@ from plotly.offline import get_plotlyjs_version
 from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import FITS_EXPLAINED
+from predictor.card import FITS_EXPLAINED, Card
 from predictor.catalog import FeatureInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
-from predictor.report import PageBuilder, ReportContent, check_report, render_report, write_forecast_chart, write_report
+from predictor.report import (
+    NO_PAST,
+    PageBuilder,
+    ReportContent,
+    check_report,
+    past_forecasts,
+    render_report,
+    write_forecast_chart,
+    write_report,
+)
 from predictor.report.explanation import ROW_MEANINGS
 from predictor.report.templates import PageFigures
 
@@ -232,6 +242,47 @@ def test_a_page_says_the_warnings_of_a_forecast_once(symbols: tuple[str, ...], t
 
     for text in (render_report(asked), (tmp_path / "chart.html").read_text("utf-8")):
         assert text.count("nothing is real") == 1
+
+
+def as_of(day: date, *targets: date) -> Forecast:
+    return replace(forecast(), as_of_session=day, target_sessions=targets)
+
+
+FEBRUARY = as_of(date(2013, 2, 1), date(2013, 2, 4), date(2013, 2, 8))
+
+
+@pytest.mark.parametrize(
+    ("seen_to", "note"),
+    [
+        (20130101, "The training used bars until 2013-01-01, so what followed was new to the model."),
+        (
+            20130205,
+            "The training used bars until 2013-02-05, perhaps also what followed 2013-02-01: those forecasts may",
+        ),
+        (0, "The model's card does not say whether its training used what followed."),
+    ],
+)
+def test_a_past_forecast_says_whether_the_training_used_what_followed(seen_to: int, note: str) -> None:
+    split = {"calibration": {"first": 20100104, "last": seen_to, "windows": 9}}
+    card = Card.from_json(canonical.to_bytes({"splits": split} if seen_to else {}).decode())
+
+    told = past_forecasts([FEBRUARY], date(2013, 3, 1), card).note
+
+    assert told.startswith(f"Grey: forecasts of this model as of 2013-02-01, from the bars until then. {note}")
+
+
+def test_what_the_weights_started_from_was_used_by_the_training_too() -> None:
+    parent: Json = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20130205}
+    card = Card.from_json(canonical.to_bytes({"ancestors": [parent]}).decode())
+
+    assert "until 2013-02-05, perhaps also" in past_forecasts([FEBRUARY], date(2013, 3, 1), card).note
+
+
+def test_a_past_forecast_of_days_to_come_is_left_out() -> None:
+    card = Card.from_json("{}")
+    late = as_of(date(2013, 2, 28), date(2013, 3, 4), date(2013, 3, 8))
+
+    assert past_forecasts([late], date(2013, 3, 1), card) == NO_PAST
 
 
 def test_scores_and_ranks_are_shown_where_the_model_ranks() -> None:

@@ -425,7 +425,7 @@ def test_a_report_of_several_symbols_has_a_section_of_each(models: Path, tmp_pat
     text = page.read_text("utf-8")
     words = page_of(text).words
     assert "MSFT, AAPL: forecast as of 2013-03-01" in words
-    headings = ("MSFT: forecast", "MSFT: what moved", "AAPL: forecast The last year", "AAPL: what moved")
+    headings = ("MSFT: forecast", "MSFT: what moved", "AAPL: forecast The last 60 sessions", "AAPL: what moved")
     places = [words.index(heading) for heading in headings]
     assert places == sorted(places)
     assert "--symbol MSFT,AAPL" in words

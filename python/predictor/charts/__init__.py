@@ -6,13 +6,15 @@ and Ito, which are safe for all kinds of colour blindness; signs, symbols or lin
 
 from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
-from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, closes_lines, fan, quantile_lines
+from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
 from predictor.charts.svg import fan_svg
 
 __all__ = [
     "SESSIONS_SHOWN",
     "BookCurve",
     "Candles",
+    "FanChart",
+    "PastFan",
     "attention_line",
     "book_curves",
     "calibration",

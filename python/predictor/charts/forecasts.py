@@ -1,9 +1,9 @@
 """Figures of forecasts and bars: the fan, quantiles by horizon, and closes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from predictor.charts.theme import (
     BLUE,
     BLUE_FILL,
     GREEN,
+    GREY,
+    GREY_FILL,
     ORANGE,
     graph_objects,
     iso_dates,
@@ -21,18 +23,21 @@ from predictor.charts.theme import (
     series_style,
     with_unit,
 )
+from predictor.dates import as_date
 from predictor.errors import ConfigurationError, shown_price
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-SATURDAY = 5
-"""The weekday in Python, from Monday = 0."""
-
-
-SESSIONS_SHOWN = 252
-"""Daily bars shown before the forecast: one trading year."""
+SESSIONS_SHOWN: Final = 60
+"""Sessions shown before the forecast, after the oldest bar."""
+FORECAST_SHARE: Final = 1 / 3
+"""Share of the chart's width that the forecast has, whatever its longest horizon."""
+_DATES_NAMED: Final = 3
+"""Number of dates below the bars; more do not fit on a phone."""
+_LEAST_BETWEEN: Final = 0.6
+"""Least distance of two dates below a forecast, as a share of its longest horizon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,53 +58,152 @@ class Candles:
     low: FloatArray
     close: FloatArray
 
+    def last(self, count: int) -> "Candles":
+        """The last `count` bars."""
+        return Candles(**{field.name: getattr(self, field.name)[-count:] for field in fields(self)})
 
-def fan(
-    candles: Candles,
-    target_dates: Sequence[date],
-    quantiles: Sequence[float],
-    prices: FloatArray,
-    *,
-    title: str,
-    currency: str = "",
-    notes: Sequence[str] = (),
-) -> "Figure":
-    """The last year's candles and the forecast fan, which starts at the last close.
 
-    Args:
-        candles: at least one bar; the last SESSIONS_SHOWN are drawn.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PastFan:
+    """A forecast from the bars until an earlier session, to compare with the bars since.
+
+    Attributes:
+        start: session of the last bar that it knew.
+        close: close of that session.
+        target_dates: [H] target sessions, ascending.
+        prices: [H, Q], forecast prices.
+    """
+
+    start: date
+    close: float
+    target_dates: tuple[date, ...]
+    prices: FloatArray
+
+    def until(self, last: date) -> "PastFan":
+        """The part with target sessions up to `last`."""
+        count = sum(target <= last for target in self.target_dates)
+        return replace(self, target_dates=self.target_dates[:count], prices=self.prices[:count])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FanChart:
+    """What a chart of bars and forecast prices shows, whatever draws it.
+
+    Attributes:
+        candles: at least one bar; the last SESSIONS_SHOWN + 1 are drawn.
         target_dates: [H] target sessions, ascending.
         quantiles: [Q], levels between 0 and 1, ascending. Outer to inner pairs are shaded bands; the middle level of
             an odd number is a line.
         prices: [H, Q], forecast prices.
+        past: earlier forecasts of the same quantiles; those of sessions that are not drawn, or of which no target
+            session has come, are left out.
         title: such as the symbol.
         currency: unit of the prices, such as "USD".
         notes: small lines below the title.
 
     Raises:
         ConfigurationError: there is no bar, or shapes do not match.
+    """
+
+    candles: Candles
+    target_dates: Sequence[date]
+    quantiles: Sequence[float]
+    prices: FloatArray
+    past: Sequence[PastFan] = ()
+    title: str
+    currency: str = ""
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        candles = self.candles
+        if not candles.dates.size:
+            raise ConfigurationError("a fan needs at least one bar to start from; pass the bars of the forecast")
+        for name in ("open", "high", "low", "close"):
+            require_shape(name, getattr(candles, name), candles.dates.shape)
+        require_shape("prices", self.prices, (len(self.target_dates), len(self.quantiles)))
+        drawn = candles.last(SESSIONS_SHOWN + 1)
+        first, last = (as_date(int(day)) for day in (drawn.dates[0], drawn.dates[-1]))
+        past = (fan.until(last) for fan in self.past if fan.start >= first)
+        object.__setattr__(self, "candles", drawn)
+        object.__setattr__(self, "past", tuple(fan for fan in past if fan.target_dates))
+
+    @property
+    def days(self) -> list[str]:
+        """Sessions on the axis of the bars, also those that only a past forecast names."""
+        named = {day.isoformat() for fan in self.past for day in (fan.start, *fan.target_dates)}
+        return sorted(named.union(iso_dates(self.candles.dates)))
+
+    @property
+    def targets_named(self) -> list[date]:
+        """Target sessions to write below the forecast: the last, and others that are far enough from each other."""
+        named = [self.target_dates[-1]]
+        least = _LEAST_BETWEEN * (named[0] - as_date(int(self.candles.dates[-1]))).days
+        for day in reversed(self.target_dates):
+            if (named[-1] - day).days >= least:
+                named.append(day)
+        return named
+
+
+def band_name(quantiles: Sequence[float], low: int = 0) -> str:
+    """Name of the band between a quantile and its counterpart, such as `10 % to 90 %`."""
+    return f"{100 * quantiles[low]:g} % to {100 * quantiles[len(quantiles) - 1 - low]:g} %"
+
+
+def labelled_quantiles(count: int) -> list[int]:
+    """Positions of the quantiles with a price beside the fan: the lowest, the middle and the highest."""
+    return sorted({0, count // 2, count - 1})
+
+
+def fan(chart: FanChart) -> "Figure":
+    """The last bars with past forecasts, and beside them the forecast, which starts at the last close.
+
+    Raises:
         MissingPackageError: plotly is not installed.
     """
-    bars = candles.dates.shape
-    if not candles.dates.size:
-        raise ConfigurationError("a fan needs at least one bar to start from; pass the bars of the forecast")
-    for name, column in (
-        ("open", candles.open),
-        ("high", candles.high),
-        ("low", candles.low),
-        ("close", candles.close),
-    ):
-        require_shape(name, column, bars)
-    require_shape("prices", prices, (len(target_dates), len(quantiles)))
-    figure = new_figure(title, "session", with_unit("price", currency), notes)
-    figure.add_trace(_candlestick(candles))
-    targets = [day.isoformat() for day in target_dates]
-    _add_fan(figure, candles, targets, quantiles, prices)
-    figure.update_layout(hovermode="x unified", xaxis_rangeslider_visible=False, height=480, margin_r=64)
-    days = (date.fromisoformat(day) for day in (*iso_dates(candles.dates), *targets))
-    if not any(day.weekday() >= SATURDAY for day in days):
-        figure.update_xaxes(rangebreaks=[{"bounds": ["sat", "mon"]}])
+    figure = new_figure(chart.title, "session", with_unit("price", chart.currency), chart.notes)
+    figure.add_trace(_candlestick(chart.candles))
+    for place, past in enumerate(chart.past):
+        _add_bands(figure, _past_bands(past, chart.quantiles, is_first=not place))
+    _add_fan(figure, chart)
+    _place_axes(figure, chart)
+    figure.update_layout(hovermode="x unified", height=480, margin_r=64)
     return figure
+
+
+def _place_axes(figure: "Figure", chart: FanChart) -> None:
+    """Give the bars and the forecast an axis each, side by side, with the same prices."""
+    split, days = 1 - FORECAST_SHARE, chart.days
+    named = sorted({round(place) for place in np.linspace(0, len(days) - 1, _DATES_NAMED + 1).tolist()[:-1]})
+    figure.update_xaxes(
+        type="category",
+        categoryorder="array",
+        categoryarray=days,
+        range=[-0.7, len(days) - 0.5],
+        domain=[0, split],
+        tickvals=[days[place] for place in named],
+        ticktext=[_on_two_lines(days[place]) for place in named],
+        rangeslider={"visible": False},
+    )
+    ends = iso_dates(chart.candles.dates[-1:])[0], chart.target_dates[-1].isoformat()
+    targets = [day.isoformat() for day in chart.targets_named]
+    figure.update_layout(
+        xaxis2={
+            "type": "date",
+            "range": ends,
+            "domain": [split, 1],
+            "anchor": "y",
+            "title": {"text": "forecast"},
+            "tickvals": targets,
+            "ticktext": list(map(_on_two_lines, targets)),
+        }
+    )
+    figure.add_shape(
+        type="line", xref="paper", yref="paper", x0=split, x1=split, y0=0, y1=1, line={"color": GREY, "dash": "dot"}
+    )
+
+
+def _on_two_lines(day: str) -> str:
+    return f"{day[5:]}<br>{day[:4]}"
 
 
 def quantile_lines(
@@ -127,41 +231,94 @@ def quantile_lines(
     """
     require_shape("values", values, (len(horizons), len(quantiles)))
     figure = new_figure(title, "sessions ahead", what, notes)
-    _add_bands(figure, list(horizons), quantiles, values.T, ",.4~f")
+    _add_bands(figure, _Bands(x=list(horizons), quantiles=quantiles, paths=values.T, number=",.4~f"))
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(tickvals=list(horizons), showgrid=False)
     return figure
 
 
 def _candlestick(candles: Candles) -> Any:
-    """The last year's bars; rising ones are hollow, so that they are readable without colours."""
+    """Daily bars; rising ones are hollow, so that they are readable without colours."""
     return graph_objects().Candlestick(
-        x=iso_dates(candles.dates[-SESSIONS_SHOWN:]),
-        open=candles.open[-SESSIONS_SHOWN:],
-        high=candles.high[-SESSIONS_SHOWN:],
-        low=candles.low[-SESSIONS_SHOWN:],
-        close=candles.close[-SESSIONS_SHOWN:],
+        x=iso_dates(candles.dates),
+        open=candles.open,
+        high=candles.high,
+        low=candles.low,
+        close=candles.close,
         name="daily bars",
         increasing={"line": {"color": GREEN, "width": 1}, "fillcolor": "#FFFFFF"},
         decreasing={"line": {"color": ORANGE, "width": 1}, "fillcolor": ORANGE},
     )
 
 
-def _add_fan(
-    figure: "Figure",
-    candles: Candles,
-    targets: list[str],
-    quantiles: Sequence[float],
-    prices: FloatArray,
-) -> None:
-    """Add the bands of a forecast, which all start at the last close."""
-    dates = [*iso_dates(candles.dates[-1:]), *targets]
-    paths = np.vstack([np.full(len(quantiles), candles.close[-1]), prices]).T
-    _add_bands(figure, dates, quantiles, paths, ",.2f" if paths.min() >= 1 else ",.4~r")
-    for price in prices[-1]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Bands:
+    """Quantiles along an axis: bands between pairs of them, and a line in the middle.
+
+    Attributes:
+        x: [X].
+        quantiles: [Q] levels.
+        paths: [Q, X].
+        number: format of the values.
+        colour: colour of the line.
+        fill: colour of the bands.
+        axis: axis of the figure.
+        before: begins each name on hover.
+        legend: only name in the legend; None to name every band and the line.
+    """
+
+    x: Sequence[str] | Sequence[int]
+    quantiles: Sequence[float]
+    paths: FloatArray
+    number: str
+    colour: str = BLUE
+    fill: str = BLUE_FILL
+    axis: str = "x"
+    before: str = ""
+    legend: str | None = None
+
+
+def _price_number(prices: FloatArray) -> str:
+    return ",.2f" if prices.min() >= 1 else ",.4~r"
+
+
+def _from_close(close: float, prices: FloatArray) -> FloatArray:
+    """Paths [Q, 1 + H] that all start at a close."""
+    return np.vstack([np.full(prices.shape[1], close), prices]).T
+
+
+def _past_bands(past: PastFan, quantiles: Sequence[float], *, is_first: bool) -> _Bands:
+    """Grey bands on the axis of the bars; only the first is in the legend, for all."""
+    return _Bands(
+        x=[day.isoformat() for day in (past.start, *past.target_dates)],
+        quantiles=quantiles,
+        paths=_from_close(past.close, past.prices),
+        number=_price_number(past.prices),
+        colour=GREY,
+        fill=GREY_FILL,
+        before=f"as of {past.start}, ",
+        legend="past forecasts" if is_first else "",
+    )
+
+
+def _add_fan(figure: "Figure", chart: FanChart) -> None:
+    """Add the bands of the forecast, which all start at the last close, and the prices at their end."""
+    dates = [*iso_dates(chart.candles.dates[-1:]), *(day.isoformat() for day in chart.target_dates)]
+    _add_bands(
+        figure,
+        _Bands(
+            x=dates,
+            quantiles=chart.quantiles,
+            paths=_from_close(float(chart.candles.close[-1]), chart.prices),
+            number=_price_number(chart.prices),
+            axis="x2",
+        ),
+    )
+    for price in chart.prices[-1, labelled_quantiles(len(chart.quantiles))]:
         figure.add_annotation(
             x=dates[-1],
             y=price,
+            xref="x2",
             text=shown_price(float(price)),
             showarrow=False,
             xanchor="left",
@@ -170,28 +327,29 @@ def _add_fan(
         )
 
 
-def _add_bands(
-    figure: "Figure",
-    x: list[str] | list[int],
-    quantiles: Sequence[float],
-    paths: FloatArray,
-    number: str,
-) -> None:
-    """Add bands between pairs of quantiles, outer first, then the line in the middle; paths are [Q, X]."""
-    scatter = graph_objects().Scatter
-    hovers = [f"{_level(level)}: %{{y:{number}}}<extra></extra>" for level in quantiles]
-    for low in range(len(quantiles) // 2):
-        high = len(quantiles) - 1 - low
-        edge = {"x": x, "mode": "lines", "line": {"width": 0, "color": BLUE}}
-        name = f"{100 * quantiles[low]:g} % to {100 * quantiles[high]:g} %"
-        figure.add_trace(scatter(y=paths[low], name=name, showlegend=False, hovertemplate=hovers[low], **edge))
-        band = {"fill": "tonexty", "fillcolor": BLUE_FILL}
-        figure.add_trace(scatter(y=paths[high], name=name, hovertemplate=hovers[high], **edge, **band))
-    if len(quantiles) % 2:
-        middle = len(quantiles) // 2
-        look = {"mode": "lines+markers", "line": {"color": BLUE, "width": 2.5}, "marker": {"size": 6}}
-        name = _level(quantiles[middle])
-        figure.add_trace(scatter(x=x, y=paths[middle], name=name, hovertemplate=hovers[middle], **look))
+def _add_bands(figure: "Figure", bands: _Bands) -> None:
+    """Add bands between pairs of quantiles, outer first, then the line in the middle."""
+    scatter, levels = graph_objects().Scatter, bands.quantiles
+    hovers = [f"{bands.before}{_level(level)}: %{{y:{bands.number}}}<extra></extra>" for level in levels]
+    common = {"x": bands.x, "xaxis": bands.axis}
+    for low in range(len(levels) // 2):
+        high = len(levels) - 1 - low
+        edge = {**common, "mode": "lines", "line": {"width": 0, "color": bands.colour}}
+        named = {"name": band_name(levels, low)}
+        if bands.legend is not None:
+            named = {"name": bands.legend, "showlegend": bool(bands.legend) and low == 0}
+        figure.add_trace(
+            scatter(y=bands.paths[low], hovertemplate=hovers[low], **edge, **named | {"showlegend": False})
+        )
+        band = {"fill": "tonexty", "fillcolor": bands.fill}
+        figure.add_trace(scatter(y=bands.paths[high], hovertemplate=hovers[high], **edge, **band, **named))
+    if len(levels) % 2:
+        middle = len(levels) // 2
+        look = {"mode": "lines+markers", "line": {"color": bands.colour, "width": 2.5}, "marker": {"size": 6}}
+        if bands.legend is not None:
+            look = {"mode": "lines", "line": {"color": bands.colour, "width": 1.5, "dash": "dot"}, "showlegend": False}
+        name = _level(levels[middle])
+        figure.add_trace(scatter(y=bands.paths[middle], name=name, hovertemplate=hovers[middle], **common, **look))
 
 
 def _level(level: float) -> str:

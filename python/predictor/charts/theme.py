@@ -18,6 +18,7 @@ BLUE_FILL: Final = "rgba(0, 114, 178, 0.18)"
 ORANGE: Final = "#D55E00"
 GREEN: Final = "#009E73"
 GREY: Final = "#6B7280"
+GREY_FILL: Final = "rgba(107, 114, 128, 0.22)"
 SERIES: Final = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 

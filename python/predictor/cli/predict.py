@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from predictor.bars import BarPanel
+from predictor.card import Card
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
 from predictor.cli.output import (
@@ -29,7 +30,7 @@ from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.internals import describe_session
 from predictor.interruption import loading
-from predictor.report import write_forecast_chart, write_reason_chart
+from predictor.report import NO_PAST, PastForecasts, past_forecasts, write_forecast_chart, write_reason_chart
 from predictor.skill import line_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 MEDIAN: Final = 0.5
 """The default quantile to explain."""
+SESSIONS_AGO: Final = (60, 40, 20)
+"""Last bars of the past forecasts on a chart."""
+MOST_WITH_PAST: Final = 20
+"""Most symbols of a chart with past forecasts, each of which costs as much as the forecast itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +163,12 @@ def predict(
 ) -> None:
     """Forecast symbols from their daily bars."""
     with source.open() as model:
-        request = model_input(model, bars.read(), symbols or (), files, inputs)
+        panel = bars.read()
+        request = model_input(model, panel, symbols or (), files, inputs)
         forecast = _select(model.predict(request.instance), symbols or (), horizon, quantile)
+        past = NO_PAST
+        if plot is not None and not isinstance(model, QuantraClient) and forecast.prices is not None:
+            past = _past_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
     panel = request.panel
     forecast = replace(forecast, warnings=(*request.doubts, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
@@ -168,7 +177,7 @@ def predict(
     else:
         _print_forecast(forecast, shown, panel.currency)
     if plot is not None and shown:
-        write_forecast_chart(plot, panel, forecast, shown)
+        write_forecast_chart(plot, panel, forecast, shown, past)
     if shown and not as_json:
         flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
         print_next_commands(quantra("explain", *flags))
@@ -205,6 +214,35 @@ def explain(
         write_reason_chart(plot, info, attribution, shown)
     if source.artifact is not None and shown and not as_json:
         print_next_commands(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
+
+
+def _past_forecasts(
+    model: "Forecaster",
+    forecast: Forecast,
+    point: tuple[int | None, float | None],
+    bars: BarPanel,
+    files: CovariateFlags,
+    inputs: InputFlags,
+) -> PastForecasts:
+    """Repeat a forecast as of earlier sessions, like `--as-of`; those that are not possible are left out.
+
+    Args:
+        model: the model of the forecast.
+        forecast: the forecast, of the requested symbols.
+        point: the requested horizon and quantile; None for all.
+        bars: all bars.
+        files: covariates.
+        inputs: how the forecast used the bars.
+    """
+    if len(forecast.symbols) > MOST_WITH_PAST or forecast.as_of_session is None:
+        return PastForecasts(note=f"Past forecasts are only drawn for up to {MOST_WITH_PAST} symbols.")
+    sessions = bars.until(forecast.as_of_session).sessions
+    days = [int(sessions[-1 - ago]) for ago in SESSIONS_AGO if ago < len(sessions)]
+    then = replace(inputs, as_of=None, max_age=None)
+    requests = [model_input(model, bars.until(day), forecast.symbols, files, then).instance for day in days]
+    made = [one for one in model.predict_many(requests) if isinstance(one, Forecast)]
+    shown = [_select(one, forecast.symbols, *point) for one in made]
+    return past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
 
 
 def _point_of(forecast: Forecast) -> tuple[str, ...]:

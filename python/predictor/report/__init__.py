@@ -4,13 +4,15 @@ Other packages build their pages with `PageBuilder`, from templates that extend 
 need JavaScript. Rounded numbers carry their full value in `<data>`.
 """
 
-from predictor.report.forecast import ReportContent, forecast_chart
+from predictor.report.forecast import NO_PAST, PastForecasts, ReportContent, forecast_chart, past_forecasts
 from predictor.report.page import render_report, write_forecast_chart, write_reason_chart, write_report
 from predictor.report.templates import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, check_report, number_cell
 
 __all__ = [
     "NOTHING",
+    "NO_PAST",
     "PageBuilder",
+    "PastForecasts",
     "ReportContent",
     "ReportTable",
     "TableCell",
@@ -18,6 +20,7 @@ __all__ = [
     "check_report",
     "forecast_chart",
     "number_cell",
+    "past_forecasts",
     "render_report",
     "write_forecast_chart",
     "write_reason_chart",

@@ -1,6 +1,8 @@
 """Content of a report, and its forecast: the fan at the price, and the table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -8,8 +10,10 @@ import numpy as np
 from predictor import charts
 from predictor.audit_record import AuditRecord
 from predictor.bars import BarPanel
+from predictor.card import Card
 from predictor.catalog import ModelInfo
-from predictor.errors import ConfigurationError
+from predictor.dates import as_number
+from predictor.errors import ConfigurationError, listed
 from predictor.forecast import LOG_RETURN, Attribution, Forecast
 from predictor.report.templates import PageBuilder, iso, level, sessions
 
@@ -38,24 +42,88 @@ class ReportContent:
     audit: AuditRecord | None = None
 
 
-def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str) -> "Figure":
-    """The fan at the raw price after the last year of bars; without prices, only the quantiles.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastForecasts:
+    """Forecasts from the bars until earlier sessions, which a chart shows beside the bars since.
+
+    Attributes:
+        forecasts: of the same model, horizons and quantiles; a symbol may be missing or without numbers.
+        note: what a reader must know of them; empty for nothing.
+    """
+
+    forecasts: tuple[Forecast, ...] = ()
+    note: str = ""
+
+
+NO_PAST: Final = PastForecasts()
+
+
+def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Forecast] = ()) -> "Figure":
+    """The fan at the price after the last bars, with past forecasts; without prices, only the quantiles.
 
     Raises:
         BarsError: the panel does not have the symbol.
         MissingPackageError: plotly is not installed.
     """
+    chart = fan_chart(bars, forecast, symbol, past)
+    return forecast.plot(symbol) if chart is None else charts.fan(chart)
+
+
+def fan_chart(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Forecast] = ()) -> charts.FanChart | None:
+    """What the chart of a symbol shows; None if the model does not forecast prices.
+
+    Raises:
+        BarsError: the panel does not have the symbol.
+    """
     s = forecast.symbols.index(symbol)
     if forecast.prices is None or not forecast.target_sessions:
-        return forecast.plot(symbol)
-    return charts.fan(
-        _candles(bars, symbol),
-        forecast.target_sessions,
-        forecast.quantiles,
-        forecast.prices[s],
+        return None
+    fans = (_past_fan(one, symbol) for one in past)
+    return charts.FanChart(
+        candles=_candles(bars, symbol),
+        target_dates=forecast.target_sessions,
+        quantiles=forecast.quantiles,
+        prices=forecast.prices[s],
+        past=tuple(fan for fan in fans if fan is not None),
         title=forecast.heading(s),
         currency=bars.currency,
         notes=forecast.notes,
+    )
+
+
+def _past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
+    """A past forecast of a symbol; None if it was not possible."""
+    if forecast.prices is None or forecast.anchor_price is None or forecast.as_of_session is None:
+        return None
+    s = forecast.symbols.index(symbol)
+    if symbol in forecast.refusals:
+        return None
+    return charts.PastFan(
+        start=forecast.as_of_session,
+        close=float(forecast.anchor_price[s]),
+        target_dates=forecast.target_sessions,
+        prices=forecast.prices[s],
+    )
+
+
+def past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
+    """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
+    shown = tuple(one for one in made if one.target_sessions and one.target_sessions[0] <= until)
+    days = [as_number(one.as_of_session) for one in shown if one.as_of_session]
+    return PastForecasts(forecasts=shown, note=_past_note(days, card) if days else "")
+
+
+def _past_note(days: Sequence[int], card: Card) -> str:
+    what = f"Grey: forecasts of this model as of {listed(list(map(iso, days)))}, from the bars until then."
+    seen_to = max(card.trained_to, *(parent.seen_until for parent in card.ancestors), 0)
+    if not seen_to:
+        return f"{what} The model's card does not say whether its training used what followed."
+    seen = [iso(day) for day in days if day < seen_to]
+    if not seen:
+        return f"{what} The training used bars until {iso(seen_to)}, so what followed was new to the model."
+    return (
+        f"{what} The training used bars until {iso(seen_to)}, perhaps also what followed {listed(seen)}: those "
+        "forecasts may look better than new ones."
     )
 
 
@@ -98,6 +166,8 @@ class ForecastView:
 
     symbol: str
     chart: str
+    sessions_shown: int
+    """Sessions of bars on the chart after the oldest; 0 if it has no bars."""
     as_of: str
     anchor: float | None
     currency: str
@@ -110,7 +180,9 @@ class ForecastView:
     """Number of symbols ranked together; 0 without a ranking."""
 
 
-def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBuilder) -> ForecastView:
+def forecast_view(
+    bars: BarPanel, forecast: Forecast, symbol: str, page: PageBuilder, past: Sequence[Forecast] = ()
+) -> ForecastView:
     """Build the view of one symbol's forecast.
 
     Args:
@@ -118,6 +190,7 @@ def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBui
         forecast: forecast of a panel with the symbol.
         symbol: the symbol.
         page: page for its chart.
+        past: past forecasts to draw on the chart.
 
     Raises:
         ConfigurationError: the symbol has no forecast.
@@ -127,9 +200,12 @@ def forecast_view(bars: BarPanel, forecast: Forecast, symbol: str, page: PageBui
     s = forecast.symbols.index(symbol)
     if not np.isfinite(forecast.values[s]).all():
         raise ConfigurationError(f"{symbol} has no forecast to report: {'; '.join(forecast.warnings)}")
+    chart = fan_chart(bars, forecast, symbol, past)
+    figure = forecast.plot(symbol) if chart is None else charts.fan(chart)
     return ForecastView(
         symbol=symbol,
-        chart=page.chart(forecast_chart(bars, forecast, symbol), _label(forecast, s)),
+        chart=page.chart(figure, _label(forecast, s)),
+        sessions_shown=0 if chart is None else len(chart.candles.dates) - 1,
         as_of=iso(forecast.as_of_session),
         anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
         currency=bars.currency,

@@ -18,7 +18,7 @@ from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.replacement import replace_file
 from predictor.report.explanation import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
-from predictor.report.forecast import ForecastView, ReportContent, forecast_view, price_note
+from predictor.report.forecast import NO_PAST, ForecastView, PastForecasts, ReportContent, forecast_view, price_note
 from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 
@@ -117,7 +117,7 @@ def render_report(content: ReportContent) -> str:
             "symbols": content.symbols,
             "views": [_symbol_view(content, symbol, page) for symbol in content.symbols],
             "warnings": content.forecast.warnings,
-            "prices": "" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),
+            "remarks": ("" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),),
             "shown_first": nearest_to_median(content.attributions),
             "least_losses": () if card.scores is None else least_losses(card.scores),
             "mean_explained": MEAN_EXPLAINED,
@@ -155,7 +155,9 @@ def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> Symb
 _TEMPLATE = "chart.html.j2"
 
 
-def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str]) -> None:
+def write_forecast_chart(
+    path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str], past: PastForecasts = NO_PAST
+) -> None:
     """Write a chart and a table of each symbol's forecast, atomically.
 
     Args:
@@ -163,6 +165,7 @@ def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols
         bars: raw bars of the forecast.
         forecast: forecast of a panel with the symbols.
         symbols: symbols to show, in order; at least one.
+        past: forecasts of the same symbols from fewer bars.
 
     Raises:
         ConfigurationError: a symbol has no forecast.
@@ -175,8 +178,8 @@ def write_forecast_chart(path: Path, bars: BarPanel, forecast: Forecast, symbols
         "subtitle": _subtitle(forecast.model, forecast.version, forecast.as_of_session),
         "notes": forecast.notes,
         "warnings": forecast.warnings,
-        "forecasts": [forecast_view(bars, forecast, symbol, page) for symbol in symbols],
-        "prices": "" if forecast.prices is None else price_note(bars.select(symbols)),
+        "forecasts": [forecast_view(bars, forecast, symbol, page, past.forecasts) for symbol in symbols],
+        "remarks": (past.note, "" if forecast.prices is None else price_note(bars.select(symbols))),
         "reasons": (),
         "internals_note": INTERNALS_NOTE,
     }
@@ -204,7 +207,7 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
         "subtitle": f"{_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
         "notes": (line_of(attribution.skill),),
         "warnings": attribution.warnings,
-        "prices": "",
+        "remarks": (),
         "forecasts": (),
         "reasons": [(symbol, reason_view(attribution, symbol, info, page)) for symbol in symbols],
         "internals_note": INTERNALS_NOTE,
