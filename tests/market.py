@@ -8,6 +8,7 @@ import numpy as np
 from predictor.bars import BarPanel
 from trainers.demo.market import real_bars
 
+PRICES = ("open", "high", "low", "close", "adj_close")
 ALL = ("AAPL", "FB", "GOOG", "IBM", "MSFT")
 """FB begins in 2012: a young listing."""
 
@@ -27,6 +28,14 @@ def echoing(panel: BarPanel) -> BarPanel:
     factor = np.exp(np.cumsum(again, axis=1))
     columns = {name: getattr(panel, name) * factor for name in ("open", "high", "low", "close", "adj_close")}
     return replace(panel, **columns)
+
+
+def scaled(bars: BarPanel, days: slice, factor: float, fields: tuple[str, ...] = PRICES) -> BarPanel:
+    """The bars with some fields of some of IBM's days multiplied."""
+    columns = {name: getattr(bars, name).copy() for name in fields}
+    for values in columns.values():
+        values[bars.symbols.index("IBM"), days] *= factor
+    return replace(bars, **columns)
 
 
 def without_last_bar(panel: BarPanel, symbol: str) -> BarPanel:

@@ -127,9 +127,9 @@ REFUSED: Final = {
         symbols=BOTH,
     ),
     "without_volume.csv": Refused(
-        says=r".*no column volume; it has symbol, date, open, high, low, close; if the volume is unknown, add a "
-        r"column volume of zeros",
-        mend=lambda content: content.replace(b"\n", b",0\n").replace(b"close,0", b"close,volume"),
+        says=r".*no column volume; it has symbol, date, open, high, low, close; if the volume is unknown, add an "
+        r"empty column volume",
+        mend=lambda content: content.replace(b"\n", b",\n").replace(b"close,", b"close,volume"),
         symbols=BOTH,
     ),
     "half_empty.csv": Refused(

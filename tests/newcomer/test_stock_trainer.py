@@ -436,7 +436,7 @@ def test_settings_go_by_their_names() -> None:
         ({"heads": 2}, "network 'lstm' .*heads"),
         ({"model": "har", "epochs": 3}, "epochs say how weights are learnt, but model har has none; leave them out"),
         ({"edges": "edges.csv"}, "edges is given, but a network of kind 'lstm' has no graph; use graph"),
-        ({"features": "alpha360"}, "features is 'alpha360', but must be default, alpha158 or a file"),
+        ({"features": "alpha360"}, "features is 'alpha360', but must be default, prices, alpha158 or a file"),
     ],
 )
 def test_a_wrong_value_says_what_is_right(given: dict[str, Any], said: str) -> None:

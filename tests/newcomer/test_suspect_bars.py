@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 from artifacts import save_small_artifact, small_artifact, small_model, small_models
-from market import bokeh_panel
+from market import PRICES, bokeh_panel, scaled
 from serving import server_process
 from typer.testing import CliRunner
 
@@ -27,20 +27,11 @@ from trainers.stock.data import History
 from trainers.stock.edges import training_edges
 from trainers.stock.fitting import fit_pipeline
 
-PRICES: Final = ("open", "high", "low", "close", "adj_close")
 TICK: Final = ("high", "close", "adj_close")
 
 
 def ibm() -> BarPanel:
     return bokeh_panel("IBM").last(400)
-
-
-def scaled(bars: BarPanel, days: slice, factor: float, fields: tuple[str, ...] = PRICES) -> BarPanel:
-    """The bars with some fields of some of IBM's days multiplied."""
-    columns = {name: getattr(bars, name).copy() for name in fields}
-    for values in columns.values():
-        values[bars.symbols.index("IBM"), days] *= factor
-    return replace(bars, **columns)
 
 
 def repeated(bars: BarPanel, symbol: str, days: int) -> BarPanel:
@@ -161,7 +152,7 @@ def test_another_company_under_the_ticker_is_asked_about(factor: float) -> None:
     gone = np.zeros((1, 400), np.bool_)
     gone[0, 200:250] = True
     (found,) = find_suspects(bars.without_cells(gone))
-    assert str(found).startswith("IBM: a gap of 50 sessions before 2012-07-25 and a change of the level by a factor of")
+    assert str(found).startswith("IBM: a gap of 52 weekdays before 2012-07-25 and a change of the level by a factor of")
 
 
 def test_a_recorded_split_is_no_suspect() -> None:

@@ -40,7 +40,6 @@ def column(name: str, value: float) -> np.ndarray:
     ("field", "value", "rule"),
     [
         ("close", np.nan, "other fields are numbers"),
-        ("volume", np.nan, "other fields are numbers"),
         ("high", np.inf, "must be finite"),
         ("volume", np.inf, "must be finite"),
         ("low", 0.0, "must be positive"),

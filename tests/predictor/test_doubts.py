@@ -75,13 +75,35 @@ def test_volumes_that_are_all_0_are_told_of_the_symbols_that_have_them(model: Mo
     assert "give the shares traded" in warning
 
 
-def test_one_volume_above_0_among_the_bars_that_are_read_is_enough(model: Model) -> None:
+def test_volumes_before_the_bars_that_are_read_do_not_count(model: Model) -> None:
     bars = silent(recent_bars("AAPL"), "AAPL")
     volume = bars.volume.copy()
     volume[0, -model.pipeline.bars_needed] = 1.0
-    assert forecast(model, replace(bars, volume=volume)).warnings == ()
-    volume[0] = np.roll(volume[0], -1)  # before all that is read
+    assert "AAPL: the volume is 0 on up to 99%" in forecast(model, replace(bars, volume=volume)).warnings[0]
+    volume[0] = np.roll(volume[0], -1)
     assert VOLUME in forecast(model, replace(bars, volume=volume)).warnings[0]
+
+
+def test_an_empty_volume_masks_only_the_volume_features(model: Model) -> None:
+    bars = recent_bars("AAPL")
+    volume = bars.volume.copy()
+    volume[0, -1] = np.nan
+    features = model.pipeline.features
+    mask = features.observed(replace(bars, volume=volume).adjusted())[1][0, -1]
+    assert {name for name, known in zip(features.features.names, mask, strict=True) if not known} == {
+        "money_1_60",
+        "money_5_60",
+        "return_money_20",
+    }
+    assert features.observed(bars.adjusted())[1][0, -1].all()
+
+
+def test_symbols_with_an_empty_volume_are_named_beside_good_ones(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM")
+    volume = bars.volume.copy()
+    volume[1, -3:] = np.nan
+    (warning,) = forecast(model, replace(bars, volume=volume)).warnings
+    assert warning.startswith("IBM: days with an empty volume: 3;")
 
 
 def test_a_model_that_reads_no_volume_does_not_miss_it() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import typer
 from audits import audit_record
-from market import bokeh_panel
+from market import bokeh_panel, scaled
 from numpy.typing import NDArray
 
 from predictor.artifact import load
@@ -559,6 +559,25 @@ def test_any_check_that_fails_fails_the_audit(record: AuditRecord) -> None:
     assert fine.verdict is AuditVerdict.PASS
     assert replace(fine, lags=replace(fine.lags, verdict=AuditVerdict.FAIL)).verdict is AuditVerdict.FAIL
     assert replace(fine, lags=replace(fine.lags, verdict=AuditVerdict.UNDECIDED)).verdict is AuditVerdict.UNDECIDED
+
+
+def test_a_suspect_bar_is_left_out_of_an_audit(trained: Path) -> None:
+    gone = np.zeros(bars().close.shape, np.bool_)
+    gone[2, -30] = True
+    bad = scaled(bars(), slice(-30, -29), 100, ("high", "close", "adj_close"))
+    records = [
+        audit(
+            artifact_source(trained, "cpu"),
+            panel,
+            terms=TradingTerms(horizon=3),
+            tactic=StrategySettings(),
+            depth=AuditBudget(sessions=1, permutations=1, epochs=1),
+            announce=lambda _stage: None,
+        )
+        for panel in (bad, bars().without_cells(gone))
+    ]
+    skills = [[row.skill for row in record.lags.rows] for record in records]
+    np.testing.assert_allclose(*skills, rtol=1e-9)
 
 
 def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from market import bokeh_panel
+from market import bokeh_panel, scaled
 
 from predictor import canonical
 from predictor.bars import BarPanel
@@ -339,6 +339,29 @@ def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained: Path, tmp
     assert [(fold.learn_first, fold.learn_last) for fold in found.folds] == [(session(0), source.standing.last_seen)]
     assert found.strategy.sessions[0] == 20130103
     assert found.strategy.book.exposure[0] == pytest.approx(1 / 3)
+
+
+def test_a_suspect_bar_is_neither_forecast_from_nor_traded_on(trained: Path, tmp_path: Path) -> None:
+    day, source = len(bars().sessions) - 30, artifact_source(trained, "cpu")
+    gone = np.zeros(bars().close.shape, np.bool_)
+    gone[2, day] = True
+    results = [
+        backtest(
+            source,
+            panel,
+            WalkForwardPlan(start=20130102, end=20130301),
+            terms=TERMS,
+            tactic=StrategySettings(),
+            folder=BacktestFolder(path=tmp_path / name),
+        )
+        for name, panel in (
+            ("bad", scaled(bars(), slice(day, day + 1), 100, ("high", "close", "adj_close"))),
+            ("gone", bars().without_cells(gone)),
+        )
+    ]
+    books = [[result.strategy, *result.benchmarks] for result in results]
+    for bad, without in zip(*books, strict=True):
+        np.testing.assert_allclose(bad.book.net, without.book.net, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("refit", [None, 20])

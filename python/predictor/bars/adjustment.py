@@ -256,7 +256,7 @@ def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
     """
     with np.errstate(all="ignore"):
         adjusted = _adjusted(bars)
-        sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money < np.inf)
+        sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money != np.inf)  # NaN: unknown
     if sound.all():
         return adjusted, {}
     sound |= np.isnan(bars.close)
@@ -275,7 +275,7 @@ def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
 
 
 def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
-    field = "adjusted close" if adjusted.money[row, column] < np.inf else "close times volume"
+    field = "adjusted close" if adjusted.money[row, column] != np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "it must be within the range of a double; check prices, volume, and later splits and dividends"
     return BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)

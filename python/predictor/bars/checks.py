@@ -120,7 +120,7 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
         symbols: S names.
         sessions: T dates, yyyymmdd.
         fields: open, high, low, close, volume and optionally adj_close; each [S, T]. If all fields are NaN there is no
-            bar.
+            bar; if only the volume is, it is unknown.
 
     Raises:
         BarsError: A bar is impossible; names the first one's symbol, date, field and value, and counts the others.
@@ -177,15 +177,15 @@ def _and_more(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: Bool
 
 
 def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
-    """Where a bar obeys every rule; comparisons with NaN are False."""
+    """Where a bar obeys every rule."""
     low, high, volume = fields["low"], fields["high"], fields["volume"]
     sound = low > 0
     for inner in (fields["open"], fields["close"]):
         sound &= low <= inner
         sound &= inner <= high
     sound &= high < math.inf
-    sound &= volume >= 0
-    sound &= volume < math.inf
+    sound &= ~(volume < 0)  # NaN: the volume is unknown
+    sound &= volume != math.inf
     if "adj_close" in fields:
         sound &= fields["adj_close"] > 0
         sound &= fields["adj_close"] < math.inf
@@ -195,7 +195,7 @@ def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
 def _broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
     """The first field of a bar that breaks a rule, and the rule."""
     for field, value in bar.items():
-        if math.isnan(value):
+        if math.isnan(value) and field != "volume":
             return field, "the bar's other fields are numbers; leave all fields empty if there is no bar"
         if math.isinf(value):
             return field, "it must be finite"

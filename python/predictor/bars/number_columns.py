@@ -60,6 +60,7 @@ def parse_number_columns(
         BarsError: A cell is not a number, or the decimal sign is ambiguous; the message names the option that decides.
     """
     cleaned = [_clean(column, source) for column in columns]
+    cleaned = [_without_placeholders(column) if column.name == "volume" else column for column in cleaned]
     if is_plain and decimal in ("", "."):
         read = [_cast(column) for column in cleaned]
         if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
@@ -80,6 +81,18 @@ def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":
     if not column.dtype.is_numeric() and column.dtype != pl.Null:
         raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold numbers")
     return column
+
+
+def _without_placeholders(column: "pl.Series") -> "pl.Series":
+    """Replace placeholders by null."""
+    import polars as pl
+
+    return column.set(_is_nothing(column), None) if column.dtype == pl.String else column
+
+
+def _is_nothing(texts: "pl.Series") -> "pl.Series":
+    """Where a column of strings is empty or holds a placeholder."""
+    return (texts.is_null() | texts.str.to_lowercase().is_in(NOTHING)).fill_null(value=True)
 
 
 def _cast(column: "pl.Series") -> "pl.Series":
@@ -105,9 +118,7 @@ def _without_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
     import polars as pl
 
     texts = [column.cast(pl.String) for column in columns]
-    empty: BoolArray = np.logical_and.reduce(
-        [(text.is_null() | text.str.to_lowercase().is_in(NOTHING)).fill_null(value=True).to_numpy() for text in texts]
-    )
+    empty: BoolArray = np.logical_and.reduce([_is_nothing(text).to_numpy() for text in texts])
     mask = pl.Series(empty)
     return [column.set(mask, None) if empty.any() and column.dtype == pl.String else column for column in columns]
 

@@ -33,7 +33,7 @@ class BarPanel:
         high: The day's highest price.
         low: The day's lowest price.
         close: The day's last price.
-        volume: Shares traded, 0 or more.
+        volume: Shares traded, 0 or more; NaN beside prices = unknown.
         adj_close: Close adjusted for splits and dividends, on any scale; excludes the two following.
         split_ratio: 3.0 if 3 new shares replace 1 old share at that day's open; 1 or NaN = none.
         cash_dividend: Quote currency per share on the ex-date; 0 or NaN = none.
@@ -208,14 +208,6 @@ class BarPanel:
     def present(self) -> NDArray[np.bool_]:
         """Where there is a bar, [S, T]."""
         return ~np.isnan(self.close)
-
-    @property
-    def without_volume(self) -> tuple[str, ...]:
-        """The symbols that have bars, all with a volume of 0."""
-        if (self.volume[:, -1] > 0).all():
-            return ()
-        silent = self.present.any(axis=1) & ~np.any(self.volume > 0, axis=1)
-        return tuple(self.symbols[row] for row in np.flatnonzero(silent))
 
     @property
     def columns(self) -> tuple[str, ...]:

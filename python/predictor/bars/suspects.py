@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.adjustment import COMMON_SPLITS, adjust_each, close_before
 from predictor.bars.panel import BarPanel
+from predictor.dates import days_of
 from predictor.errors import BarSuspectError, listed, shown_date
 
 LARGEST_MOVE: Final = math.log(5)
@@ -33,7 +34,7 @@ UNUSUAL_MOVE: Final = math.log(2)
 MOST_NAMED: Final = 3
 """Changes that the error of one symbol names; the others are counted."""
 LONG_GAP: Final = 20
-"""Sessions without a bar after which another company may trade under the ticker."""
+"""Weekdays without a bar after which another company may trade under the ticker."""
 COMPANY_MOVE: Final = math.log(2)
 COMPANY_DEVIATIONS: Final = 6.0
 """Deviations, scaled by the root of the gap, beyond which a level after a long gap suggests another company."""
@@ -75,7 +76,7 @@ class SuspectBars:
         low: Lowest price that the history allows there.
         high: Highest price that it allows.
         factor: The price divided by what was expected.
-        gap: Sessions without a bar before it.
+        gap: Weekdays without a bar before it.
         is_last: Whether it is the symbol's last bar.
     """
 
@@ -106,7 +107,7 @@ class SuspectBars:
             )
         if self.kind is SuspectKind.COMPANY:
             return (
-                f"{self.symbol}: a gap of {self.gap} sessions before {days} and a change of the level by a factor of "
+                f"{self.symbol}: a gap of {self.gap} weekdays before {days} and a change of the level by a factor of "
                 f"{factor}: another company?"
             )
         questions = {SuspectKind.UNIT: "currency unit?", SuspectKind.SPLIT: f"an unadjusted split of {factor}?"}
@@ -167,7 +168,7 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
         present = np.flatnonzero(np.isfinite(adjusted.close[row]))
         prices = {name: getattr(adjusted, name)[row, present] for name in ("open", "high", "low", "close")}
         raw = {name: getattr(bars, name)[row, present] for name in prices}
-        found.extend(_Judge(bars.symbols[row], bars.sessions[present], present, prices, raw).suspects())
+        found.extend(_Judge(bars.symbols[row], bars.sessions[present], prices, raw).suspects())
     return tuple(found)
 
 
@@ -261,14 +262,14 @@ class _Judge:
         self,
         symbol: str,
         sessions: NDArray[np.int32],
-        columns: IndexArray,
         prices: Mapping[str, FloatArray],
         raw: Mapping[str, FloatArray],
     ) -> None:
-        """Take the symbol's N bars: their sessions, their columns in the panel, adjusted prices and raw ones."""
+        """Take the symbol's N bars: their sessions, adjusted prices and raw ones."""
+        days = days_of(sessions)
         self._symbol = symbol
         self._sessions = sessions
-        self._gaps = np.diff(columns) - 1
+        self._gaps = np.maximum(np.busday_count(days[:-1], days[1:]) - 1, 0)
         self._prices = prices
         self._raw = raw
         self._levels = np.log(prices["close"])

@@ -144,7 +144,6 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     symbols, owner = _symbols(frame, source)
     columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(options.volume_unit, 1)}
     rows = BarRows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
-    empty = np.logical_and.reduce([np.isnan(values) for values in columns.values()])
     ordered, is_sorted = sort_rows(frame, rows, source)
     repeated = find_repeated_rows(frame, ordered, source)
     rows = ordered.of(~repeated) if repeated.any() else ordered
@@ -158,7 +157,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
         columns={name: _spread(column, rows.owner, places, shape) for name, column in rows.columns.items()},
         layout=layout.name,
         prices=_prices(rows.columns, layout),
-        remarks=tuple(_remarks(is_sorted=is_sorted, days=days, empty=int(empty.sum()))),
+        remarks=tuple(_remarks(is_sorted=is_sorted, days=days, columns=columns)),
         warnings=tuple(_warnings(numbers, ordered, repeated)),
     )
 
@@ -192,7 +191,7 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
         return
     advice = "; rename the columns that hold them"
     if missing == ["volume"]:
-        advice = "; if the volume is unknown, add a column volume of zeros"
+        advice = "; if the volume is unknown, add an empty column volume"
     elif set(missing) >= {"open", "high", "low"}:
         advice += "; closing prices are not enough: export open, high, low, close and volume"
     raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
@@ -256,12 +255,17 @@ def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
     return PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.AS_THEY_ARE
 
 
-def _remarks(*, is_sorted: bool, days: SessionColumn, empty: int) -> list[str]:
+def _remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, FloatArray]) -> list[str]:
+    unknown = {name: np.isnan(values) for name, values in columns.items()}
+    empty = int(np.logical_and.reduce([*unknown.values()]).sum())
+    without_volume = int((unknown["volume"] & ~unknown["close"]).sum())
     remarks = [] if is_sorted else ["rows were not in order of date and were sorted"]
     if days.remark:
         remarks.append(days.remark)
     if empty:
         remarks.append(f"{empty} empty row{'s' if empty > 1 else ''} read as days without a bar")
+    if without_volume:
+        remarks.append(f"{without_volume} bar{'s' if without_volume > 1 else ''} with an empty volume")
     return remarks
 
 

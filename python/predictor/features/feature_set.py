@@ -30,6 +30,8 @@ from predictor.features.parser import parse
 SYMBOLS_AT_ONCE: Final = 64
 """Symbols that are evaluated together; small enough that a step's arrays stay in the processor's cache."""
 
+VOLUME_FIELDS: Final = frozenset({"volume", "money"})
+
 FEATURES_AT_ONCE: Final = 4
 """Features that `columns` evaluates together."""
 
@@ -151,10 +153,15 @@ class FeatureSet:
             covariates=covariates,
         )
 
+    def without_volume(self) -> Self:
+        """The set without the observed features that read the volume or the money traded."""
+        pairs = zip(self.observed, self._observed_plan.fields_of_each, strict=True)
+        return replace(self, observed=tuple(feature for feature, fields in pairs if VOLUME_FIELDS.isdisjoint(fields)))
+
     @property
     def reads_volume(self) -> bool:
         """Whether an expression reads the volume or the money traded."""
-        return not {"volume", "money"}.isdisjoint(self._observed_plan.fields)
+        return not VOLUME_FIELDS.isdisjoint(self._observed_plan.fields)
 
     @property
     def names(self) -> tuple[str, ...]:

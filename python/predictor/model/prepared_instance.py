@@ -1,7 +1,7 @@
 """Prepared network inputs, with the errors and warnings of each symbol."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
@@ -38,6 +38,10 @@ MOST_WARNINGS: Final = 20
 LONGEST_WARNING: Final = 1000
 """Most characters per warning: enough for a sentence and five symbols of 64 characters."""
 MOST_LISTED: Final = 5
+MANY_UNKNOWN: Final = 0.2
+"""Share of days with an empty volume above which a warning gives the share."""
+MANY_ZERO: Final = 0.5
+"""Share of days with a volume of 0 from which a warning gives the share."""
 """Most symbols that an error lists by name."""
 
 
@@ -349,19 +353,42 @@ def bars_warnings(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool,
         reads_volume: whether a network reads volumes.
         is_adjusted: whether the model was trained on bars that record splits and dividends.
     """
-    silent = bars.without_volume if reads_volume else ()
-    counted = frozenset(symbols) if silent else frozenset[str]()
-    without = [symbol for symbol in silent if symbol in counted]
-    if without:
-        yield (
-            f"{listed(without)}: every volume that the model reads is 0, so its volume features carry no information; "
-            "give the shares traded, or use features without volumes"
-        )
+    if reads_volume and not (bars.volume > 0).all():
+        yield from _volume_warnings(bars, frozenset(symbols))
     if is_adjusted and bars.is_unadjusted:
         yield (
             "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
             "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none"
         )
+
+
+def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
+    """Yield a warning for each kind of symbols that lack volumes, and a note on days whose volume is unknown."""
+    present = bars.present
+    days = np.maximum(present.sum(axis=1), 1)
+    unknown = (present & np.isnan(bars.volume)).sum(axis=1)
+    silent = present.any(axis=1) & ~np.any(bars.volume > 0, axis=1)
+    zero = (bars.volume == 0).sum(axis=1) / days
+    is_sparse = unknown / days > MANY_UNKNOWN
+
+    def named(rows: BoolArray) -> list[int]:
+        return [row for row in np.flatnonzero(rows).tolist() if bars.symbols[row] in symbols]
+
+    def line(rows: Sequence[int], what: str) -> str:
+        return f"{listed([bars.symbols[row] for row in rows])}: {what}"
+
+    advice = "give the shares traded, or train with features that read no volume (--features prices)"
+    masked = "the volume features are masked where their window contains one"
+    if rows := named(silent):
+        what = f"every volume that the model reads is 0 or empty, so its volume features carry no information; {advice}"
+        yield line(rows, what)
+    if rows := named(~silent & is_sparse):
+        share = (unknown / days)[rows].max()
+        yield line(rows, f"the volume is empty on up to {share:.0%} of the days that the model reads; {advice}")
+    if rows := named(~silent & (zero >= MANY_ZERO)):
+        yield line(rows, f"the volume is 0 on up to {zero[rows].max():.0%} of the days that the model reads; {advice}")
+    if rows := named(~silent & ~is_sparse & (unknown > 0)):
+        yield line(rows, f"days with an empty volume: {unknown[rows].sum()}; {masked}")
 
 
 def _unseen(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:

@@ -303,7 +303,10 @@ class SessionCalendar:
         """Advice for bars on dates, int32 [M], that are not sessions."""
         if is_weekend(dates).any() and not self.is_every_day:
             return f"remove these bars, or, for what trades on every day of the week, train with --calendar {EVERY_DAY}"
-        return "remove these bars, or train with the calendar of their exchange"
+        return (
+            "remove these bars (quantra check --fix drops copies of the day before), or train with the calendar of their "
+            "exchange"
+        )
 
     def close_instant(self, session: int) -> datetime | None:
         """The time at which a session closes, in UTC; None if the calendar has no close times.

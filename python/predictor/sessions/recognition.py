@@ -41,6 +41,8 @@ OTHERS: Final = ("XNYS", "XLON", "XETR", "XTKS", "XHKG", "XPAR", "XTSE", "XASX",
 """Exchanges that are tried for tickers without a known suffix, in this order."""
 FEWEST: Final = 20
 """Fewest sessions by which a calendar is recognised."""
+MOST_STRANGE: Final = 0.01
+"""Share of dates that may be holidays: some vendors copy the bar of the day before."""
 WEEKENDS: Final = 0.2
 """Share of Saturdays and Sundays from which bars are of every day; two of seven days are."""
 SUFFICIENT: Final = 0.9
@@ -50,8 +52,8 @@ SUFFICIENT: Final = 0.9
 def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str:
     """The calendar whose sessions fit the dates of bars: an exchange's code, `24/7`, or empty if none fits.
 
-    An exchange fits if no bar is dated on one of its holidays; among several, the one that explains most of the missing
-    weekdays. Without the package exchange-calendars only `24/7` is recognised.
+    An exchange fits if hardly any bar is dated on one of its holidays; among several, the one that explains most of
+    the missing weekdays. Without the package exchange-calendars only `24/7` is recognised.
 
     Args:
         sessions: [T] yyyymmdd, in increasing order.
@@ -70,8 +72,11 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
             calendar = SessionCalendar.named(name, int(sessions[0]), int(sessions[-1]))
         except ConfigurationError:  # not recorded for these years
             continue
-        explained = len(missing) - len(calendar.missing(sessions))
-        if len(calendar.unexpected(sessions)) or explained <= most:
+        strange = calendar.unexpected(sessions)
+        if len(strange) > MOST_STRANGE * len(sessions):
+            continue
+        explained = len(missing) - len(calendar.missing(np.setdiff1d(sessions, strange))) - len(strange)
+        if explained <= most:
             continue
         best, most = name, explained
         if explained >= SUFFICIENT * len(missing):

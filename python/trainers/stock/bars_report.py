@@ -52,6 +52,7 @@ class SymbolFindings:
         strangers: int32, days with a bar that are not sessions.
         stale: int32, days whose prices and volume all equal those of the bar before.
         without_volume: int32, days with a volume of 0.
+        unknown_volume: int32, days whose volume is empty.
         jumps: Price changes that look like unrecorded splits.
         suspects: Bars that contradict the symbol's history.
         untraded: int32, days without a trade: prices repeat the close before, and the volume is 0.
@@ -65,6 +66,7 @@ class SymbolFindings:
     strangers: NDArray[np.int32]
     stale: NDArray[np.int32]
     without_volume: NDArray[np.int32]
+    unknown_volume: NDArray[np.int32]
     jumps: PriceJumps
     suspects: tuple[SuspectBars, ...]
     untraded: NDArray[np.int32]
@@ -118,6 +120,7 @@ def _of(
         strangers=bars.sessions[present & strange],
         stale=days[_repeats(bars, row, present)],
         without_volume=days[volume == 0],
+        unknown_volume=days[np.isnan(volume)],
         jumps=own.suspicious_jumps().apart_from([day for suspect in named for day in suspect.sessions]),
         suspects=named,
         untraded=bars.sessions[untraded_cells(own)[0]],
@@ -126,7 +129,8 @@ def _of(
 
 def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
     """Which of a symbol's bars equal the one before."""
-    columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close", "volume")]
+    columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close")]
+    columns.append(np.nan_to_num(bars.volume[row, present], nan=-1.0))
     again = np.zeros(int(present.sum()), dtype=np.bool_)
     again[1:] = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
     return again
@@ -207,7 +211,8 @@ def symbol_grid(findings: Sequence[SymbolFindings]) -> ReportTable:
 
 def _line(one: SymbolFindings) -> TableRow:
     days = f"{iso(one.first)} to {iso(one.last)}"
-    doubtful = (*map(len, (one.gaps, one.strangers, one.stale, one.without_volume, one.suspects)), one.jumps.count)
+    no_volume = (*one.without_volume, *one.unknown_volume)
+    doubtful = (*map(len, (one.gaps, one.strangers, one.stale, no_volume, one.suspects)), one.jumps.count)
     counts = (number_cell(count, "{:,.0f}".format) for count in doubtful)
     return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
 
@@ -326,7 +331,10 @@ def _copied_days(checked: BarsReport) -> list[int]:
 
 def _next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     """The suggested next command."""
-    if any(len(one.strangers) for one in checked.findings):
+    strange = {int(day) for one in checked.findings for day in one.strangers}
+    if strange and strange == {*_copied_days(checked)}:
+        return f"Next: {quantra('check', *files, '--fix', files[0].with_name('clean.csv'))}"
+    if strange:
         return f"Next: {quantra('check', *files, '--calendar', EVERY_DAY if not calendar else 'NAME')}"
     if checked.needs.refusal:
         return f"Too few bars to train on: {checked.needs.refusal}"
@@ -371,7 +379,8 @@ def doubts(checked: BarsReport) -> Iterator[str]:
             (f"a bar, though {_shown(checked.calendar)} has no session", one.strangers),
             ("the same bar as the day before", one.stale),
             ("no trade (prices repeat the close before, volume 0)", one.untraded),
-            (_zero_volumes(one), one.without_volume),
+            (_share(one, "a volume of 0", one.without_volume), one.without_volume),
+            (_share(one, "an empty volume", one.unknown_volume), one.unknown_volume),
         )
         for kind, days in kinds:
             if len(days):
@@ -380,10 +389,10 @@ def doubts(checked: BarsReport) -> Iterator[str]:
         yield from one.jumps.lines()
 
 
-def _zero_volumes(one: SymbolFindings) -> str:
-    """The finding about volumes of 0, with their share if it is large."""
-    share = len(one.without_volume) / max(one.bars, 1)
-    return "a volume of 0" if share < LARGE_SHARE else f"a volume of 0 on {share:.0%} of days"
+def _share(one: SymbolFindings, finding: str, days: NDArray[np.int32]) -> str:
+    """The finding, with the share of its days if it is large."""
+    share = len(days) / max(one.bars, 1)
+    return finding if share < LARGE_SHARE else f"{finding} on {share:.0%} of days"
 
 
 def _shown(calendar: SessionCalendar) -> str:
@@ -424,6 +433,7 @@ def _symbol_json(one: SymbolFindings, checked: BarsReport) -> Json:
         "without_session": one.strangers.tolist(),
         "repeated": one.stale.tolist(),
         "without_volume": one.without_volume.tolist(),
+        "unknown_volume": one.unknown_volume.tolist(),
         "untraded": one.untraded.tolist(),
         "suspect_bars": list(map(str, one.suspects)),
         "suspected_splits": list(one.jumps.lines()),

@@ -28,14 +28,23 @@ from predictor.windows import Pipeline
 Known = Annotated[str, Flag("Covariates whose values of future sessions are known ahead.", metavar="NAME,…")]
 
 
-NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {"default": default_features, "alpha158": alpha158_features}
+NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {
+    "default": default_features,
+    "prices": lambda: default_features().without_volume(),
+    "alpha158": alpha158_features,
+}
+EVERY_DAY_NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {
+    "default": every_day_features,
+    "prices": lambda: every_day_features().without_volume(),
+    "alpha158": alpha158_features,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSelection:
     """Which features a model reads."""
 
-    features: Annotated[str, Flag("A file of feature expressions, `default` or `alpha158`.")] = "default"
+    features: Annotated[str, Flag("`default`, `prices` (default without volume), `alpha158`, or a file.")] = "default"
     known: Known = ""
 
     def beside(self, covariates: CovariateSource, calendar: str) -> FeatureSet:
@@ -61,12 +70,12 @@ def features_named(name: str, calendar: str, covariates: CovariateFields | None 
     """The feature set of that name, or of the file at that path.
 
     Args:
-        name: `default`, `alpha158` or a path.
-        calendar: of the model; the default differs for markets that trade every day.
+        name: `default`, `prices`, `alpha158` or a path.
+        calendar: of the model; the first two differ for markets that trade every day.
         covariates: columns that the file's expressions may read; each unused column becomes a feature.
     """
     columns = covariates or CovariateFields()
-    named = {**NAMED, "default": every_day_features} if calendar == EVERY_DAY else NAMED
+    named = EVERY_DAY_NAMED if calendar == EVERY_DAY else NAMED
     chosen = named[name]() if name in named else FeatureSet.read(name, columns)
     return chosen.with_covariates(columns)
 

@@ -94,7 +94,7 @@ class StockTrainer:
         scale: Units of the targets in training: har, garch, mix or window.
         calendar: Exchange code, such as XNYS, 24/7 or weekdays; if left out, the one that fits the dates.
         splits: Training, selection, calibration and test part, or their text; None splits the bars by shares.
-        features: `default`, `alpha158`, or a file of feature expressions.
+        features: `default`, `prices`, `alpha158`, or a file of feature expressions.
         known: Comma-separated names of covariates whose future values are known.
         hidden: Width of the network; a kind without this size, or one of the next five, raises an error.
         layers: Recurrent layers.

@@ -180,7 +180,7 @@ class BacktestSubject:
         Flag("JSON file of a recipe's settings, as in an artifact's card, instead of an artifact.", metavar="FILE"),
     ] = None
     features: Annotated[
-        str, Flag("With --recipe: a feature file, `default` or `alpha158`; an artifact has its own.")
+        str, Flag("With --recipe: `default`, `prices`, `alpha158` or a feature file; an artifact has its own.")
     ] = "default"
     known: Known = ""
     device: AnsweringDevice = "auto"
