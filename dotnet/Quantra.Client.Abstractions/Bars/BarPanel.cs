@@ -25,7 +25,7 @@ public sealed record BarPanel
     /// <summary>[S, T] last price of the day, not adjusted.</summary>
     public required ReadOnlyMemory<double> Close { get; init; }
 
-    /// <summary>[S, T] number of shares traded.</summary>
+    /// <summary>[S, T] number of shares traded; NaN in a bar with prices = unknown.</summary>
     public required ReadOnlyMemory<double> Volume { get; init; }
 
     /// <summary>[S, T] close adjusted for splits and dividends, on any scale; empty = none. Do not combine it with the next two.</summary>

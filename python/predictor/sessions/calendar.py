@@ -304,8 +304,8 @@ class SessionCalendar:
         if is_weekend(dates).any() and not self.is_every_day:
             return f"remove these bars, or, for what trades on every day of the week, train with --calendar {EVERY_DAY}"
         return (
-            "remove these bars (quantra check --fix drops copies of the day before), or train with the calendar of their "
-            "exchange"
+            "remove these bars (quantra check --fix drops copies of the day before), or train with the calendar of "
+            "their exchange"
         )
 
     def close_instant(self, session: int) -> datetime | None:
