@@ -117,9 +117,9 @@ def test_a_fit_from_python_recognises_the_calendar_and_names_it(
 
 
 @pytest.mark.slow
-def test_a_search_recognises_the_calendar(bars_file: Path, tmp_path: Path) -> None:
+def test_a_search_recognises_the_calendar_and_writes_the_first_version(bars_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     settings = ["--epochs", "1", "--horizons", "1,3", "--encoder-length", "10", "--trials", "1", "--seeds", "2"]
-    command = ["tune", "stock", "--bars", str(bars_file), "--out", str(tmp_path / "1"), *settings]
+    command = ["tune", "stock", "--bars", str(bars_file), "--out", str(tmp_path / "tuned"), *settings]
     assert "calendar: XNYS" in CliRunner().invoke(app, command, catch_exceptions=False).stderr
-    assert artifact.load(tmp_path / "1").artifact.pipeline.calendar.name == "XNYS"
+    assert artifact.load(tmp_path / "tuned" / "1").artifact.pipeline.calendar.name == "XNYS"

@@ -478,12 +478,12 @@ def test_only_the_first_process_of_a_group_says_that_a_training_is_finished(
 def test_two_processes_of_torchrun_train_what_one_does_with_the_same_windows(bars_file: Path, tmp_path: Path) -> None:
     flags = ["--bars", str(bars_file), *QUICK, "--epochs", "2", "--dropout", "0", "--device", "cpu", "--batch-size"]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = [*launcher, "-m", "trainers.stock", *flags, "16", "--out", str(tmp_path / "two")]
+    program = [*launcher, "-m", "trainers.stock", *flags, "16", "--out", str(tmp_path / "2")]
     ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("Saved") == 1
-    assert call(*flags, "16", "--accumulate", "2", "--out", tmp_path / "one") == 0
-    one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
+    assert call(*flags, "16", "--accumulate", "2", "--out", tmp_path / "1") == 0
+    one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("1", "2"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
 
@@ -495,6 +495,41 @@ def test_an_existing_artifact_is_refused_before_a_log_is_begun(
     assert call("--bars", bars_file, "--out", tmp_path / "1") == 1
     assert "exists already; an artifact is never overwritten" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_an_out_without_a_version_number_becomes_the_next_version(
+    asked: Asked, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "models" / "mine"
+    for version in (model / "1", model / "2"):
+        assert call("--bars", bars_file, "--out", model, "--json") == 0
+        assert asked.keeping.folder == version.with_name(f"{version.name}.run") / "checkpoints"
+        assert f"{model} has no version number, so the artifact is {version}" in capsys.readouterr().err
+        version.mkdir(parents=True)
+
+
+def test_a_finished_version_is_resumed_without_its_number(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
+    assert f"{tmp_path / '1'} is finished; there is nothing to resume" in capsys.readouterr().out
+
+
+def test_a_stopped_version_is_resumed_without_its_number(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "1").mkdir()
+    leave_a_checkpoint(bars_file, tmp_path / "2", monkeypatch)
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
+    assert (tmp_path / "2" / "manifest.json").is_file()
+
+
+def test_a_folder_of_models_is_no_model(bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lstm" / "1").mkdir(parents=True)
+    (tmp_path / "lstm" / "1" / "manifest.json").touch()
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK) == 1
+    assert f"{tmp_path} holds several models; name one of them, such as --out" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGINT")

@@ -287,7 +287,7 @@ def test_the_command_writes_what_it_made_as_json(
     bars.write_csv(tmp_path / "bars.csv")
     app = typer.Typer(add_completion=False)
     app.command()(ensemble)
-    files = ["--bars", str(tmp_path / "bars.csv"), "--out", str(tmp_path / "joint" / "1")]
+    files = ["--bars", str(tmp_path / "bars.csv"), "--out", str(tmp_path / "joint")]
     with pytest.raises(SystemExit) as ended:
         run(app, [*map(str, folders.values()), *files, "--json"])
     told = json.loads(capsys.readouterr().out)

@@ -92,8 +92,13 @@ def _another(folder: Path) -> str:
     """Advice for a folder that exists: the next free version if its name is a version number."""
     if not folder.name.isdecimal():
         return "choose another --out"
-    versions = [int(path.name) for path in folder.parent.iterdir() if path.name.isdecimal()]
-    return f"use --out {folder.with_name(str(max(versions) + 1))}"
+    return f"use --out {next_version(folder.parent)}"
+
+
+def next_version(model: Path) -> Path:
+    """The folder of the next version in the folder of a model, which need not exist."""
+    entries = model.iterdir() if model.is_dir() else ()
+    return model / str(1 + max((int(path.name) for path in entries if path.name.isdecimal()), default=0))
 
 
 def add_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:

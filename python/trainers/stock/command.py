@@ -28,7 +28,15 @@ from trainers.progress import no_progress, progress_on
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.feature_selection import FeatureSelection
-from trainers.stock.flags import StartOption, chosen_parent, print_artifact_commands, reject_training_flags
+from trainers.stock.flags import (
+    RUN,
+    OutFolder,
+    StartOption,
+    chosen_parent,
+    print_artifact_commands,
+    reject_training_flags,
+    version_folder,
+)
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
@@ -40,7 +48,7 @@ from trainers.stock.training_plan import recipe_from_parent, with_calendar
 def stock(  # noqa: PLR0913 - one argument per group of flags
     *,
     bars: BarsFlags,
-    out: Annotated[Path, Flag("Folder of the artifact, such as models/NAME/1; it must not exist.")],
+    out: OutFolder,
     recipe: ParsedFlags[StockRecipe],
     target: ParsedFlags[Target],
     reads: ParsedFlags[FeatureSelection],
@@ -60,6 +68,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         reject_training_flags(changes)
     final = changes.over(recipe_of(changes.kind) if parent is None else recipe_from_parent(parent))
     rank = launched_rank()
+    out = version_folder(out, resume=run.resume, tells=rank == 0)
     if run.resume and (out / "manifest.json").is_file():
         _check_same(out, final, parent)
         if rank == 0:
@@ -91,7 +100,7 @@ def _train(
     material: TrainingMaterial, recipe: StockRecipe, out: Path, options: RunOptions, rank: int
 ) -> TrainingResult:
     """Train, with the log and checkpoints in a folder next to the artifact."""
-    folder = out.parent / f"{out.name}.run"
+    folder = out.with_name(out.name + RUN)
     try:
         return train(
             material,

@@ -1,13 +1,16 @@
 """Flags of `quantra train stock` besides the recipe's, and checks that they agree."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from predictor import artifact
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import given, print_next_commands, quantra
-from predictor.flags import ParsedFlags
+from predictor.cli.program import say
+from predictor.errors import ConfigurationError
+from predictor.flags import Flag, ParsedFlags
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.recipe import RecipeChanges
 from trainers.stock.training_data import ParentArtifact
@@ -21,6 +24,39 @@ StartOption = Annotated[
         help="Start from its weights; network, features, horizons, quantiles and scale are the artifact's.",
     ),
 ]
+
+
+OutFolder = Annotated[
+    Path,
+    Flag("Folder of the artifact, such as models/NAME/1; without a number, the next version in it.", metavar="DIR"),
+]
+
+RUN: Final = ".run"
+"""Ending of the folder next to an artifact with the log and the checkpoints of its training."""
+
+
+def version_folder(out: Path, *, resume: bool = False, tells: bool = True) -> Path:
+    """The artifact's folder: `out`, or the next version in it if its name is no version number.
+
+    Args:
+        out: from the command line.
+        resume: whether to continue a training, which is that of the newest version unless a later one was stopped.
+        tells: whether to print the folder to standard error if it is another one.
+
+    Raises:
+        ConfigurationError: `out` holds models, not versions.
+    """
+    if out.name.isdecimal() or artifact.is_artifact(out):
+        return out
+    if any(out.glob(f"*/*/{artifact.MANIFEST}")):
+        raise ConfigurationError(f"{out} holds several models; name one of them, such as --out {out / 'mine'}")
+    folder = artifact.next_version(out)
+    newest = folder.with_name(str(int(folder.name) - 1))
+    if resume and newest.exists() and not folder.with_name(folder.name + RUN).exists():
+        folder = newest
+    if tells:
+        say(f"{out} has no version number, so the artifact is {folder}", style="dim")
+    return folder
 
 
 def reject_training_flags(asked: RecipeChanges) -> None:

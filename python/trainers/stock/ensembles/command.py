@@ -13,11 +13,10 @@ from predictor.card import Card
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
-from predictor.flags import Flag
 from trainers.options import Threads
 from trainers.progress import progress_on
 from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
-from trainers.stock.flags import print_artifact_commands
+from trainers.stock.flags import OutFolder, print_artifact_commands, version_folder
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
 
@@ -25,7 +24,7 @@ from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 def ensemble(
     *,
     artifacts: Annotated[list[Path], typer.Argument(metavar="ARTIFACT ARTIFACT …", help="The members.")],
-    out: Annotated[Path, Flag("Folder of the ensemble; it must not exist.", metavar="DIR")],
+    out: OutFolder,
     bars: BarsFlags,
     files: CovariateFlags,
     threads: Threads = 1,
@@ -37,7 +36,7 @@ def ensemble(
     parts, and scored against the members on days that no member has seen.
     """
     torch.set_num_threads(threads)
-    covariates = files.read()
+    covariates, out = files.read(), version_folder(out)
     joined = join(
         bars.read(),
         named(artifacts),

@@ -25,7 +25,7 @@ from trainers.stock.data import History
 from trainers.stock.data_warnings import emit, of_recipe, of_steps
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.flags import print_artifact_commands
+from trainers.stock.flags import OutFolder, print_artifact_commands, version_folder
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
@@ -52,7 +52,7 @@ class SearchBudget:
 def tune_stock(
     *,
     bars: BarsFlags,
-    out: Annotated[Path, Flag("Folder of the best model's artifact; it must not exist.")],
+    out: OutFolder,
     recipe: ParsedFlags[StockRecipe],
     effort: SearchBudget,
     target: ParsedFlags[Target],
@@ -74,6 +74,7 @@ def tune_stock(
         raise ConfigurationError(
             f"model {changes.kind!r} has nothing to tune; quantra train stock --model {changes.kind} fits it"
         )
+    out = version_folder(out)
     artifact.check_place(out)
     torch.set_num_threads(run.threads)
     covariates, panel = files.read(), bars.read()
