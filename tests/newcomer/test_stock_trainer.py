@@ -24,7 +24,7 @@ from shown_commands import ENVIRONMENT
 
 from predictor import BarPanel, Forecaster
 from predictor.cli import run
-from predictor.errors import ConfigurationError, InSampleError, QuantraError
+from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
 from predictor.networks import KINDS
 from trainers import StockTrainer
 from trainers.loop import Report, TrainingNotice
@@ -213,6 +213,15 @@ def test_a_backtest_has_the_numbers_of_the_command(
     traded = ("--horizon", "3", "--cost-bps", "7", "--strategy", "sign")
     assert call(backtest_command, saved, "--bars", bars_file, *period, *traded, "--json") == 0
     assert json.loads((tmp_path / "run" / "backtest.json").read_text()) == json.loads(json.dumps(found.to_json()))
+
+
+def test_a_backtest_without_days_covers_all_that_the_model_has_not_seen(
+    fitted: tuple[StockTrainer, Forecaster],
+) -> None:
+    (fold,) = fitted[0].backtest(bars()).folds
+    assert fold.last == bars().sessions[-1]
+    with pytest.raises(InSampleError, match=f"first allowed decision day is {shown_date(fold.first)}"):
+        fitted[0].backtest(bars(), start=fold.learn_last)
 
 
 @pytest.mark.minutes

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,9 @@ from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.cli import run
-from predictor.errors import ArtifactError, ConfigurationError, InSampleError
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
+from predictor.flags import ParsedFlags
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import ConsumerChain
 from trainers.stock import DataSplits, Optimisation, SplitShares, StockRecipe, train
@@ -35,7 +37,7 @@ from trainers.stock.backtest import (
     recipe_source,
     refits,
 )
-from trainers.stock.backtest.backtest import settings_of, traded
+from trainers.stock.backtest.backtest import plan_for, settings_of, traded
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import folds_of
 from trainers.stock.backtest.forecasts import DailyForecasts
@@ -380,6 +382,49 @@ def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
     walked(source, tmp_path / "run", WalkForwardPlan(start=session(last + 1), end=20130301))
 
 
+def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained: Path) -> None:
+    source, said = artifact_source(trained, "cpu"), list[str]()
+    assert source.standing is not None
+    last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
+    given = ParsedFlags[WalkForwardPlan]({"embargo": 2})
+    plan = plan_for(source, bars(), given, said.append)
+    assert plan == WalkForwardPlan(start=session(last + 3), end=session(-1), embargo=2)
+    assert said == [
+        f"decisions start on {shown_date(session(last + 3))}, the first day that the model has not seen (--start)"
+    ]
+
+
+def test_given_days_are_kept(trained: Path) -> None:
+    given = ParsedFlags[WalkForwardPlan]({"start": session(400), "end": session(410)})
+    plan = plan_for(artifact_source(trained, "cpu"), bars(), given, pytest.fail)
+    assert plan == WalkForwardPlan(start=session(400), end=session(410))
+
+
+def test_an_artifact_that_has_seen_all_bars_leaves_no_day(trained: Path) -> None:
+    source = artifact_source(trained, "cpu")
+    assert source.standing is not None
+    with pytest.raises(InSampleError, match="first allowed decision day is none of these bars"):
+        plan_for(source, bars().until(source.standing.last_seen), ParsedFlags(), pytest.fail)
+
+
+def test_a_recipe_decides_from_the_first_day_that_it_can_be_trained_before(source: ModelSource) -> None:
+    given = ParsedFlags[WalkForwardPlan]({"end": session(60)})
+    plan = plan_for(source, bars(), given, list[str]().append)
+    for position, is_enough in (
+        (plan.start, True),
+        (session(int(np.searchsorted(bars().sessions, plan.start)) - 1), False),
+    ):
+        (fold,) = folds_of(bars().sessions, WalkForwardPlan(start=position, end=session(60)))
+        job = refit_job(fold, bars(), FEATURES, TINY)
+        with nullcontext() if is_enough else pytest.raises(ConfigurationError, match="needs at least 25 there"):
+            forecast_refit(job)
+
+
+def test_too_few_bars_for_a_recipe_are_refused_with_their_number(source: ModelSource) -> None:
+    with pytest.raises(ConfigurationError, match=r"have 36 sessions, but .* need 37; give more bars"):
+        plan_for(source, bars().last(36), ParsedFlags(), pytest.fail)
+
+
 def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(
     source: ModelSource, tmp_path: Path
 ) -> None:
@@ -512,6 +557,15 @@ def test_the_command_shows_people_a_table(
     assert "fold 1/1  decides 2013-01-02 to 2013-03-01" in shown
     assert "model, sign" in shown
     assert "10 bp are charged on every unit traded" in " ".join(shown.split())
+
+
+def test_the_command_names_the_day_that_it_starts_on(
+    trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(trained, "--bars", bars_file, "--out", tmp_path / "run") == 0
+    told = capsys.readouterr()
+    assert "decisions start on 2012-12-05, the first day that the model has not seen (--start)" in told.err
+    assert "fold 1/1  decides 2012-12-05 to 2013-03-01" in told.out
 
 
 def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(

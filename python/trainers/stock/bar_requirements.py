@@ -32,7 +32,7 @@ def check_enough(
         ConfigurationError: the training part is too short; the message names the number of sessions needed.
     """
     have = int(np.searchsorted(sessions, splits.train.last, side="right"))
-    need = _needed(symbols, features, recipe)
+    need = sessions_needed(symbols, features, recipe)
     if have >= need:
         return
     raise ConfigurationError(
@@ -42,7 +42,7 @@ def check_enough(
     )
 
 
-def _needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
+def sessions_needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
     """Fewest sessions of the training part."""
     return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
 

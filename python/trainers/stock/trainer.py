@@ -34,7 +34,7 @@ from trainers.stock.backtest import (
     WalkForwardPlan,
     backtest,
 )
-from trainers.stock.backtest.backtest import chosen_terms
+from trainers.stock.backtest.backtest import chosen_terms, plan_for
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import source_of_model
 from trainers.stock.data import ROWS
@@ -280,8 +280,8 @@ class StockTrainer:
         bars: Bars,
         covariates: CovariateFiles = (),
         *,
-        start: Day,
-        end: Day,
+        start: Day | None = None,
+        end: Day | None = None,
         refit: int | None = None,
         window: int | str | None = None,
         embargo: int | None = None,
@@ -303,8 +303,8 @@ class StockTrainer:
         Args:
             bars: Bars that include the training part.
             covariates: As for `fit`.
-            start: First decision day.
-            end: Last session of the book.
+            start: First decision day, by default the first that the model has not seen.
+            end: Last session of the book, by default that of the last bar.
             refit: Sessions between refits; None never refits.
             window: Sessions of a refit's training data, or `rolling:N`; None takes all before.
             embargo: Sessions between a refit's training data and its first decision.
@@ -324,6 +324,8 @@ class StockTrainer:
             QuantraError: Nothing was fitted yet, or bars and settings do not match.
         """
         settings = {
+            "start": None if start is None else day_number("start", start),
+            "end": None if end is None else day_number("end", end),
             "refit": refit,
             "window": window,
             "embargo": embargo,
@@ -337,9 +339,8 @@ class StockTrainer:
             "threshold_bps": threshold_bps,
             "volatility": volatility,
         }
-        days = WalkForwardPlan(start=day_number("start", start), end=day_number("end", end))
         fitted = self._fitted("backtest")
-        plan = parse_settings(WalkForwardPlan, settings).over(days)
+        days = parse_settings(WalkForwardPlan, settings)
         terms = parse_settings(TradingTerms, settings)
         tactic = parse_settings(StrategySettings, settings).over(StrategySettings())
         with self._working(1) as output, TemporaryDirectory() as folder:
@@ -350,7 +351,7 @@ class StockTrainer:
             return backtest(
                 source,
                 panel,
-                plan,
+                plan_for(source, panel, days, output.tell),
                 terms=chosen_terms(terms, source),
                 tactic=tactic,
                 folder=BacktestFolder(path=Path(folder) / "backtest"),

@@ -11,7 +11,7 @@ from predictor.bars import BarPanel
 from predictor.bars.suspects import usable_bars
 from predictor.canonical import Json
 from predictor.card import ancestors_of
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import ParsedFlags
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
@@ -19,7 +19,7 @@ from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, 
 from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
 from trainers.stock.backtest.refits import ForecastStore, forecast_standing, refit_job, run_refits
 from trainers.stock.backtest.result import Backtest, BookTrack, track_of
-from trainers.stock.backtest.source import ModelSource, TrainedModel, refuse_in_sample
+from trainers.stock.backtest.source import ModelSource, TrainedModel, first_decision, refuse_in_sample
 from trainers.stock.backtest.strategies import MOMENTUM, StrategySettings, TradingTerms, benchmark_weights, weights_of
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
@@ -62,6 +62,28 @@ def chosen_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> Tradi
     """The requested terms, with a horizon that the source forecasts."""
     asked: int | None = terms.value("horizon", None)
     return terms.over(TradingTerms(horizon=chosen_horizon(source.horizons, asked)))
+
+
+def plan_for(
+    source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan], tell: Callable[[str], None]
+) -> WalkForwardPlan:
+    """The plan; without a start it begins on the first possible day, and without an end it ends with the bars.
+
+    Args:
+        source: An artifact or a recipe.
+        bars: All bars.
+        given: Settings from the user.
+        tell: Receives a start that was left out, as text.
+
+    Raises:
+        InSampleError, ConfigurationError: There is no such day, or the settings contradict each other.
+    """
+    start: int | None = given.value("start", None)
+    if start is None:
+        start = first_decision(source, bars, given.value("embargo", 0))
+        reason = "after enough bars to train on" if source.standing is None else "that the model has not seen"
+        tell(f"decisions start on {shown_date(start)}, the first day {reason} (--start)")
+    return given.over(WalkForwardPlan(start=start, end=given.value("end", int(bars.sessions[-1]))))
 
 
 def backtest(

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import IO, Annotated, Final, TypeVar
@@ -20,6 +21,7 @@ from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import given, print_next_commands, quantra
+from predictor.cli.program import say
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
@@ -27,7 +29,7 @@ from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.progress import no_progress, progress_on
-from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, chosen_terms
+from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, chosen_terms, plan_for
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, describe_fold
 from trainers.stock.backtest.page import write_backtest
 from trainers.stock.backtest.result import (
@@ -224,7 +226,7 @@ def backtest_command(
     subject: BacktestSubject,
     bars: BarsFlags,
     files: CovariateFlags,
-    plan: WalkForwardPlan,
+    plan: ParsedFlags[WalkForwardPlan],
     terms: ParsedFlags[TradingTerms],
     tactic: StrategySettings,
     workers: Annotated[int, Flag("Processes that refit folds in parallel.", minimum=1)] = 1,
@@ -238,7 +240,7 @@ def backtest_command(
     check_folder(folder.path)
     source = subject.source(files.read())
     panel = bars.read()
-    check_allowed(source, panel, plan)
+    walk = _plan(source, panel, plan)
     whole = chosen_terms(terms, source)
     emit(source.doubts(panel), warner(as_json=run.as_json))
     watch = _watch(as_json=run.as_json)
@@ -246,7 +248,7 @@ def backtest_command(
         result = backtest(
             source,
             panel,
-            plan,
+            walk,
             terms=whole,
             tactic=tactic,
             folder=folder,
@@ -265,19 +267,20 @@ def backtest_command(
         print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
 
 
-def check_allowed(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> None:
-    """Check that no decision is on a day that the artifact has seen.
+def _plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan]) -> WalkForwardPlan:
+    """The plan, none of whose decisions is on a day that the artifact has seen.
 
     Raises:
         typer.BadParameter: One is; the message has the first allowed session.
     """
-    if source.standing is None:
-        return
-    first = int(bars.sessions[decision_span(bars.sessions, plan)[0]])
     try:
-        refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
+        plan = plan_for(source, bars, given, partial(say, style="dim"))
+        if source.standing is not None:
+            first = int(bars.sessions[decision_span(bars.sessions, plan)[0]])
+            refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error
+    return plan
 
 
 def _watch(*, as_json: bool) -> Watch:

@@ -34,10 +34,17 @@ class WalkForwardPlan:
 
     start: Annotated[
         int,
-        Flag("First decision day, such as 2011-01-03.", metavar="DATE", read=partial(day_of, "--start")),
+        Flag(
+            "First decision day, such as 2011-01-03.",
+            metavar="DATE",
+            read=partial(day_of, "--start"),
+            own="the first possible",
+        ),
     ]
     """Decisions are made after the close; moves to the next session if there is none on this day."""
-    end: Annotated[int, Flag("Last session of the book.", metavar="DATE", read=partial(day_of, "--end"))]
+    end: Annotated[
+        int, Flag("Last session of the book.", metavar="DATE", read=partial(day_of, "--end"), own="the last bar")
+    ]
     refit: Annotated[
         int | None,
         Flag("Sessions between refits; never: keep the model unchanged.", metavar="never|N", read=_refit, none="never"),

@@ -1,6 +1,7 @@
 """Refits of a walk forward: each fold trains the recipe on earlier bars and stores its forecasts."""
 
 import hashlib
+import itertools
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -31,6 +32,7 @@ from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
+from trainers.stock.bar_requirements import sessions_needed
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.fitting import fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
@@ -147,12 +149,29 @@ def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
     Raises:
         ConfigurationError: There are too few sessions.
     """
-    lengths, count = _lengths(recipe), len(bars.sessions)
-    cuts = [0, *(round(count * done / sum(lengths)) for done in accumulate(lengths))]
+    count = len(bars.sessions)
+    cuts = _cuts(count, _lengths(recipe))
     if any(b <= a for a, b in pairwise(cuts)):
         raise ConfigurationError(f"{count} sessions are too few to be split into training, selection and calibration")
     bounds = [(int(bars.sessions[a]), int(bars.sessions[b - 1])) for a, b in pairwise(cuts)]
     return DataSplits.by_dates([*bounds, (NEVER, NEVER)])
+
+
+def fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPanel) -> int:
+    """Number of the first bars' sessions that suffice for a refit; more than there are if none do."""
+    lengths, recipe = _lengths(recipe), traded_recipe(recipe)
+    longest = max(recipe.target.horizons)
+    needs = (sessions_needed(len(bars.symbols), features, recipe), longest, longest)
+    return next(
+        count
+        for count in itertools.count(1)
+        if all(b - a >= need for need, (a, b) in zip(needs, pairwise(_cuts(count, lengths)), strict=True))
+    )
+
+
+def _cuts(count: int, lengths: tuple[float, ...]) -> list[int]:
+    """Where the parts of these relative lengths begin among `count` sessions, and the end."""
+    return [0, *(round(count * done / sum(lengths)) for done in accumulate(lengths))]
 
 
 def _lengths(recipe: StockRecipe) -> tuple[float, ...]:

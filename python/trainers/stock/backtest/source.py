@@ -18,7 +18,7 @@ from predictor.inference import choose_device
 from predictor.model import Model, Predictor
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
-from trainers.stock.backtest.refits import MAX_ROWS
+from trainers.stock.backtest.refits import MAX_ROWS, fewest_sessions
 from trainers.stock.backtest.strategies import sessions_a_year
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
@@ -163,6 +163,36 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
     )
 
 
+def first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> int:
+    """First day that an artifact has not seen, or before which a recipe can be trained; yyyymmdd.
+
+    Args:
+        source: An artifact or a recipe.
+        bars: All bars.
+        embargo: Sessions between the last label and the first decision.
+
+    Raises:
+        InSampleError: The artifact has seen all days.
+        ConfigurationError: The bars are too few to train the recipe.
+    """
+    sessions = bars.sessions
+    if source.standing is not None:
+        first = min(_first_unseen(source.standing, sessions, embargo), len(sessions) - 1)
+        refuse_in_sample(source.standing, sessions, int(sessions[first]), embargo)
+        return int(sessions[first])
+    needed = fewest_sessions(source.known_recipe(), source.features, bars) + embargo
+    if needed >= len(sessions):
+        raise ConfigurationError(
+            f"the bars have {len(sessions)} sessions, but a training of this recipe and a decision need {needed + 1}; "
+            "give more bars"
+        )
+    return int(sessions[needed])
+
+
+def _first_unseen(standing: TrainedModel, sessions: NDArray[np.int32], embargo: int) -> int:
+    return int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
+
+
 def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
     """Check that all labels of the model's training end before the first decision.
 
@@ -175,7 +205,7 @@ def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start:
     Raises:
         InSampleError: They do not; the message has the first allowed session.
     """
-    allowed = int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
+    allowed = _first_unseen(standing, sessions, embargo)
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
     seen = shown_date(standing.last_seen)
