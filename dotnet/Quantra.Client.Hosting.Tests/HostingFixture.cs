@@ -17,7 +17,7 @@ public sealed class HostingFixture : IAsyncLifetime
         from artifacts import recent_bars, small_models
         from market import bokeh_panel
 
-        small_models(folder / "models")
+        (small_models(folder / "models") / "small" / "aliases.json").write_text('{"canary": 9, "champion": 1}')
         recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
         bokeh_panel("AAPL").last(420).write_csv(folder / "history.csv")
         (folder / "environment.txt").write_text(sys.prefix)
@@ -25,7 +25,7 @@ public sealed class HostingFixture : IAsyncLifetime
 
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-hosting-").FullName;
 
-    /// <summary>A folder with one model, small@1.</summary>
+    /// <summary>A folder with one model, small@1, and an alias of a version that is missing.</summary>
     public string Models => PathOf("models");
 
     /// <summary>Virtual environment with quantra.</summary>

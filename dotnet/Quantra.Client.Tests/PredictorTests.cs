@@ -467,7 +467,7 @@ public abstract class PredictorTests
     [InlineData("large", QuantraReason.ModelNotFound, "['covariates', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
     [InlineData("../../x", QuantraReason.ModelNotFound, "['covariates', 'delayed', 'fitted', 'graph', 'small', 'tft']")]
     [InlineData("small@7", QuantraReason.VersionNotFound, "[1]")]
-    [InlineData("small@champion", QuantraReason.VersionNotFound, "[1]")]
+    [InlineData("small@canary", QuantraReason.VersionNotFound, "[1]")]
     public async Task An_unknown_model_is_rejected(string model, string reason, string existing)
     {
         Assert.Equal(reason, (await RefusalAsync(new PredictionRequest(model, Bars))).Reason);

@@ -54,7 +54,7 @@ class Forecaster:
     @classmethod
     def of(cls, model: Predictor) -> Self:
         """Wrap a model that is already in memory, under its name and version."""
-        line = ModelVersions(versions={model.identity.version: model}, aliases={})
+        line = ModelVersions.of(model)
         return cls(PredictionService(Registry(lines={model.identity.name: line}, problems=())))
 
     def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:

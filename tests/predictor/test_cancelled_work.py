@@ -99,7 +99,7 @@ def networks(model: Predictor) -> list[nn.Module]:
 
 
 def service_of(model: Predictor) -> PredictionService:
-    line = ModelVersions(versions={1: model}, aliases={})
+    line = ModelVersions.of(model)
     return PredictionService(Registry(lines={model.identity.name: line}, problems=()))
 
 

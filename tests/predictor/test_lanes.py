@@ -33,7 +33,7 @@ from predictor.errors import (
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
-from predictor.registry import ModelVersions, Registry
+from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.service import PredictionService
 from predictor.wire import instances
 
@@ -109,7 +109,10 @@ class Unreadable:
 
 def registry_of(*models: Predictor) -> Registry:
     versions = {one.identity.version: one for one in models}
-    return Registry(lines={models[0].identity.name: ModelVersions(versions=versions, aliases={})}, problems=())
+    return Registry(
+        lines={models[0].identity.name: ModelVersions(versions=versions, aliases={CHAMPION: max(versions)})},
+        problems=(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -442,10 +445,10 @@ def test_a_process_that_forgets_to_close_ends_in_the_midst_of_its_calls() -> Non
 import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
 from predictor.instance import Deadline, Instance
-from predictor.registry import ModelVersions, Registry
+from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.service import PredictionService
 model = small_model(small_artifact())
-service = PredictionService(Registry(lines={"small": ModelVersions(versions={1: model}, aliases={})}, problems=()))
+service = PredictionService(Registry(lines={"small": ModelVersions.of(model)}, problems=()))
 answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(100)]
 answers[0].add_done_callback(lambda _: print("answered", flush=True))
 """

@@ -105,7 +105,7 @@ def model() -> Model:
 
 @pytest.fixture
 def service(model: Model) -> Iterator[PredictionService]:
-    line = ModelVersions(versions={1: model}, aliases={})
+    line = ModelVersions.of(model)
     with PredictionService(Registry(lines={model.identity.name: line}, problems=())) as running:
         yield running
 

@@ -69,7 +69,7 @@ def service(model: Model, heard: Heard) -> Iterator[PredictionService]:
 
 
 def service_of(model: Model, heard: Heard | None, limits: ServiceLimits | None = None) -> PredictionService:
-    registry = Registry(lines={"small": ModelVersions(versions={1: model}, aliases={})}, problems=())
+    registry = Registry(lines={"small": ModelVersions.of(model)}, problems=())
     return PredictionService(registry, observer=heard, limits=limits)
 
 

@@ -40,11 +40,13 @@ def test_a_reference_finds_a_version_an_alias_or_the_champion(models: Path, refe
     assert _open(models).find(reference).identity.version == version
 
 
-def test_without_a_champion_a_name_means_the_newest(models: Path) -> None:
+def test_the_newest_version_becomes_the_champion_of_a_model_without_one(models: Path) -> None:
     (models / "small" / "2").rename(models / "small" / "10")
-    registry = _open(models)
-    assert registry.find("small").identity.version == 10
-    assert registry.without_champion() == ("other", "small")
+    assert _open(models).find("small").identity.version == 10
+    assert {name: read_aliases(models / name) for name in ("other", "small")} == {
+        "other": {"champion": 7},
+        "small": {"champion": 10},
+    }
 
 
 def test_an_empty_reference_means_the_only_model(models: Path) -> None:
@@ -96,7 +98,7 @@ def test_what_is_served_is_listed_by_name_and_version(models: Path) -> None:
     set_alias(models / "small", "blue", 1)
     infos = _open(models).infos()
     assert [(i.name, i.version, i.aliases, i.is_default) for i in infos] == [
-        ("other", 7, (), True),
+        ("other", 7, ("champion",), True),
         ("small", 1, ("blue", "champion"), True),
         ("small", 2, (), False),
     ]
@@ -119,14 +121,15 @@ def test_a_broken_champion_makes_the_model_unavailable(models: Path) -> None:
     set_alias(models / "small", "champion", 2)
     break_weights(models / "small" / "2")
     registry = _open(models)
-    with pytest.raises(ModelNotFoundError):
-        registry.find("small")
-    with pytest.raises(ModelNotFoundError):
-        registry.find("small@1")
+    for reference in ("small", "small@1"):
+        with pytest.raises(
+            ModelNotFoundError, match=r"^model 'small' is not served: small/aliases.json: alias 'champion'"
+        ):
+            registry.find(reference)
     assert registry.find("other").identity.version == 7
     assert registry.problems[-1].message == (
         "small/aliases.json: alias 'champion' names version 2, which was refused when it was loaded, so no version is "
-        "served"
+        "served; put it back, or release another version with quantra alias small champion 1"
     )
 
 

@@ -219,26 +219,6 @@ def test_when_nothing_is_served_a_question_without_a_name_is_answered_with_that(
         registry.find("")
 
 
-def test_without_a_champion_the_next_version_is_built_before_it_means_the_name(
-    folder: ModelsFolder, models: Path
-) -> None:
-    (models / "small" / ALIASES).unlink()
-    before = folder.open()
-    after = folder.unload(before, "small@2")
-    assert after.find("small") is before.find("small@1")
-    shutil.rmtree(models)
-    assert len(after.find("small").predict([Instance(input=recent_bars("AAPL"))], NOW, NEVER)) == 1
-
-
-def test_the_newest_is_not_unloaded_if_the_next_one_cannot_be_built(folder: ModelsFolder, models: Path) -> None:
-    (models / "small" / ALIASES).unlink()
-    forge_weights(models / "small" / "1", models / "small" / "2")
-    before = folder.open()
-    with pytest.raises(ArtifactError, match=r"^small/1: golden/"):
-        folder.unload(before, "small@2")
-    assert before.find("small").identity.version == 2
-
-
 @pytest.mark.parametrize(
     ("reference", "message"), [("big", r"no model 'big'"), ("small@9", r"no version 9; it has \[")]
 )

@@ -33,7 +33,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def models(saved: Path, tmp_path: Path) -> Path:
-    """Versions 1 and 2 of `small`; the newest is the default."""
+    """Versions 1 and 2 of `small`; the newest becomes the champion."""
     for version, seed in (("small/1", "0"), ("small/2", "1")):
         shutil.copytree(saved / seed, tmp_path / "models" / version)
     return tmp_path / "models"

@@ -101,10 +101,11 @@ def test_a_new_version_is_loaded_unbuilt_and_the_others_stay_the_objects_they_ar
         _ask(server, "small@3")
 
 
-def test_a_new_version_that_becomes_the_default_is_built_before_it_goes_live(
+def test_a_new_version_that_becomes_the_champion_is_built_before_it_goes_live(
     server: Server, models: Path, saved: Path
 ) -> None:
     shutil.copytree(saved / "2", models / "other" / "8")
+    set_alias(models / "other", "champion", 8)
     assert server.problems() == []
     assert server.registry.find("other").identity.version == 8
     shutil.rmtree(models / "other" / "8")
@@ -140,8 +141,9 @@ def test_a_model_that_vanished_is_unloaded(server: Server, models: Path) -> None
     assert server.served == {"other": {7}}
 
 
-def test_all_versions_of_a_model_without_a_champion_may_vanish(server: Server, models: Path) -> None:
+def test_a_model_is_dropped_when_its_versions_and_aliases_are_removed(server: Server, models: Path) -> None:
     shutil.rmtree(models / "other" / "7")
+    (models / "other" / ALIASES).unlink()
     assert server.problems() == []
     assert server.served == {"small": {1, 2}}
 
@@ -152,7 +154,10 @@ def test_the_champions_version_stays_served_when_it_vanished_until_the_champion_
     live = server.registry.find("small")
     shutil.rmtree(models / "small" / "1")
     assert server.problems() == [
-        "small/aliases.json: alias 'champion' names version 1, which is missing, so what was served stays"
+        (
+            "small/aliases.json: alias 'champion' names version 1, which is missing, so what was served stays; "
+            "put it back, or release another version with quantra alias small champion 2"
+        )
     ]
     assert server.registry.find("small") is live
     assert server.problems() == []
@@ -244,6 +249,7 @@ def test_aliases_that_are_bad_in_another_way_are_told_anew(server: Server, model
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name on this system")
 def test_a_look_does_not_wait_for_a_pipe(server: Server, models: Path) -> None:
+    (models / "other" / ALIASES).unlink()
     os.mkfifo(models / "other" / ALIASES)
     os.mkfifo(models / "other" / "7" / "pipe")
     assert server.problems() == ["other/7: pipe: does not belong to the artifact"]

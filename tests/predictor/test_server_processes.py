@@ -292,7 +292,7 @@ def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(team: Team
     assert team.change("Unload", "fourth") == "OK"
     save_small_artifact(models / "fourth" / "2", seed=2)
     wait_until_all_serve(team, {"fourth@1", "fourth@2"})
-    assert team.change("Unload", "fourth@1") == "OK"
+    assert team.change("Unload", "fourth@2") == "OK"
     before = set(team.everywhere())
     died = team.workers()[0]
     os.kill(died, signal.SIGKILL)

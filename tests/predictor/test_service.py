@@ -119,7 +119,6 @@ def test_a_model_that_is_not_there_is_refused_at_the_call(service: PredictionSer
 def test_a_service_lists_its_models(service: PredictionService) -> None:
     assert [(info.name, info.version) for info in service.models()] == [("small", 1)]
     assert service.model("small@1") == service.models()[0]
-    assert service.without_champion == ("small",)
 
 
 def test_a_model_does_not_wait_for_another(model: Model) -> None:
@@ -436,7 +435,7 @@ def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: P
 
 
 def _registry(*models: Model) -> Registry:
-    lines = {one.identity.name: ModelVersions(versions={one.identity.version: one}, aliases={}) for one in models}
+    lines = {one.identity.name: ModelVersions.of(one) for one in models}
     return Registry(lines=lines, problems=())
 
 

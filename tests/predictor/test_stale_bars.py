@@ -38,7 +38,7 @@ def model() -> Model:
 
 
 def service_of(model: Model, *, now: datetime = TUESDAY_NOON, most: int | None = None) -> PredictionService:
-    line = ModelVersions(versions={1: model}, aliases={})
+    line = ModelVersions.of(model)
     return PredictionService(Registry(lines={"small": line}, problems=()), clock=lambda: now, max_age_sessions=most)
 
 

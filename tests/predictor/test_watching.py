@@ -274,7 +274,7 @@ def test_a_caller_that_goes_in_the_midst_counts_for_its_model(timeout: float | N
         return datetime.now(UTC)
 
     model = small_model(small_artifact())
-    registry = Registry(lines={"small": ModelVersions(versions={1: model}, aliases={})}, problems=())
+    registry = Registry(lines={"small": ModelVersions.of(model)}, problems=())
     with (
         PredictionService(registry, clock=clock) as service,
         serving(service, watching=CallObservers([told])) as served,

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from predictor.canonical import Record
 from predictor.card import Card
 from predictor.catalog import ModelListing
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError
-from predictor.replacement import check_file, replace_file
+from predictor.replacement import check_file, create_file, replace_file
 
 ALIASES: Final = "aliases.json"
 
@@ -106,6 +107,38 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     check_file(line / ALIASES)
     content = canonical.to_bytes(read_aliases(line) | {alias: version})
     replace_file(line / ALIASES, content)
+
+
+def claim_champion(line: Path, version: int) -> int:
+    """Make a version the champion of the model in this folder, unless it has one; returns the champion.
+
+    Raises:
+        ArtifactError: see `read_aliases`.
+        OSError: the folder cannot be written.
+    """
+    aliases = read_aliases(line)
+    if CHAMPION in aliases:
+        return aliases[CHAMPION]
+    path, content = line / ALIASES, canonical.to_bytes(aliases | {CHAMPION: version})
+    if path.is_file():
+        replace_file(path, content)
+        return version
+    try:
+        create_file(path, content)
+    except FileExistsError:
+        if not path.is_file():  # a folder, or a link that leads nowhere
+            raise
+        return claim_champion(line, version)  # another process was faster
+    return version
+
+
+def claim_first_champion(folder: Path) -> None:
+    """Make a new artifact the champion if it is the first version of its model and no aliases exist."""
+    line, version = folder.absolute().parent, version_number(folder.name)
+    if version is None or versions_in(line) - {version}:
+        return
+    with suppress(OSError):  # aliases exist, or files cannot be linked: the first server chooses and logs it
+        create_file(line / ALIASES, canonical.to_bytes({CHAMPION: version}))
 
 
 _ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and not a number"

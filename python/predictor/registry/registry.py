@@ -1,6 +1,6 @@
 """The registry of served models, and the folder that it is read from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -8,7 +8,7 @@ from typing import final
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import Predictor
-from predictor.registry.layout import CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
+from predictor.registry.layout import ALIASES, CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
 from predictor.registry.loading import Runtime
 from predictor.registry.lock import VersionLock
 from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable
@@ -18,7 +18,7 @@ from predictor.registry.versions import NOTHING, ModelReader, ModelReload, Model
 class Registry:
     """All served models. Immutable: changes create a new registry.
 
-    Every version is verified when it is read. The version of a plain name is built at once, others at their first call.
+    Every version is verified when it is read. The champion is built at once, others at their first call.
     """
 
     lines: Mapping[str, ModelVersions]
@@ -27,7 +27,7 @@ class Registry:
 
     @classmethod
     def open(cls, models: Path, runtime: Runtime, lock: VersionLock | None = None) -> "Registry":
-        """Verify every version in a models folder, and build the version of each plain name.
+        """Verify every version in a models folder, and build the champion of each model.
 
         Args:
             models: the folder of NAME/VERSION artifacts.
@@ -66,8 +66,8 @@ class Registry:
         name = asked or self._only_name()
         line = self.lines.get(name)
         if line is None:
-            raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.lines)}")
-        version = line.default if not at else line.aliases.get(selector, version_number(selector))
+            raise self._no_model(name)
+        version = line.champion if not at else line.aliases.get(selector, version_number(selector))
         model = None if version is None else line.versions.get(version)
         if model is None:
             raise _not_found(name, line, selector)
@@ -76,20 +76,26 @@ class Registry:
     def info(self, model: Predictor) -> ModelInfo:
         """Describe a model of this registry."""
         line, version = self.lines[model.identity.name], model.identity.version
-        return model.info(line.aliases_of(version), is_default=line.default == version)
+        return model.info(line.aliases_of(version), is_default=line.champion == version)
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """Describe every version of every model, sorted by name and version."""
         lines = (self.lines[name] for name in sorted(self.lines))
         return tuple(self.info(line.versions[version]) for line in lines for version in sorted(line.versions))
 
-    def without_champion(self) -> tuple[str, ...]:
-        """Models without a champion alias, whose newest version goes live automatically."""
-        return tuple(sorted(name for name, line in self.lines.items() if CHAMPION not in line.aliases))
+    def changes_since(self, before: "Registry") -> Iterator[str]:
+        """Describe what became live or stopped since an earlier registry; one line per change."""
+        for name in sorted(before.lines.keys() | self.lines.keys()):
+            for change in self.lines.get(name, NOTHING).changes_since(before.lines.get(name, NOTHING)):
+                yield f"{name}: {change}"
+
+    def problems_of(self, name: str) -> list[ArtifactError]:
+        """Return the errors of a model and its versions."""
+        return [problem for problem in self.problems if problem.metadata.get("model") == name]
 
     def renewed(self, name: str, renewal: ModelReload) -> "Registry":
         """Apply a reload of one model; returns the same object if nothing changed."""
-        own = [problem for problem in self.problems if problem.metadata.get("model") == name]
+        own = self.problems_of(name)
         untried = {str(version) for version in renewal.untried}
         still = [problem for problem in own if problem.metadata.get("version") in untried]
         new = [*still, *renewal.failures, *renewal.remarks]
@@ -100,6 +106,14 @@ class Registry:
             lines=others if renewal.line is None else others | {name: renewal.line},
             problems=(*(problem for problem in self.problems if problem not in own), *new),
         )
+
+    def _no_model(self, name: str) -> ModelNotFoundError:
+        """Return the error of a model that is not served, with its problem if it has a folder."""
+        own = self.problems_of(name)
+        if not own:
+            return ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.lines)}")
+        problem = next((p for p in own if p.metadata.get("file") == f"{name}/{ALIASES}"), own[0])
+        return ModelNotFoundError(f"model {name!r} is not served: {problem.message}")
 
     def _only_name(self) -> str:
         if not self.lines:
@@ -171,7 +185,6 @@ class ModelsFolder:
         Raises:
             ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
             ConfigurationError: the version is the champion, and other versions are served.
-            ArtifactError: the next version of the plain name cannot be built.
         """
         name, version = _parts(reference)
         line = registry.lines.get(name)
@@ -182,21 +195,23 @@ class ModelsFolder:
         left = line.unloading(*_one_of(name, version, frozenset(line.versions)))
         if not left.versions:
             return registry.renewed(name, ModelReload(line=None))
-        if not left.is_live:
+        if not left.live:
             raise ConfigurationError(
                 f"{name}@{version} is what {CHAMPION} names; point {CHAMPION} at another version first (quantra alias "
                 f"{name} {CHAMPION} VERSION) and load {name}, or unload {name} as a whole"
             )
-        left.build_default()
         return registry.renewed(name, self._reader.not_read_again(name, left))
 
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
         """Apply the changed versions of a model as far as possible.
 
         Failures go to the new registry's problems, and the previous versions stay. Missing versions are dropped, except
-        the champion. All versions of a model that is not served yet are read.
+        the champion. All versions of a model that is not served yet are read. A model that was unloaded stays unloaded
+        if only its aliases changed, because a server writes them too.
         """
         present = registry.lines.get(name, NOTHING)
+        if not present.versions and not changed and not registry.problems_of(name):
+            return registry
         wanted = changed if present.versions else there
         gone = present.versions.keys() - there
         return registry.renewed(name, self._reader.renewed(name, present, there=there, wanted=wanted, gone=gone))

@@ -1,15 +1,18 @@
 """The versions and aliases of one model, and their reader."""
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import Final, Self, final
 
 from predictor.errors import ArtifactError
 from predictor.model import Predictor
-from predictor.registry.layout import ALIASES, CHAMPION, read_aliases, versions_in
+from predictor.registry.layout import ALIASES, CHAMPION, claim_champion, read_aliases, versions_in
 from predictor.registry.loading import LazyModel, Runtime, load_model, of_version
 from predictor.registry.lock import VersionLock
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,20 +21,28 @@ class ModelVersions:
 
     versions: Mapping[int, Predictor]
     aliases: Mapping[str, int]
+    """Include the champion, even if the file of aliases names none."""
+    is_recorded: bool = True
+    """Whether the file of aliases names the champion."""
     refused: frozenset[int] = frozenset()
     """Versions that exist but cannot be served."""
     unloaded: frozenset[int] = frozenset()
     """Versions that exist but are not loaded."""
 
-    @property
-    def default(self) -> int:
-        """The version of the plain name: the champion, else the newest."""
-        return self.aliases.get(CHAMPION, max(self.versions))
+    @classmethod
+    def of(cls, model: Predictor) -> Self:
+        """Return a model that is the only version and the champion."""
+        return cls(versions={model.identity.version: model}, aliases={CHAMPION: model.identity.version})
 
     @property
-    def is_live(self) -> bool:
-        """Whether the version of the plain name is served."""
-        return bool(self.versions) and self.default in self.versions
+    def champion(self) -> int | None:
+        """The version of the plain name; None if no version can be served."""
+        return self.aliases.get(CHAMPION)
+
+    @property
+    def live(self) -> Predictor | None:
+        """The model of the plain name; None if the champion is not served."""
+        return None if self.champion is None else self.versions.get(self.champion)
 
     def aliases_of(self, version: int) -> tuple[str, ...]:
         """Return the aliases of a version, sorted."""
@@ -45,6 +56,23 @@ class ModelVersions:
             if version not in self.versions
         }
 
+    def changes_since(self, before: "ModelVersions") -> Iterator[str]:
+        """Describe what became live or stopped since an earlier state."""
+        for version in sorted(before.versions.keys() | self.versions.keys()):
+            old, new = before.versions.get(version), self.versions.get(version)
+            if old is not new:
+                yield f"version {version} is {'loaded' if old is None else 'unloaded' if new is None else 'replaced'}"
+        for alias in sorted(before.aliases.keys() | self.aliases.keys()):
+            was, now = before.aliases.get(alias), self.aliases.get(alias)
+            if was != now:
+                what = "the champion" if alias == CHAMPION else f"alias {alias!r}"
+                change = "removed" if now is None else f"version {now}"
+                yield f"{what} is {change}" + ("" if was is None else f" (was version {was})")
+
+    def naming(self, champion: int) -> "ModelVersions":
+        """Return a copy with this champion."""
+        return replace(self, aliases={**self.aliases, CHAMPION: champion})
+
     def refusing(self, version: int) -> "ModelVersions":
         """Return a copy with this version refused."""
         return replace(self, versions=_without(self.versions, version), refused=self.refused | {version})
@@ -52,16 +80,6 @@ class ModelVersions:
     def unloading(self, version: int) -> "ModelVersions":
         """Return a copy with this version unloaded."""
         return replace(self, versions=_without(self.versions, version), unloaded=self.unloaded | {version})
-
-    def build_default(self) -> None:
-        """Build the version of the plain name, so that no caller waits for it.
-
-        Raises:
-        ArtifactError: see `LazyModel.build`.
-        """
-        model = self.versions[self.default]
-        if isinstance(model, LazyModel):
-            model.build()
 
     def _state_of(self, version: int) -> str:
         if version in self.refused:
@@ -137,7 +155,8 @@ class ModelReader:
         """Read some versions of a model, and its aliases.
 
         Other versions and unchanged ones stay the same objects. A served version is replaced only after its replacement
-        is built. The version of the plain name is built too; if that fails, the previous aliases stay.
+        is built. The champion is built too; if that fails, the previous aliases stay. A model without a champion gets
+        one, so that no later version becomes live by itself.
 
         Args:
             name: the model; it has a folder.
@@ -150,7 +169,7 @@ class ModelReader:
         drawn = _drawn(present, read, there=there, gone=gone)
         line, failures = self._with_aliases(name, drawn, present)
         return ModelReload(
-            line=line if line.is_live else None,
+            line=line if line.live else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(*_lost_aliases(name, line), *self._missing(name, there)),
             untried=there - frozenset(wanted),
@@ -182,13 +201,51 @@ class ModelReader:
             aliases = read_aliases(self._models / name)
         except ArtifactError as error:
             problem = of_model(name, error)
-            return _kept(drawn, present, (problem,)) if present.is_live else (NOTHING, (problem,))
-        line, failures = _with_default_built(replace(drawn, aliases=aliases))
+            return _kept(drawn, present, (problem,)) if present.live else (NOTHING, (problem,))
+        drawn = replace(drawn, aliases=aliases, is_recorded=True)
+        if CHAMPION not in aliases and present.champion is None:
+            return self._with_first_champion(name, drawn)
+        if CHAMPION not in aliases and drawn.versions:
+            drawn = _with_unrecorded_champion(name, drawn, present)
+        line, failures = _with_champion_built(drawn)
         if CHAMPION not in line.lost():
             return line, failures
-        consequence = "what was served stays" if present.is_live else "no version is served"
+        consequence = "what was served stays" if present.live else "no version is served"
         failures = (*failures, _lost(name, line, CHAMPION, consequence))
-        return _kept(line, present, failures) if present.is_live else (line, failures)
+        return _kept(line, present, failures) if present.live else (line, failures)
+
+    def _with_first_champion(self, name: str, drawn: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
+        """Make the newest version that can be built the champion of a model without one."""
+        failures: tuple[ArtifactError, ...] = ()
+        for version in sorted(drawn.versions, reverse=True):
+            line, errors = _with_champion_built(drawn.naming(version))
+            failures += errors
+            if line.live:
+                line, errors = self._recorded(name, line, version)
+                return line, (*failures, *errors)
+            drawn = drawn.refusing(version)
+        return drawn, failures
+
+    def _recorded(
+        self, name: str, line: ModelVersions, version: int
+    ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
+        """Record the first champion in the aliases, unless another process has recorded one; then use that one."""
+        try:
+            champion = claim_champion(self._models / name, version)
+        except OSError as error:
+            _log.warning(
+                "%s: no version has the alias champion, and %s cannot be written (%s), so version %d, the newest, is "
+                "the champion of this process only; set it with quantra alias %s champion %d",
+                *(name, f"{name}/{ALIASES}", error.strerror, version, name, version),
+            )
+            return replace(line, is_recorded=False), ()
+        if champion != version:
+            return self._with_aliases(name, line, NOTHING)
+        _log.info(
+            "%s: no version had the alias champion, so version %d, the newest, is recorded as champion in %s",
+            *(name, version, f"{name}/{ALIASES}"),
+        )
+        return line, ()
 
 
 def _drawn(
@@ -206,25 +263,36 @@ def _drawn(
     return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)
 
 
-def _with_default_built(line: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
-    """Build the version of the plain name; refuses versions that fail, and returns their errors."""
-    failures: list[ArtifactError] = []
-    while line.is_live:
+def _with_champion_built(line: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
+    """Build the champion, so that no caller waits for it; refuses it if that fails, and returns the error."""
+    live = line.live
+    if isinstance(live, LazyModel):
         try:
-            line.build_default()
-            break
+            live.build()
         except ArtifactError as error:
-            failures.append(error)
-            line = line.refusing(line.default)
-    return line, tuple(failures)
+            return line.refusing(live.identity.version), (error,)
+    return line, ()
+
+
+def _with_unrecorded_champion(name: str, line: ModelVersions, present: ModelVersions) -> ModelVersions:
+    """Keep the champion that is served, although the aliases name none; deleting a file releases no version."""
+    champion = present.aliases[CHAMPION]
+    if present.is_recorded:
+        _log.warning(
+            "%s: %s names no champion any more, so version %d stays the champion of this process only; set it with "
+            "quantra alias %s champion %d",
+            *(name, f"{name}/{ALIASES}", champion, name, champion),
+        )
+    return replace(line.naming(champion), is_recorded=False)
 
 
 def _kept(
     line: ModelVersions, present: ModelVersions, failures: tuple[ArtifactError, ...]
 ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
-    """Keep the previous aliases and their version of the plain name."""
-    versions = {present.default: present.versions[present.default], **line.versions}
-    kept, more = _with_default_built(replace(line, aliases=present.aliases, versions=versions))
+    """Keep the previous aliases and the champion that is served."""
+    live = {} if present.live is None else {present.live.identity.version: present.live}
+    kept = replace(line, versions={**live, **line.versions}, aliases=present.aliases, is_recorded=present.is_recorded)
+    kept, more = _with_champion_built(kept)
     return kept, (*failures, *more)
 
 
@@ -239,6 +307,10 @@ def _lost(name: str, line: ModelVersions, alias: str, consequence: str) -> Artif
     Serving another version instead of the champion would be a silent fallback.
     """
     problem = f"alias {alias!r} {line.lost()[alias]}, so {consequence}"
+    if alias == CHAMPION:
+        problem += "; put it back"
+        if line.versions:
+            problem += f", or release another version with quantra alias {name} {CHAMPION} {max(line.versions)}"
     return of_model(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
 
 

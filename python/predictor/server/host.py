@@ -144,8 +144,6 @@ class Host:
         loaded = self._ready_service
         self._instruments.read(loaded.gauges)
         _warn(loaded.service.problems)
-        for name in loaded.service.without_champion:
-            _log.warning("%s: no version has the alias champion, so the newest is served", name)
         await self._listener.serve(loaded.calls, loaded.names)
         if self._admin is not None:
             await self._admin.serve(loaded.admin, ())

@@ -1,5 +1,6 @@
 """The served models and their workers, and how to replace them without interrupting requests."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.model import Predictor
 from predictor.registry import FolderState, FolderWatcher, ModelsFolder, Registry
 from predictor.service.workers import ModelWorker
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -53,6 +56,8 @@ class ServedModels:
         self._watch = watch
         self._changing = threading.Lock()
         self._now = self._served(registry, {})
+        if folder is not None:
+            _log_changes(Registry(lines={}, problems=()), registry)
 
     @property
     def now(self) -> ModelWorkers:
@@ -106,6 +111,7 @@ class ServedModels:
     def _serve(self, registry: Registry) -> None:
         before = self._now
         self._now = self._served(registry, before.workers)
+        _log_changes(before.registry, registry)
         for model, worker in before.workers.items():
             if model not in self._now.workers:
                 worker.close()
@@ -119,6 +125,11 @@ class ServedModels:
         if self._folder is None:
             raise _unchangeable()
         return self._folder
+
+
+def _log_changes(before: Registry, after: Registry) -> None:
+    for change in after.changes_since(before):
+        _log.info("%s", change)
 
 
 def _unchangeable() -> ConfigurationError:

@@ -137,11 +137,6 @@ class PredictionService:
         return self.served.now.registry.problems
 
     @property
-    def without_champion(self) -> tuple[str, ...]:
-        """Models that serve their newest version because they lack the alias `champion`."""
-        return self.served.now.registry.without_champion()
-
-    @property
     def waiting(self) -> tuple[int, int, int]:
         """Calls, symbols and request bytes of predictions without a response yet."""
         return self._predictions.held

@@ -11,7 +11,7 @@ from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import Model
-from predictor.registry import Runtime, built_single
+from predictor.registry import Runtime, built_single, claim_first_champion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,3 +58,4 @@ class FittedArtifact:
             artifact.write_folder(folder, self.files)
         except OSError as error:
             raise ConfigurationError(f"{folder} cannot be saved: {error.strerror}; choose another place") from error
+        claim_first_champion(folder)

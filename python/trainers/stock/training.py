@@ -15,6 +15,7 @@ from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import UNITS, Model, ModelIdentity, output_map
 from predictor.networks import PanelForecastNetwork
+from predictor.registry import claim_first_champion
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock import card
@@ -239,6 +240,7 @@ def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
     except OSError as error:
         advice = "" if checkpoints is None else "; repair this, then --resume saves it without training again"
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
+    claim_first_champion(out)
     if checkpoints is not None:
         checkpoints.clear()
 

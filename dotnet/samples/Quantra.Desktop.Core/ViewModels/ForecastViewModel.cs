@@ -104,10 +104,13 @@ public sealed class ForecastViewModel : ObservableObject, IDisposable
     /// <summary>Waits until a version is served, which a server with --watch does soon, and selects it.</summary>
     public async Task WaitForAsync(string name, int version, CancellationToken cancellationToken)
     {
-        while (!(await _predictor.ListModelsAsync(cancellationToken)).Any(model => model.Name == name && model.Version == version))
+        ModelInfo? trained;
+        while ((trained = (await _predictor.ListModelsAsync(cancellationToken)).FirstOrDefault(model => model.Name == name && model.Version == version)) is null)
             await Task.Delay(Pause, cancellationToken);
         await ConnectAsync();
-        Model = Models.FirstOrDefault(model => model.Name == name) ?? Model;
+        if (!trained.IsDefault)
+            Models = [.. Models, trained];
+        Model = Models.FirstOrDefault(model => model.Name == name && model.Version == version) ?? Model;
     }
 
     /// <summary>Reads a CSV file of bars and forecasts its first symbol.</summary>

@@ -16,7 +16,7 @@ from predictor.card import Card
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.model import UNITS, Ensemble, ModelIdentity
-from predictor.registry import Runtime, load_single
+from predictor.registry import Runtime, claim_first_champion, load_single
 from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
 from trainers.stock.data import NO_SOURCE, ROWS
@@ -150,6 +150,7 @@ def join(
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
+    claim_first_champion(out)
     return JoinedEnsemble(folder=out, members=tuple(folders), card=dict(manifest.card))
 
 

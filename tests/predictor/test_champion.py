@@ -1,0 +1,256 @@
+"""The champion: the version of a plain name, which no copied version replaces."""
+
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from artifacts import recent_bars
+from model_folders import RUNTIME, break_weights, forge_weights, save_seeds
+from serving import Process, server_process
+
+from predictor.client import QuantraClient
+from predictor.errors import ModelNotFoundError
+from predictor.registry import (
+    ALIASES,
+    FolderWatcher,
+    ModelsFolder,
+    Registry,
+    claim_champion,
+    claim_first_champion,
+    read_aliases,
+    set_alias,
+)
+from predictor.service import PredictionService
+
+SOON_S = 60
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts 0, 1 and 2 of different weights."""
+    return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
+
+
+@pytest.fixture
+def models(saved: Path, tmp_path: Path) -> Path:
+    """Versions 1 and 2 of `mine`, without a champion."""
+    for version, seed in (("1", "0"), ("2", "1")):
+        shutil.copytree(saved / seed, tmp_path / "models" / "mine" / version)
+    return tmp_path / "models"
+
+
+def unwritable(line: Path) -> None:
+    """Make it impossible to write the aliases, also for root."""
+    (line / ALIASES).mkdir()
+
+
+# --- the first champion
+
+
+def test_a_model_without_a_champion_gets_its_newest_version_for_good(models: Path, saved: Path) -> None:
+    assert _champion(Registry.open(models, RUNTIME)) == 2
+    shutil.copytree(saved / "2", models / "mine" / "3")
+    assert read_aliases(models / "mine") == {"champion": 2}
+    assert _champion(Registry.open(models, RUNTIME)) == 2
+
+
+def test_other_aliases_stay_when_the_champion_is_recorded(models: Path) -> None:
+    set_alias(models / "mine", "canary", 1)
+    assert _champion(Registry.open(models, RUNTIME)) == 2
+    assert read_aliases(models / "mine") == {"canary": 1, "champion": 2}
+
+
+def test_a_version_that_cannot_be_built_does_not_become_the_champion(models: Path) -> None:
+    forge_weights(models / "mine" / "2", models / "mine" / "1")
+    assert _champion(Registry.open(models, RUNTIME)) == 1
+    assert read_aliases(models / "mine") == {"champion": 1}
+
+
+def test_a_model_without_a_version_that_can_be_served_gets_no_champion(models: Path, saved: Path) -> None:
+    for version in ("1", "2"):
+        break_weights(models / "mine" / version)
+    shutil.copytree(saved / "0", models / "other" / "1")
+    registry = Registry.open(models, RUNTIME)
+    assert not (models / "mine" / ALIASES).exists()
+    with pytest.raises(ModelNotFoundError, match=r"^model 'mine' is not served: mine/1: weights.safetensors: its SHA"):
+        registry.find("mine")
+
+
+def test_a_folder_that_cannot_be_written_has_its_champion_in_memory(
+    models: Path, saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unwritable(models / "mine")
+    folder = ModelsFolder(models, RUNTIME)
+    watch = FolderWatcher(folder)
+    registry = folder.open()
+    (warning,) = caplog.messages
+    assert "mine/aliases.json cannot be written (File exists), so version 2, the newest, is the champion of" in warning
+    assert warning.endswith("set it with quantra alias mine champion 2")
+    shutil.copytree(saved / "2", models / "mine" / "3")
+    followed = watch.poll(registry).registry
+    assert _champion(followed) == 2
+    assert followed.find("mine@3").identity.version == 3
+    assert len(caplog.messages) == 1
+
+
+def test_of_many_servers_that_start_at_once_all_use_the_same_champion(models: Path) -> None:
+    begin = threading.Barrier(8)
+    found: list[int] = []
+
+    def start(version: int) -> None:
+        begin.wait()
+        found.append(claim_champion(models / "mine", version))
+
+    threads = [threading.Thread(target=start, args=(1 + n % 2,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(found) == {read_aliases(models / "mine")["champion"]}
+
+
+# --- the first version of a training
+
+
+def test_the_first_version_of_a_model_becomes_its_champion(tmp_path: Path, saved: Path) -> None:
+    for version in ("4", "5"):
+        shutil.copytree(saved / "0", tmp_path / "mine" / version)
+        claim_first_champion(tmp_path / "mine" / version)
+    assert read_aliases(tmp_path / "mine") == {"champion": 4}
+
+
+@pytest.mark.parametrize("name", ["draft", "01"])
+def test_a_folder_that_is_no_version_gets_no_champion(tmp_path: Path, saved: Path, name: str) -> None:
+    shutil.copytree(saved / "0", tmp_path / "mine" / name)
+    claim_first_champion(tmp_path / "mine" / name)
+    assert not (tmp_path / "mine" / ALIASES).exists()
+
+
+def test_aliases_that_exist_are_not_touched_by_a_training(tmp_path: Path, saved: Path) -> None:
+    shutil.copytree(saved / "0", tmp_path / "mine" / "1")
+    (tmp_path / "mine" / ALIASES).write_text("not json")
+    claim_first_champion(tmp_path / "mine" / "1")
+    assert (tmp_path / "mine" / ALIASES).read_text() == "not json"
+
+
+# --- while a server runs
+
+
+def test_every_change_of_what_is_live_is_logged(models: Path, saved: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "predictor")
+    with PredictionService.open(models, device="cpu") as service:
+        assert _told(caplog) == [
+            (
+                "mine: no version had the alias champion, so version 2, the newest, is recorded as champion in "
+                "mine/aliases.json"
+            ),
+            "mine: version 1 is loaded",
+            "mine: version 2 is loaded",
+            "mine: the champion is version 2",
+        ]
+        shutil.copytree(saved / "2", models / "mine" / "3")
+        service.served.refresh()
+        assert _told(caplog) == ["mine: version 3 is loaded"]
+        set_alias(models / "mine", "champion", 3)
+        set_alias(models / "mine", "canary", 1)
+        service.served.refresh()
+        assert _told(caplog) == ["mine: alias 'canary' is version 1", "mine: the champion is version 3 (was version 2)"]
+        (models / "mine" / ALIASES).write_text('{"champion": 3}')
+        shutil.rmtree(models / "mine" / "1")
+        service.served.refresh()
+        assert _told(caplog) == ["mine: version 1 is unloaded", "mine: alias 'canary' is removed (was version 1)"]
+        shutil.rmtree(models / "mine" / "3")
+        shutil.copytree(saved / "0", models / "mine" / "3")
+        service.served.refresh()
+        assert _told(caplog) == ["mine: version 3 is replaced"]
+        service.served.refresh()
+        assert _told(caplog) == []
+
+
+def test_removing_the_aliases_releases_no_version(models: Path, caplog: pytest.LogCaptureFixture) -> None:
+    set_alias(models / "mine", "champion", 1)
+    folder = ModelsFolder(models, RUNTIME)
+    watch = FolderWatcher(folder)
+    registry = folder.open()
+    (models / "mine" / ALIASES).unlink()
+    registry = watch.poll(registry).registry
+    assert _champion(registry) == 1
+    (warning,) = _told(caplog)
+    assert "mine/aliases.json names no champion any more, so version 1 stays the champion of this process" in warning
+    assert warning.endswith("set it with quantra alias mine champion 1")
+    shutil.rmtree(models / "mine" / "1")
+    change = watch.poll(registry)
+    assert _champion(change.registry) == 1
+    (problem,) = change.problems
+    assert "alias 'champion' names version 1, which is missing, so what was served stays" in problem.message
+    assert _told(caplog) == []
+
+
+def test_the_record_of_the_champion_does_not_load_a_model_that_was_unloaded(models: Path, saved: Path) -> None:
+    folder = ModelsFolder(models, RUNTIME)
+    watch = FolderWatcher(folder)  # before the champion is recorded
+    unloaded = folder.unload(folder.open(), "mine")
+    assert watch.poll(unloaded).registry is unloaded
+    shutil.copytree(saved / "2", models / "mine" / "3")
+    assert _champion(watch.poll(unloaded).registry) == 2
+
+
+@pytest.fixture
+def server(models: Path, tmp_path: Path) -> Iterator[Process]:
+    set_alias(models / "mine", "champion", 1)
+    with (tmp_path / "log").open("w") as log, server_process(models, log, "--watch") as process:
+        yield process
+
+
+def test_a_copied_version_is_served_by_its_number_until_the_champion_moves(
+    server: Process, models: Path, saved: Path, tmp_path: Path
+) -> None:
+    bars = recent_bars("AAPL")
+    with QuantraClient(server.target, "mine") as client, QuantraClient(server.target, "mine@3") as pinned:
+        shutil.copytree(saved / "2", models / "mine" / "3")
+        _until_logged(tmp_path / "log", "mine: version 3 is loaded")
+        assert (client.predict(bars).version, pinned.predict(bars).version) == (1, 3)
+        set_alias(models / "mine", "champion", 3)
+        _until_logged(tmp_path / "log", "mine: the champion is version 3 (was version 1)")
+        assert client.predict(bars).version == 3
+
+
+def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(
+    models: Path, saved: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(saved / "0", models / "other" / "1")
+    (models / "mine" / ALIASES).write_text(json.dumps({"champion": 9}))
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log) as process,
+        QuantraClient(process.target, "mine") as client,
+        pytest.raises(ModelNotFoundError) as refused,
+    ):
+        client.predict(recent_bars("AAPL"))
+    remedy = "put it back, or release another version with quantra alias mine champion 2"
+    assert "model 'mine' is not served: mine/aliases.json: alias 'champion' names version 9" in refused.value.message
+    assert remedy in refused.value.message
+    assert remedy in (tmp_path / "log").read_text()
+
+
+def _champion(registry: Registry) -> int:
+    return registry.find("mine").identity.version
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged about the model since the last call."""
+    told = [message for message in caplog.messages if message.startswith("mine")]
+    caplog.clear()
+    return told
+
+
+def _until_logged(log: Path, line: str) -> None:
+    for _ in range(SOON_S * 20):
+        if line in log.read_text():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError(f"{line!r} is not in {log.read_text()}")
