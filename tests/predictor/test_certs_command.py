@@ -3,13 +3,14 @@
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
 from free_ports import free_port
-from shown_commands import run_command, run_python, running
+from shown_commands import ROOT, run_command, run_python, running
 
 from predictor.cli import app, run
 from predictor.server.issued_certificates import IssuedCertificates
@@ -56,6 +57,23 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path, capsys: Capture) -> No
     assert exit_code("certs", tmp_path) == 1
     assert "already has server.key" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["server.key"]
+
+
+def test_git_commits_nothing_of_a_folder_that_it_creates(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert exit_code("certs", tmp_path / "secrets") == 0
+    (tmp_path / "secrets" / "tokens.txt").write_text("desk predict x")
+    seen = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert seen.stdout == ""
+
+
+def test_a_folder_that_exists_stays_visible_to_git(tmp_path: Path) -> None:
+    assert exit_code("certs", tmp_path) == 0
+    assert not (tmp_path / ".gitignore").exists()
+
+
+def test_the_folder_of_the_examples_is_ignored_by_git() -> None:
+    assert "/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
 def test_without_its_package_the_command_says_what_to_install(

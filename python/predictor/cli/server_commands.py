@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 def certs(
     *,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to write into; it is created if missing.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Folder to write into; if missing, it is created, and git ignores its files.",
+            show_default=False,
+        ),
     ],
     host: Annotated[
         list[str] | None,

@@ -114,7 +114,7 @@ def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None
     """Create an authority, a server certificate and a client certificate, valid for a year.
 
     Args:
-        folder: Target folder; created if missing.
+        folder: Target folder; if missing, it is created, and git ignores its files.
         hosts: Names and addresses of the server, in addition to localhost.
         begin: Start of validity; None: now.
 
@@ -129,7 +129,9 @@ def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None
     authority = CertificateKey.authority(since)
     server = authority.issue("Quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
     client = authority.issue("Quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), since)
-    folder.mkdir(0o700, parents=True, exist_ok=True)
+    if not folder.is_dir():
+        folder.mkdir(0o700, parents=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     authority.write(files.ca, files.ca_key)
     server.write(files.server, files.server_key)
     client.write(files.client, files.client_key)
