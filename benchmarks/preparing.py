@@ -15,9 +15,10 @@ from typing import Final, final
 
 import torch
 
-from benchmarks.calling.subject import Subject, panel_of, subject_in
+from benchmarks.calling.subject import Subject, panel_of, subject_in, window_of
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
 from predictor.bars import BarPanel
+from predictor.catalog import EngineName
 from predictor.forecaster import Forecaster
 from predictor.golden import LONG_AFTER
 from predictor.inference import use_threads
@@ -27,6 +28,7 @@ from predictor.registry import Runtime, load_model
 from predictor.wire import instances
 
 MANY, WIDE = 64, 500
+ENGINES: Final[tuple[EngineName, ...]] = ("eager", "onnxruntime")
 TOGETHER_REACH: Final = 1.6
 LONE_REACH: Final = 2.5
 WIDE_REACH_MS: Final = 60.0
@@ -38,6 +40,8 @@ class BenchmarkedModel:
     """A model, a forecaster with the same model, and as many bars of AAPL as a forecast reads."""
 
     model: Model
+    fast: Model
+    """The same with the engine onnxruntime."""
     forecaster: Forecaster
     bars: BarPanel
 
@@ -50,10 +54,12 @@ class BenchmarkedModel:
 def opened(subject: Subject) -> Generator[BenchmarkedModel]:
     """Load the trained model."""
     path = subject.models / "stock" / "1"
-    model = load_model(path, ("stock", 1), Runtime(torch.device("cpu"), 256))
+    device = torch.device("cpu")
+    model, fast = (load_model(path, ("stock", 1), Runtime(device, 256, engine)) for engine in ENGINES)
     assert isinstance(model, Model)
+    assert isinstance(fast, Model)
     with Forecaster.load(path, "cpu") as forecaster:
-        yield BenchmarkedModel(model=model, forecaster=forecaster, bars=subject.bars)
+        yield BenchmarkedModel(model=model, fast=fast, forecaster=forecaster, bars=subject.bars)
 
 
 def together_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]:
@@ -99,6 +105,29 @@ def lone_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]
     ]
 
 
+def engine_rows(work: BenchmarkedModel, rounds: int) -> list[Row]:
+    """Forecast batches of one-symbol instances from windows with each engine."""
+    pipeline, rows = work.model.pipeline, list[Row]()
+    instance = Instance(input=window_of(work.bars, pipeline))
+    for count in (1, 8, 32):
+        batch = [instance] * count
+        medians = interleaved_medians(
+            {
+                "eager": lambda batch=batch: work.model.predict(batch, LONG_AFTER, NEVER),
+                "onnxruntime": lambda batch=batch: work.fast.predict(batch, LONG_AFTER, NEVER),
+            },
+            rounds=rounds,
+            calls=5,
+            clock=time.process_time,
+        )
+        detail = (
+            f"CPU time a call: {1e6 * medians['onnxruntime'] / count:.0f} and {1e6 * medians['eager'] / count:.0f} us"
+        )
+        name = f"{count} windows to forecast in this process, onnxruntime / eager"
+        rows.append(shown(name, medians["onnxruntime"] / medians["eager"], detail=detail))
+    return rows
+
+
 def wide_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]:
     """Time from the bytes of a wide panel to its forecasts, less the network."""
     model = work.model
@@ -125,6 +154,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, opened(subject_in(Path(folder))) as work:
         rows = together_rows(work, rounds, judged=judged)
         rows += lone_rows(work, rounds, judged=judged)
+        rows += engine_rows(work, rounds)
         rows += wide_rows(work, rounds, judged=judged)
     return publish(rows, arguments.json)
 

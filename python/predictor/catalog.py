@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from predictor.skill import Skill
+
+EngineName = Literal["eager", "onnxruntime"]
+"""What computes forecasts: torch, or ONNX Runtime for the batch sizes at which it is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

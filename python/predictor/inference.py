@@ -97,20 +97,20 @@ class Engine:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.network = network
-        self._output = output
-        self._device = device
-        self._max_rows = max_rows
+        self.output = output
+        self.device = device
+        self.max_rows = max_rows
         self._dtype = dtype
 
     @property
     def relative_error(self) -> float:
         """Largest relative error compared with float32: cuDNN runs recurrent layers in TF32 (10 bits)."""
-        return _TF32_ERROR if self._device.type == "cuda" else 0.0
+        return _TF32_ERROR if self.device.type == "cuda" else 0.0
 
     def in_float64(self) -> "Engine":
         """A copy with float64 weights on the CPU, which converts its inputs to float64."""
         wide = copy.deepcopy(self.network).cpu().double()
-        return Engine(wide, self._output, device=torch.device("cpu"), max_rows=self._max_rows, dtype=torch.float64)
+        return Engine(wide, self.output, device=torch.device("cpu"), max_rows=self.max_rows, dtype=torch.float64)
 
     @torch.inference_mode()
     def units(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
@@ -137,7 +137,7 @@ class Engine:
             inputs: N stocks of one day.
             nodes: int64 [N] indices of the stocks in the network's universe, -1 = unknown.
         """
-        output: PanelOutput = self.network(self._moved(inputs), nodes.to(self._device))
+        output: PanelOutput = self.network(self._moved(inputs), nodes.to(self.device))
         return PanelOutput(output.quantiles.cpu(), output.scores.cpu())
 
     @torch.inference_mode()
@@ -178,18 +178,18 @@ class Engine:
 
     def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The inputs in chunks of at most `max_rows` rows, on the network's device."""
-        for first in range(0, len(inputs.observed), self._max_rows):
+        for first in range(0, len(inputs.observed), self.max_rows):
             deadline.check()
-            yield self._moved(inputs.rows(first, first + self._max_rows))
+            yield self._moved(inputs.rows(first, first + self.max_rows))
 
     def _moved(self, inputs: Inputs) -> Inputs:
         """The inputs on the network's device, features in the network's dtype."""
         observed, known, static = (
-            group.to(self._device, self._dtype) for group in (inputs.observed, inputs.known, inputs.static)
+            group.to(self.device, self._dtype) for group in (inputs.observed, inputs.known, inputs.static)
         )
-        mask, location, scale = (group.to(self._device) for group in (inputs.mask, inputs.location, inputs.scale))
+        mask, location, scale = (group.to(self.device) for group in (inputs.mask, inputs.location, inputs.scale))
         return Inputs(observed, known, static, mask, location, scale)
 
     def calibrated(self, units: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Calibrate the network's quantiles [N, H, Q] of windows with levels [N, H], in the target's unit."""
-        return self._output.values(units, location, scale)
+        return self.output.values(units, location, scale)

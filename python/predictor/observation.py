@@ -20,8 +20,6 @@ class Observation:
     version: int
     rows: int
     """Symbols of the request."""
-    engine: str
-    """Name of the inference engine."""
     code: str
     """`OK`, or the name of a `predictor.errors.Status`."""
     reason: str

@@ -106,7 +106,6 @@ def scraped() -> str:
             model="m",
             version=1,
             rows=1,
-            engine="torch",
             code=OK,
             reason="",
             refused=("TOO_FEW_BARS",),

@@ -547,7 +547,6 @@ def observation(model: str, version: int) -> Observation:
         model=model,
         version=version,
         rows=1,
-        engine="torch",
         code=OK,
         reason="",
         refused=("TOO_FEW_BARS",),

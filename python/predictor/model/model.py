@@ -100,6 +100,10 @@ class Model:
         )
         return cls(identity, manifest, artifact.pipeline, engine, runner)
 
+    def with_engine(self, engine: Engine) -> "Model":
+        """The same model with another engine for its forecasts."""
+        return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine))
+
     def prepare(self, instance: Instance, now: datetime) -> PreparedInstance:
         """Check an instance and compute its inputs.
 

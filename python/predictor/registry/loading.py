@@ -1,20 +1,23 @@
 """Loading of one model version: verification, assembly and the check of its golden instance."""
 
+import logging
 import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self, final
 
 import torch
 
 from predictor import artifact, golden
-from predictor.artifact import MANIFEST, StoredArtifact, StoredEnsemble
-from predictor.catalog import ModelInfo
-from predictor.errors import ArtifactError, ConfigurationError
+from predictor.artifact import MANIFEST, MEMBERS, StoredArtifact, StoredEnsemble
+from predictor.catalog import EngineName, ModelInfo
+from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Outcome, TargetPoint
+from predictor.graph_engine import GraphEngine
 from predictor.instance import Cancellation, Query, ReadInstance
 from predictor.model import (
     Ensemble,
@@ -27,21 +30,40 @@ from predictor.model import (
     member_identities,
     model_info,
 )
+from predictor.registry.graphs import graph_of
 from predictor.registry.lock import VersionLock
+
+_log = logging.getLogger(__name__)
 
 Stored = StoredArtifact | StoredEnsemble
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The device of the networks, and their batch size."""
+    """The device of the networks, their batch size, and the engine of forecasts.
+
+    Raises:
+        ConfigurationError: A number is below 1, or the engine does not run on the device.
+        MissingPackageError: A package of the engine is not installed.
+    """
 
     device: torch.device
     max_rows: int
+    engine: EngineName = "eager"
+    """`onnxruntime`: ONNX Runtime for the batch sizes at which it is faster, otherwise torch."""
 
     def __post_init__(self) -> None:
+        if self.engine == "onnxruntime":
+            self._check_graphs()
         if self.max_rows < 1:
             raise ConfigurationError(f"rows at once are {self.max_rows}, but must be at least 1")
+
+    def _check_graphs(self) -> None:
+        if self.device.type != "cpu":
+            raise ConfigurationError(f"engine onnxruntime runs on the CPU, but the device is {self.device}; use eager")
+        for package in ("onnx", "onnxscript", "onnxruntime"):
+            if find_spec(package) is None:
+                raise MissingPackageError.of(package, "onnx", "the engine onnxruntime")
 
 
 def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor:
@@ -50,7 +72,7 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Pre
     Raises:
         ArtifactError: the artifact is incomplete, or its results differ from the recorded ones.
     """
-    return built(read_version(folder), identity, runtime)
+    return with_graphs(built(read_version(folder), identity, runtime), folder, runtime)
 
 
 def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
@@ -99,6 +121,31 @@ def built_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Run
         raise ArtifactError.of(artifact.MANIFEST, error.message) from error
     golden.check(model, stored.golden)
     return model
+
+
+def with_graphs(model: Predictor, folder: Path, runtime: Runtime) -> Predictor:
+    """The model with ONNX graphs, if the runtime asks for them, for networks whose rows are independent.
+
+    Raises:
+        ArtifactError: A graph cannot be written, or its results differ from the recorded ones.
+    """
+    if runtime.engine == "eager":
+        return model
+    if isinstance(model, Ensemble):
+        members = {name: _with_graph(one, folder / MEMBERS / name) for name, one in model.members.items()}
+        return Ensemble(model.identity, model.manifest, members)
+    return _with_graph(model, folder) if isinstance(model, Model) else model
+
+
+def _with_graph(model: Model, folder: Path) -> Model:
+    if model.manifest.kind.is_panel_model or not model.manifest.kind.learns:
+        return model
+    stored = artifact.load(folder)
+    engine = GraphEngine.timed(model.engine, graph_of(folder, stored), golden.golden_inputs(model))
+    faster = model.with_engine(engine)
+    golden.check(faster, stored.golden)
+    _log.info("%s@%d: ONNX Runtime up to %d rows", model.identity.name, model.identity.version, engine.most_rows)
+    return faster
 
 
 def _built_ensemble(stored: StoredEnsemble, identity: tuple[str, int], runtime: Runtime) -> Ensemble:
@@ -204,7 +251,7 @@ class LazyModel:
             stored = _read(self._folder)
             if stored.manifest_hash != self.manifest_hash:
                 raise ArtifactError.of(MANIFEST, "was changed after it was verified; reload the version")
-            return built(stored, (name, version), self._runtime)
+            return with_graphs(built(stored, (name, version), self._runtime), self._folder, self._runtime)
         except ArtifactError as error:
             self._failure = of_version(name, version, error)
             raise self._failure from error

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, final
 
+from predictor.catalog import EngineName
 from predictor.flags import Flag
 from predictor.server.address import DEFAULT_ADDRESS, parse_listening
 from predictor.server.certificates import TlsFiles
@@ -22,6 +23,7 @@ class ServeFlags:
     device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
     max_batch_rows: Annotated[int, Flag("Rows per forward pass at most.", minimum=1)] = 256
     threads: Annotated[int, Flag("CPU threads per forward pass.", minimum=1)] = 1
+    engine: Annotated[EngineName, Flag("onnxruntime: where it is faster than torch; extra onnx.")] = "eager"
     insecure_public: Annotated[bool, Flag("Allow an address that other machines can reach, unencrypted.")] = False
     tls_cert: Annotated[
         Path | None, Flag("Enable TLS with this server certificate, PEM; reloaded on change.", metavar="FILE")
@@ -71,6 +73,7 @@ class ServeFlags:
             device=self.device,
             max_batch_rows=self.max_batch_rows,
             threads=self.threads,
+            engine=self.engine,
             lock=self.lock,
             watch=self.watch,
             max_age_sessions=self.max_age,

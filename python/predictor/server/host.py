@@ -223,6 +223,7 @@ def _load(
         lock=settings.lock,
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
+        engine=settings.engine,
     )
     admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)

@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from predictor.catalog import EngineName
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
 from predictor.server.address import DEFAULT_ADDRESS, LAST_PORT, Address, Listening
@@ -114,6 +115,8 @@ class ServerSettings:
     """Largest number of rows of one forward pass."""
     threads: int = 1
     """CPU threads of one forward pass. Each model already has a thread; more help only wide networks."""
+    engine: EngineName = "eager"
+    """`onnxruntime`: ONNX Runtime for the batch sizes at which it is faster, otherwise torch."""
     lock: Path | None = None
     """Output of `sha256sum */*/manifest.json` in `models`, which lists the versions that may be served; None: all."""
     watch: bool = False

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from predictor.errors import CallCancelledError, ErrorStatus, InternalError, QuantraError, answer_of
 from predictor.observation import OK, Observation, Observer
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from predictor.forecast import Outcome
-
-ENGINE: Final = "torch"
-"""Engine of every response."""
 
 
 @final
@@ -101,7 +98,6 @@ class RequestRecord:
             model=self._model,
             version=self._version,
             rows=self._rows,
-            engine=ENGINE,
             code=OK if error is None else error.status.value,
             reason="" if error is None else error.reason,
             refused=() if error is not None else _failed_reasons(answer.result()),

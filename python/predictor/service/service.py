@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from predictor.catalog import ModelInfo
+from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
@@ -98,6 +98,7 @@ class PredictionService:
         lock: Path | None = None,
         max_age_sessions: int | None = None,
         observer: Observer | None = None,
+        engine: EngineName = "eager",
     ) -> Self:
         """Verify every model of a folder and load the version that each plain name refers to.
 
@@ -112,13 +113,15 @@ class PredictionService:
             lock: File that pins the manifests of the versions allowed to be served; None allows all.
             max_age_sessions: As for the class.
             observer: Notified of every request that reaches a model.
+            engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster.
 
         Raises:
+            MissingPackageError: A package of the engine is not installed.
             ConfigurationError: The folder, device or lock does not exist, or no model can be served.
         """
         if threads is not None:
             use_threads(threads)
-        runtime = Runtime(choose_device(device), max_batch_rows)
+        runtime = Runtime(choose_device(device), max_batch_rows, engine)
         folder = ModelsFolder(models, runtime, None if lock is None else VersionLock.read(lock))
         watch = FolderWatcher(folder)
         return cls(

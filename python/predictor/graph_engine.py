@@ -1,0 +1,111 @@
+"""The engine that runs small batches by ONNX Runtime and the others by torch, whichever is faster at each size."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Final, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from predictor.errors import MissingPackageError
+from predictor.inference import Engine
+from predictor.instance import NEVER, Cancellation
+from predictor.networks import Inputs
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+TRIED_ROWS: Final = (1, 2, 4, 8, 16, 32)
+"""Numbers of rows that are timed when a model is loaded."""
+REPEATS: Final = 7
+
+
+@final
+class GraphEngine(Engine):
+    """Runs one frozen network of independent rows on the CPU. Thread-safe, since it is immutable.
+
+    Only `values` uses the graph, whose results differ from torch's by some 1e-7; everything else is computed by torch.
+
+    """
+
+    name = "onnxruntime"
+
+    def __init__(self, eager: Engine, session: "InferenceSession", most_rows: int) -> None:
+        """Store the parts.
+
+        Args:
+            eager: The engine of the same network.
+            session: The model as `predictor.export` writes it, from `open_graph`.
+            most_rows: Largest batch that the graph computes.
+        """
+        super().__init__(eager.network, eager.output, device=eager.device, max_rows=eager.max_rows)
+        self._session = session
+        self._flat = tuple(port.name for port in self._session.get_inputs() if len(port.shape) == 1)
+        self._names = tuple(port.name for port in self._session.get_inputs())
+        self.most_rows = most_rows
+
+    @classmethod
+    def timed(cls, eager: Engine, graph: bytes, sample: Inputs) -> Self:
+        """Open a graph, and use it up to the tried number of rows at which torch becomes faster.
+
+        Args:
+            eager: The engine of the same network.
+            graph: The model as `predictor.export` writes it.
+            sample: Rows of inputs to time both with.
+
+        Raises:
+            MissingPackageError: onnxruntime is not installed.
+        """
+        session, fastest = open_graph(graph), 0
+        quick = cls(eager, session, TRIED_ROWS[-1])
+        for rows in TRIED_ROWS:
+            places = torch.arange(rows) % len(sample.location)
+            inputs = Inputs(*(group.index_select(0, places) for group in sample))
+            graph_s, eager_s = _medians(partial(quick.values, inputs), partial(eager.values, inputs))
+            if graph_s > eager_s:
+                break
+            fastest = rows
+        return cls(eager, session, fastest)
+
+    @torch.inference_mode()
+    def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
+        """See `Engine.values`."""
+        if len(inputs.location) > self.most_rows:
+            return super().values(inputs, deadline)
+        deadline.check()
+        arrays = {name: group.numpy() for name, group in inputs._asdict().items()}
+        fed = {name: arrays[name][:, 0] if name in self._flat else arrays[name] for name in self._names}
+        return torch.from_numpy(np.asarray(self._session.run(["values"], fed)[0]))
+
+
+def open_graph(graph: bytes) -> "InferenceSession":
+    """Open a graph with as many threads as torch has.
+
+    Raises:
+        MissingPackageError: onnxruntime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise MissingPackageError.of("onnxruntime", "onnx", "the engine onnxruntime") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads must not use a core
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def _medians(*calls: Callable[[], object]) -> list[float]:
+    """Median seconds of each call, in turns, after one call to warm up."""
+    seconds: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(REPEATS):
+        for call, times in zip(calls, seconds, strict=True):
+            begun_s = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begun_s)
+    return [median(times) for times in seconds]

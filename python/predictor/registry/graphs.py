@@ -1,0 +1,80 @@
+"""ONNX graphs of served models, each written once by a process of its own and kept in a cache."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from predictor.artifact import StoredArtifact
+from predictor.errors import ArtifactError
+from predictor.replacement import replace_file
+
+PACKAGES: Final = ("quantra", "torch", "onnx", "onnxscript", "onnxruntime")
+"""Packages whose versions a graph depends on."""
+KEY_DIGITS: Final = 32
+LONGEST_S: Final = 600.0
+"""Seconds after which writing a graph is given up."""
+
+
+def cache_folder() -> Path:
+    """The folder of the graphs: `quantra/graphs` in XDG_CACHE_HOME or ~/.cache, or in LOCALAPPDATA on Windows."""
+    home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    return Path(home or Path.home() / ".cache") / "quantra" / "graphs"
+
+
+def graph_of(folder: Path, stored: StoredArtifact) -> bytes:
+    """Read the graph of an artifact from the cache, or write it there.
+
+    The name of a file has the hash of what the graph is made from, and that of its content; a damaged file is written
+    again.
+
+    Args:
+        folder: Folder of the artifact.
+        stored: The artifact as read from it.
+
+    Raises:
+        ArtifactError: The graph cannot be written.
+    """
+    cache = cache_folder()
+    parts = (stored.weights_hash, stored.manifest_hash, *map(version, PACKAGES))
+    key = _digest("|".join(parts).encode())
+    try:
+        for file in cache.glob(f"{key}.*.onnx"):
+            graph = file.read_bytes()
+            if file.name == f"{key}.{_digest(graph)}.onnx":
+                return graph
+        graph = _write(folder)
+        cache.mkdir(parents=True, exist_ok=True)
+        replace_file(cache / f"{key}.{_digest(graph)}.onnx", graph)
+    except OSError as error:
+        raise _no_graph(f"{error.filename or cache}: {error.strerror}") from error
+    return graph
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:KEY_DIGITS]
+
+
+def _write(folder: Path) -> bytes:
+    """Write the graph in another process, because torch's exporter needs hundreds of MB that it does not release."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return _exported(folder, Path(scratch) / "graph.onnx")
+
+
+def _exported(folder: Path, file: Path) -> bytes:
+    command = [sys.executable, "-m", "predictor.cli", "export", str(folder), "--onnx", str(file)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_S)  # noqa: S603
+    except subprocess.TimeoutExpired as error:
+        raise _no_graph(f"not finished after {LONGEST_S:g} seconds") from error
+    if ran.returncode:
+        raise _no_graph(" ".join(ran.stderr.split())[-300:])
+    return file.read_bytes()
+
+
+def _no_graph(reason: str) -> ArtifactError:
+    return ArtifactError(f"its ONNX graph cannot be written ({reason}); serve it with --engine eager")

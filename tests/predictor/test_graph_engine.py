@@ -1,0 +1,152 @@
+"""The engine onnxruntime: the same forecasts, graphs written once, and networks that it leaves to torch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from artifacts import recent_bars, save_small_artifact
+from ensembles import save_ensemble
+from serving import server_process
+
+from predictor import artifact
+from predictor.artifact import StoredArtifact
+from predictor.client import QuantraClient
+from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
+from predictor.forecast import Forecast, forecast_or_raise
+from predictor.forecaster import Forecaster
+from predictor.graph_engine import GraphEngine, open_graph
+from predictor.model import Ensemble, Model
+from predictor.registry import Runtime, graphs, load_model, load_single, loading
+
+CPU = torch.device("cpu")
+GRAPHS = Runtime(CPU, 256, "onnxruntime")
+SAME = 1e-6
+"""Largest difference on returns."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder / "quantra" / "graphs"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small_artifact(tmp_path_factory.mktemp("models") / "small" / "1")
+
+
+@pytest.fixture(scope="module")
+def graph(folder: Path) -> bytes:
+    return graphs.graph_of(folder, artifact.load(folder))
+
+
+@pytest.fixture(scope="module")
+def slow(folder: Path) -> Model:
+    return load_single(folder, ("small", 1), Runtime(CPU, 256))
+
+
+@pytest.fixture(scope="module")
+def quick(slow: Model, graph: bytes) -> Model:
+    """The model that forecasts up to two rows by the graph."""
+    return slow.with_engine(GraphEngine(slow.engine, open_graph(graph), most_rows=2))
+
+
+def forecast(model: Model, count: int = 1) -> list[Forecast]:
+    with Forecaster.of(model) as forecaster:
+        return list(map(forecast_or_raise, forecaster.predict_many([recent_bars("AAPL", "IBM")] * count)))
+
+
+def test_forecasts_are_those_of_torch_and_their_ids_name_the_engine(slow: Model, quick: Model) -> None:
+    (exact,), (other,) = forecast(slow), forecast(quick)
+    assert 0 < np.abs(other.values - exact.values).max() <= SAME
+    assert other.forecast_id != exact.forecast_id
+
+
+def test_larger_batches_are_computed_by_torch(slow: Model, quick: Model) -> None:
+    for exact, other in zip(forecast(slow, 2), forecast(quick, 2), strict=True):
+        assert np.array_equal(exact.values, other.values)
+
+
+def test_a_graph_is_written_once_and_again_if_it_is_damaged(
+    folder: Path, graph: bytes, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,), written = cache.iterdir(), list[Path]()
+
+    def write(folder: Path) -> bytes:
+        written.append(folder)
+        return graph
+
+    monkeypatch.setattr(graphs, "_write", write)
+    assert graphs.graph_of(folder, artifact.load(folder)) == graph
+    assert written == []
+    file.write_bytes(graph[:-1])
+    assert graphs.graph_of(folder, artifact.load(folder)) == graph
+    assert written == [folder]
+    assert file.read_bytes() == graph
+
+
+def test_a_graph_of_other_weights_is_refused(graph: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = save_small_artifact(tmp_path / "other" / "1", seed=1)
+
+    def graph_of(_folder: Path, _stored: StoredArtifact) -> bytes:
+        return graph
+
+    monkeypatch.setattr(loading, "graph_of", graph_of)
+    with pytest.raises(ArtifactError, match="golden instance"):
+        load_model(other, ("other", 1), GRAPHS)
+
+
+def test_a_folder_that_cannot_be_written_refuses_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = save_small_artifact(tmp_path / "other" / "1", seed=2)
+    (tmp_path / "quantra").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def write(_folder: Path) -> bytes:
+        return b""
+
+    monkeypatch.setattr(graphs, "_write", write)
+    with pytest.raises(ArtifactError, match=r"ONNX graph cannot be written .*; serve it with --engine eager"):
+        load_model(other, ("other", 1), GRAPHS)
+
+
+@pytest.mark.parametrize("kind", ["graph", "har"])
+def test_a_network_of_several_stocks_or_of_no_weights_stays_with_torch(tmp_path: Path, kind: str) -> None:
+    model = load_model(save_small_artifact(tmp_path / kind / "1", kind), (kind, 1), GRAPHS)
+    assert isinstance(model, Model)
+    assert model.engine.name == "eager"
+
+
+def test_every_member_of_an_ensemble_has_its_graph(folder: Path, tmp_path: Path) -> None:
+    ensemble = load_model(save_ensemble(tmp_path / "both" / "1", {"a": folder, "b": folder}), ("both", 1), GRAPHS)
+    assert isinstance(ensemble, Ensemble)
+    assert {member.engine.name for member in ensemble.members.values()} == {"onnxruntime"}
+
+
+def test_it_runs_on_the_cpu_only() -> None:
+    with pytest.raises(ConfigurationError, match="engine onnxruntime runs on the CPU, but the device is cuda"):
+        Runtime(torch.device("cuda"), 256, "onnxruntime")
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def find(name: str) -> object:
+        return None if name == "onnxscript" else name
+
+    monkeypatch.setattr(loading, "find_spec", find)
+    with pytest.raises(MissingPackageError, match="onnxscript"):
+        Runtime(CPU, 256, "onnxruntime")
+
+
+def test_a_server_answers_with_it(folder: Path, quick: Model, tmp_path: Path) -> None:
+    with (
+        (tmp_path / "log").open("w+") as log,
+        server_process(folder.parent.parent, log, "--engine", "onnxruntime") as server,
+        QuantraClient(server.target, "small") as client,
+    ):
+        answer = client.predict(recent_bars("AAPL", "IBM"))
+    assert answer.forecast_id == forecast(quick)[0].forecast_id
+    assert "small@1: ONNX Runtime up to" in (tmp_path / "log").read_text()
