@@ -235,6 +235,7 @@ def model_info() -> ModelInfo:
         calendar="XNYS",
         calendar_ends=20180301,
         is_panel_model=False,
+        is_scaled_per_horizon=False,
         explain_methods=(INTEGRATED_GRADIENTS,),
         weights_hash="0" * 64,
         card_json="{}",

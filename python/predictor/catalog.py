@@ -66,6 +66,8 @@ class ModelInfo:
     future_length: int
     """Sessions after the last bar that known features cover."""
     horizons: tuple[int, ...]
+    is_scaled_per_horizon: bool
+    """Whether the location and scale of a window have a value per horizon, instead of one per symbol."""
     quantiles: tuple[float, ...]
     lag: int
     target_kind: str

@@ -755,6 +755,16 @@ def metadata_of(calls: Calls, model: str) -> pb.ModelMetadataResponse:
     return pb.ModelMetadataResponse.FromString(calls.call("ModelMetadata", asked, Deadline()).result())
 
 
+@pytest.mark.parametrize(("model", "levels"), [("small", 1), ("har", 4)])
+def test_the_shape_of_the_levels_is_that_which_the_model_reads(calls: Calls, model: str, levels: int) -> None:
+    shapes = {one.name: list(one.shape) for one in metadata_of(calls, model).inputs}
+    assert (shapes["location"], shapes["scale"]) == ([-1, levels], [-1, levels])
+    config = pb.ModelConfigResponse.FromString(
+        calls.call("ModelConfig", pb.ModelConfigRequest(name=model).SerializeToString(), Deadline()).result()
+    ).config
+    assert {one.name: list(one.dims) for one in config.input} == shapes
+
+
 def test_metadata_says_what_goes_with_what_and_what_may_be_left_out(calls: Calls) -> None:
     told = metadata_of(calls, "small")
     needs = {one.name: {name: needed.string_param for name, needed in one.parameters.items()} for one in told.inputs}

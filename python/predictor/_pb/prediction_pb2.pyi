@@ -165,7 +165,7 @@ class CovariateInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., group: _Optional[_Union[CovariateGroup, str]] = ..., categories: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("name", "version", "aliases", "is_default", "kind", "observed_features", "known_features", "static_features", "schema_hash", "encoder_length", "lookback", "bars_needed", "future_length", "horizons", "quantiles", "lag", "target_kind", "calendar", "calendar_ends", "is_panel_model", "explain_methods", "weights_hash", "card_json", "covariates")
+    __slots__ = ("name", "version", "aliases", "is_default", "kind", "observed_features", "known_features", "static_features", "schema_hash", "encoder_length", "lookback", "bars_needed", "future_length", "horizons", "quantiles", "lag", "target_kind", "calendar", "calendar_ends", "is_panel_model", "explain_methods", "weights_hash", "card_json", "covariates", "is_scaled_per_horizon")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +190,7 @@ class ModelInfo(_message.Message):
     WEIGHTS_HASH_FIELD_NUMBER: _ClassVar[int]
     CARD_JSON_FIELD_NUMBER: _ClassVar[int]
     COVARIATES_FIELD_NUMBER: _ClassVar[int]
+    IS_SCALED_PER_HORIZON_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: int
     aliases: _containers.RepeatedScalarFieldContainer[str]
@@ -214,7 +215,8 @@ class ModelInfo(_message.Message):
     weights_hash: str
     card_json: str
     covariates: _containers.RepeatedCompositeFieldContainer[CovariateInfo]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., aliases: _Optional[_Iterable[str]] = ..., is_default: bool = ..., kind: _Optional[str] = ..., observed_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., known_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., static_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., schema_hash: _Optional[str] = ..., encoder_length: _Optional[int] = ..., lookback: _Optional[int] = ..., bars_needed: _Optional[int] = ..., future_length: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., lag: _Optional[int] = ..., target_kind: _Optional[str] = ..., calendar: _Optional[str] = ..., calendar_ends: _Optional[int] = ..., is_panel_model: bool = ..., explain_methods: _Optional[_Iterable[_Union[ExplainMethod, str]]] = ..., weights_hash: _Optional[str] = ..., card_json: _Optional[str] = ..., covariates: _Optional[_Iterable[_Union[CovariateInfo, _Mapping]]] = ...) -> None: ...
+    is_scaled_per_horizon: bool
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., aliases: _Optional[_Iterable[str]] = ..., is_default: bool = ..., kind: _Optional[str] = ..., observed_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., known_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., static_features: _Optional[_Iterable[_Union[FeatureInfo, _Mapping]]] = ..., schema_hash: _Optional[str] = ..., encoder_length: _Optional[int] = ..., lookback: _Optional[int] = ..., bars_needed: _Optional[int] = ..., future_length: _Optional[int] = ..., horizons: _Optional[_Iterable[int]] = ..., quantiles: _Optional[_Iterable[float]] = ..., lag: _Optional[int] = ..., target_kind: _Optional[str] = ..., calendar: _Optional[str] = ..., calendar_ends: _Optional[int] = ..., is_panel_model: bool = ..., explain_methods: _Optional[_Iterable[_Union[ExplainMethod, str]]] = ..., weights_hash: _Optional[str] = ..., card_json: _Optional[str] = ..., covariates: _Optional[_Iterable[_Union[CovariateInfo, _Mapping]]] = ..., is_scaled_per_horizon: bool = ...) -> None: ...
 
 class BarPanel(_message.Message):
     __slots__ = ("symbols", "session_yyyymmdd", "open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend", "calendar", "currency", "interval", "allow_incomplete_last_bar", "gap_policy", "accept_suspect_bars")

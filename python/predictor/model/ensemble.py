@@ -219,6 +219,7 @@ def ensemble_info(
         bars_needed=bars_needed,
         future_length=manifest.target.reach,
         horizons=manifest.target.horizons,
+        is_scaled_per_horizon=any(info.is_scaled_per_horizon for info in members),
         quantiles=manifest.quantiles,
         lag=manifest.target.lag,
         target_kind=manifest.target.kind.value,

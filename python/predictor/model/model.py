@@ -255,6 +255,7 @@ def model_info(
         bars_needed=pipeline.bars_needed,
         future_length=manifest.target.reach,
         horizons=manifest.target.horizons,
+        is_scaled_per_horizon=pipeline.normaliser.is_per_horizon,
         quantiles=manifest.quantiles,
         lag=manifest.target.lag,
         target_kind=manifest.target.kind.value,

@@ -70,8 +70,9 @@ def _window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
     if info.static_features:
         yield TensorMetadata("static", "FP32", (ANY, ANY), None, with_windows=True)
     yield TensorMetadata("mask", "BOOL", (ANY, sessions, features), None, with_windows=False)
-    yield TensorMetadata("location", "FP64", (ANY, ANY), None, with_windows=True)
-    yield TensorMetadata("scale", "FP64", (ANY, ANY), None, with_windows=True)
+    levels = (ANY, len(info.horizons) if info.is_scaled_per_horizon else 1)
+    yield TensorMetadata("location", "FP64", levels, None, with_windows=True)
+    yield TensorMetadata("scale", "FP64", levels, None, with_windows=True)
     yield TensorMetadata("anchor_price", "FP64", (ANY,), None, with_windows=False)
 
 
