@@ -93,7 +93,35 @@ def test_flags_without_a_command_are_answered_with_the_whole_command(
     assert "you want: quantra " in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["list"], "quantra models"), (["forecast", "--symbol", "A B"], "quantra predict --symbol 'A B'")],
+)
+def test_a_command_by_another_name_is_answered_with_the_whole_command(
+    words: list[str], meant: str, capsys: Capture
+) -> None:
+    assert called(*words) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == meant
+
+
 # --- models
+
+
+def test_the_models_of_the_folder_models_are_listed_without_its_name(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (tmp_path / "models").symlink_to(models)
+    monkeypatch.chdir(tmp_path)
+    assert shown(capsys, "models") == shown(capsys, "models", "--models", "models")
+
+
+def test_without_a_folder_models_its_name_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called("models", "--json") == 2
+    message = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert "there is no folder models here; give --models DIR or --server HOST:PORT" in message
 
 
 def test_the_models_of_a_folder_are_listed_with_aliases_skill_dates_and_size(models: Path, capsys: Capture) -> None:

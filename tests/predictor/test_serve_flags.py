@@ -88,7 +88,7 @@ def test_every_flag_reaches_the_server(command: Any, served: list[Any]) -> None:
 
 @BOTH
 def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served: list[Any]) -> None:
-    assert command(["--models", "models"]) == 0
+    assert command([]) == 0
     assert served == [(ServerSettings(models=Path("models"), token=TOKEN), logs.LogSettings())]
 
 
@@ -96,7 +96,6 @@ def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["--models"],
         ["--models", "models", "--threads", "0"],
         ["--models", "models", "--threads", "many"],

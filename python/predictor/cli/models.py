@@ -20,13 +20,16 @@ from predictor.report.templates import iso
 from predictor.skill import line_of
 
 _CHAMPION: Final = "champion"
+_DEFAULT: Final = Path("models")
 _HEADINGS: Final = ("model", "kind", "aliases", "trained to", "calendar ends", "size")
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def models(
     *,
-    models: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")] = None,
+    models: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts; by default models.")
+    ] = None,
     server: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="List the models of this server; also unix:PATH.")
     ] = "",
@@ -41,8 +44,12 @@ def models(
 
     For a folder, only manifests are read; `quantra inspect` verifies a version.
     """
-    if (models is None) == (not server):
+    if models is not None and server:
         raise typer.BadParameter("give either --models DIR or --server HOST:PORT")
+    if models is None and not server:
+        models = _DEFAULT
+        if not models.is_dir():
+            raise typer.BadParameter(f"there is no folder {models} here; give --models DIR or --server HOST:PORT")
     if models is None:
         found = _of_server(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
     elif tls_ca or tls_cert or tls_key:

@@ -19,6 +19,8 @@ from predictor.errors import InvalidInputError, QuantraError
 from predictor.interruption import INTERRUPTED, STOPPED, loading
 
 BAD_USAGE: Final = 2
+SYNONYMS: Final = {"list": "models", "ls": "models", "forecast": "predict", "show": "inspect"}
+"""Commands by names that other programs use."""
 _OWN: Final = ("--help", "--version")
 
 
@@ -77,7 +79,7 @@ class Command:
 
 
 class _MissingCommandError(typer.BadParameter):
-    """Flags are given without a command."""
+    """Flags are given without a command, or the command has another name."""
 
     def __init__(self, command: str, ctx: Any) -> None:
         super().__init__(f"you want: {command}", ctx=ctx)
@@ -103,6 +105,9 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
             return super().parse_args(ctx, args)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+            meant = SYNONYMS.get(args[0], "")
+            if meant in listed:
+                raise _MissingCommandError(shlex.join([ctx.command_path, meant, *args[1:]]), ctx)
             name, known, rest = super().resolve_command(ctx, args)
             return name, listed[name].load() if name in listed else known, rest
 

@@ -18,7 +18,7 @@ from predictor.server.settings import ServerLimits, ServerSettings
 class ServeFlags:
     """The flags of a server."""
 
-    models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")]
+    models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")] = Path("models")
     listen: Annotated[str, Flag("Or unix:PATH. Port 0 picks a free one.", metavar="HOST:PORT")] = str(DEFAULT_ADDRESS)
     device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
     max_batch_rows: Annotated[int, Flag("Rows per forward pass at most.", minimum=1)] = 256
