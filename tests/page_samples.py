@@ -84,10 +84,14 @@ def forecast() -> Forecast:
     )
 
 
+def card() -> Card:
+    return Card.from_json(model_info().card_json)
+
+
 def past() -> PastForecasts:
     """The same widths from the closes of 60, 40 and 20 sessions before."""
     made = [_as_of(-1 - ago) for ago in (60, 40, 20)]
-    return past_forecasts(made, date(2013, 3, 1), Card.from_json(model_info().card_json))
+    return past_forecasts(made, date(2013, 3, 1), card())
 
 
 def _as_of(place: int) -> Forecast:
@@ -166,7 +170,7 @@ def _check(path: Path) -> None:
 
 STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "report": _report,
-    "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS, past()),
+    "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS, card(), past()),
     "explain": _reasons,
     "evaluation": lambda path: write_evaluation(path, NAME, evaluation(adaptive=True)),
     "backtest": lambda path: write_backtest(path, NAME, backtest()),

@@ -28,6 +28,13 @@ FITS_EXPLAINED: Final = (
 UNADJUSTED: Final = "none"
 """The value of `DataFacts.adjustment` for bars without splits and dividends."""
 SPLITS: Final = ("train", "selection", "calibration", "test")
+STARTS: Final = {
+    "har": "HAR",
+    "garch": "GARCH",
+    "mix": "the mix of HAR and GARCH",
+    "window": "the volatility of each window",
+}
+"""What a network starts from, by the scale that it learns in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +226,18 @@ class Card:
         """Last session that a label of training, selection or calibration covers, yyyymmdd; 0 if unknown."""
         return max((split.last for split in self.splits if split.name != "test"), default=0)
 
+    @property
+    def has_network(self) -> bool:
+        """Whether the model has a network; `har` and `garch` consist of the scale of their name."""
+        recipe = dict(self.recipe)
+        return not is_scale_only(recipe.get("kind", ""), recipe.get("scale", ""))
+
+    @property
+    def start_note(self) -> str:
+        """One sentence if the network kept its initial weights; else empty."""
+        recipe = dict(self.recipe)
+        return _start_note(self.training, recipe, has_parent=bool(self.ancestors))
+
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read `ModelInfo.card_json`.
@@ -304,6 +323,46 @@ def skill_of(card: Mapping[str, Json]) -> Skill | None:
         ArtifactError: the section is malformed.
     """
     return _section(Record(card, SOURCE, "card"), "skill", _skill)
+
+
+def start_note_of(card: Mapping[str, Json]) -> str:
+    """Read `Card.start_note` of a card.
+
+    Raises:
+        ArtifactError: a section that it depends on is malformed.
+    """
+    record = Record(card, SOURCE, "card")
+    recipe = dict(_section(record, "recipe", _pairs) or ())
+    return _start_note(_facts(record, "training", TrainingFacts), recipe, has_parent=bool(ancestors_of(card)))
+
+
+def _start_note(training: TrainingFacts | None, recipe: Mapping[str, str], *, has_parent: bool) -> str:
+    scale = recipe.get("scale", "")
+    if training is None or training.best_epoch or is_scale_only(recipe.get("kind", ""), scale):
+        return ""
+    return start_note(scale, has_map=recipe.get("network_highway") == _shown(True), has_parent=has_parent)
+
+
+def is_scale_only(kind: str, scale: str) -> bool:
+    """Whether a kind consists of its scale, which has its name, and has no network."""
+    return kind == scale != ""
+
+
+def start_note(scale: str, *, has_map: bool, has_parent: bool) -> str:
+    """One sentence on a network that kept its initial weights.
+
+    Args:
+        scale: the scale that it learns in; empty if unknown.
+        has_map: whether it starts with a fitted linear map of the features.
+        has_parent: whether it starts from the weights of another model.
+    """
+    if has_parent:
+        return "the training added nothing to the weights that it started from"
+    start = STARTS.get(scale, "its start")
+    if has_map:
+        return f"the network added nothing to {start} and a linear map of the features on these data"
+    same = f": this model forecasts as `{scale}` does" if scale in {"har", "garch"} else ""
+    return f"the network added nothing to {start} on these data{same}"
 
 
 def _skill(record: Record) -> Skill:

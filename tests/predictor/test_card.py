@@ -10,7 +10,7 @@ from cards import full_card
 from rich.console import Console
 
 from predictor.canonical import Json
-from predictor.card import FITS_EXPLAINED, Card, ancestors_of
+from predictor.card import FITS_EXPLAINED, Card, ancestors_of, start_note_of
 from predictor.cli.output import judgement
 from predictor.errors import ArtifactError
 
@@ -42,6 +42,50 @@ def test_what_baselines_were_given_is_read() -> None:
     assert card.scores is not None
     assert [row.fit for row in card.scores.rows] == ["", "refitted", "refitted", "refitted"]
     assert card.notes == (NOTE,)
+
+
+AS_HAR: Final = "the network added nothing to HAR on these data: this model forecasts as `har` does"
+KEPT: Final[dict[str, tuple[dict[str, Json], str]]] = {
+    "har": ({"kind": "lstm", "scale": "har"}, AS_HAR),
+    "garch": ({"kind": "gru", "scale": "garch"}, AS_HAR.replace("HAR", "GARCH").replace("har", "garch")),
+    "window": ({"kind": "lstm", "scale": "window"}, "the network added nothing to the volatility of each window on"),
+    "unknown": ({}, "the network added nothing to its start on these data"),
+    "highway": (
+        {"kind": "tft", "scale": "har", "network_highway": True},
+        "the network added nothing to HAR and a linear map of the features on these data",
+    ),
+}
+
+
+def trained(recipe: dict[str, Json], best_epoch: int, **sections: Json) -> dict[str, Json]:
+    card = full_card()
+    training = card["training"]
+    assert isinstance(training, dict)
+    return {**card, "recipe": recipe, "training": {**training, "best_epoch": best_epoch}, **sections}
+
+
+@pytest.mark.parametrize("start", KEPT)
+def test_a_network_that_kept_its_start_says_what_it_forecasts_as(start: str) -> None:
+    recipe, note = KEPT[start]
+    told = trained(recipe, 0)
+
+    assert card_of(told).start_note.startswith(note)
+    assert start_note_of(told) == card_of(told).start_note
+
+
+def test_a_network_that_kept_the_weights_of_its_parent_says_so() -> None:
+    parent: Json = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20130205}
+    told = trained({"kind": "lstm", "scale": "har"}, 0, ancestors=[parent])
+
+    assert card_of(told).start_note == "the training added nothing to the weights that it started from"
+
+
+@pytest.mark.parametrize(("kind", "best_epoch"), [("har", 0), ("lstm", 3)])
+def test_a_network_that_learnt_and_a_model_without_one_say_nothing_of_a_start(kind: str, best_epoch: int) -> None:
+    card = card_of(trained({"kind": kind, "scale": "har"}, best_epoch))
+
+    assert card.start_note == ""
+    assert card.has_network == (kind == "lstm")
 
 
 def test_parts_are_read_in_the_order_of_time() -> None:

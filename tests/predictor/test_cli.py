@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 import typer
-from artifacts import recent_bars, save_small_artifact, small_models
+from artifacts import constant_artifact, recent_bars, save_artifact, save_small_artifact, small_artifact, small_models
 from audits import audit_record
 from cards import SENTENCE, full_card
 from market import without_last_bar
@@ -28,6 +28,7 @@ from predictor import canonical, golden
 from predictor.artifact import load, save
 from predictor.audit_record import AuditRecord, write_audit
 from predictor.bars import BarPanel
+from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
 from predictor.dates import as_number
@@ -237,6 +238,73 @@ def test_explain_prints_the_largest_contribution_first_and_writes_the_chart(
     assert largest.name in lines[first]
     assert f"{10_000 * largest.value:+.2f}" in lines[first]
     assert is_one_file(chart)
+
+
+# --- models that kept their start
+
+
+AS_HAR = "the network added nothing to HAR on these data: this model forecasts as `har` does"
+
+
+def trained_card(kind: str) -> dict[str, Json]:
+    """The card of a training without an epoch that was better than the start."""
+    training: dict[str, Json] = {"device": "cpu", "precision": "fp32", "parameters": 9, "best_selection": 0.25}
+    return full_card() | {
+        "recipe": {"kind": kind, "scale": "har"},
+        "training": training | {"best_epoch": 0, "epochs": [{"epoch": 1, "train": 0.3, "selection": 0.3}]},
+    }
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models of the kinds lstm and har that forecast the same for all windows, in units of their volatility."""
+    folder = tmp_path_factory.mktemp("kept")
+    for kind, made in (("lstm", constant_artifact(fitted=True)), ("har", small_artifact("har"))):
+        manifest = replace(made.manifest, card=trained_card(kind))
+        save_artifact(folder / kind / "1", replace(made, manifest=manifest))
+    return folder
+
+
+def test_an_explanation_says_that_the_network_added_nothing(
+    kept: Path, bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    chart, asked = tmp_path / "chart.html", ("--artifact", kept / "lstm" / "1", "--bars", bars, "--symbol", "AAPL")
+
+    text = output_of(capsys, "explain", *asked, "--horizon", 20, "--plot", chart)
+
+    page = page_of(chart.read_text("utf-8")).words
+    assert f"warning: {AS_HAR}" in " ".join(text.split())
+    assert AS_HAR[1:] in page
+    assert "inputs contributed exactly 0" in page
+    assert "return_1" not in page
+
+
+def test_pages_of_a_forecast_say_that_the_network_added_nothing(
+    kept: Path, bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    chart, report = tmp_path / "chart.html", tmp_path / "report.html"
+
+    output_of(capsys, "predict", "--artifact", kept / "lstm" / "1", "--bars", bars, "--plot", chart)
+    output_of(capsys, "report", kept / "lstm" / "1", "--bars", bars, "--output", report)
+
+    for page in (chart, report):
+        assert page.read_text("utf-8").count(AS_HAR[1:]) == 1
+
+
+def test_har_says_nothing_of_what_it_lacks(kept: Path, bars: Path, tmp_path: Path, capsys: Capture) -> None:
+    pages = [tmp_path / name for name in ("chart.html", "reasons.html", "report.html")]
+    asked = ("--artifact", kept / "har" / "1", "--bars", bars, "--symbol", "AAPL")
+
+    shown = [
+        output_of(capsys, "predict", *asked, "--plot", pages[0]),
+        output_of(capsys, "explain", *asked, "--plot", pages[1]),
+        output_of(capsys, "report", kept / "har" / "1", "--bars", bars, "--output", pages[2]),
+        output_of(capsys, "inspect", kept / "har" / "1"),
+        output_of(capsys, "inspect", kept / "har" / "1", "--all"),
+        *(page_of(page.read_text("utf-8")).words for page in pages),
+    ]
+
+    assert [text for text in shown if "network" in text.lower() or "epoch" in text.lower()] == []
 
 
 # --- models that rank or tell

@@ -184,9 +184,9 @@ def test_a_training_writes_the_artifact_its_log_and_json_lines(
     assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
-    assert [stage.split()[0] for stage in stages] == ["computing", "training", "no", "recording"]
+    assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
     assert stages[2].startswith(
-        "no epoch improved on the start, which is kept: the network added nothing on these data; calibrating and"
+        "the network added nothing to HAR on these data: this model forecasts as `har` does; calibrating and"
     )
     assert lines[-1]["kind"] == "trained"
     assert lines[-1]["artifact"] == str(tmp_path / "1")

@@ -52,6 +52,12 @@ def test_an_improvement_without_an_interval_has_none_in_words() -> None:
     assert said.endswith(f"its error was 0.0 % smaller than that of {RIVAL}, so the difference may be luck.")
 
 
+def test_an_evaluation_says_that_the_network_kept_its_start() -> None:
+    kept = replace(evaluation(), start_note="the network added nothing to HAR on these data")
+    assert findings(kept)[-1] == "The network added nothing to HAR on these data."
+    assert len(findings(evaluation())) == 3
+
+
 def test_an_evaluation_of_too_few_days_says_how_many_are_missing() -> None:
     found = evaluation()
     short = replace(found, skill=replace(found.skill, days_short=7))

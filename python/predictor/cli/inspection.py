@@ -85,11 +85,12 @@ def calendar_line(info: ModelInfo) -> str:
     return f"{info.calendar}, ends {iso(info.calendar_ends)}; for bars after that day, train again"
 
 
-def best_epoch(training: TrainingFacts) -> str:
-    """The best epoch, and the number of epochs."""
-    if not training.best_epoch:
-        return f"none of {len(training.epochs)}: the network added nothing to its start on these data"
-    return f"{training.best_epoch} of {len(training.epochs)}"
+def best_epoch(card: Card, training: TrainingFacts) -> tuple[Fact, ...]:
+    """The best epoch, and the number of epochs; nothing for a model without a network."""
+    if not card.has_network:
+        return ()
+    note = f": {card.start_note}" if card.start_note else ""
+    return (("best epoch", f"{training.best_epoch or 'none'} of {len(training.epochs)}{note}"),)
 
 
 def _of_model(info: ModelInfo) -> Iterator[Fact]:
@@ -112,7 +113,7 @@ def _of_card(card: Card) -> Iterator[Fact]:
     for split in card.splits:
         yield split.name, f"{iso(split.first)} to {iso(split.last)}, {split.windows} windows"
     if card.training is not None:
-        yield "best epoch", best_epoch(card.training)
+        yield from best_epoch(card, card.training)
     if card.tuning is not None:
         yield "tuning", f"the best of {card.tuning.trials} trials"
     if card.ancestors:
@@ -209,7 +210,7 @@ def _whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Pat
 def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
     return (
         ("name", f"{info.name}@{info.version}"),
-        ("network", info.kind),
+        ("kind", info.kind),
         ("forecasts", f"{info.target_kind}, lag {info.lag}"),
         ("horizons", f"{_list(info.horizons)} sessions"),
         ("quantiles", _list(f"{level:g}" for level in info.quantiles)),
@@ -245,10 +246,8 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         )
     if card.training is not None:
         training = card.training
-        epochs = best_epoch(training)
-        yield _facts(
-            "training", (("device", training.device), ("precision", training.precision), ("best epoch", epochs))
-        )
+        where = (("device", training.device), ("precision", training.precision))
+        yield _facts("training", (*where, *best_epoch(card, training)))
     if card.tuning is not None:
         yield _facts("tuning", _tuning_facts(card.tuning))
     if card.scores is not None:

@@ -166,7 +166,7 @@ def predict(
         panel = bars.read()
         request = model_input(model, panel, symbols or (), files, inputs)
         forecast = _select(model.predict(request.instance), symbols or (), horizon, quantile)
-        past = NO_PAST
+        card, past = Card.from_json(model.model().card_json), NO_PAST
         if plot is not None and not isinstance(model, QuantraClient) and forecast.prices is not None:
             past = _past_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
     panel = request.panel
@@ -177,7 +177,7 @@ def predict(
     else:
         _print_forecast(forecast, shown, panel.currency)
     if plot is not None and shown:
-        write_forecast_chart(plot, panel, forecast, shown, past)
+        write_forecast_chart(plot, panel, forecast, shown, card, past)
     if shown and not as_json:
         flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
         print_next_commands(quantra("explain", *flags))
@@ -265,7 +265,7 @@ def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> 
     console = Console(highlight=False)
     for name in shown:
         console.print(contributions_table(attribution, name))
-        if attribution.internals:
+        if attribution.internals and attribution.has_moving_inputs(attribution.symbols.index(name)):
             console.print(internals_table(attribution, name))
         _warn_of_gap(console, attribution, name)
     _warn(console, attribution.warnings)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,10 @@ class RowKind(StrEnum):
     SCALE = "scale"
     CONFORMAL = "conformal"
     NEIGHBOURS = "neighbours"
+
+
+_OF_WINDOW: Final = frozenset({RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL})
+"""Rows that a model without a network has too."""
 
 
 class Detail(StrEnum):
@@ -118,6 +122,11 @@ class Attribution:
         total = size.sum(axis=1, keepdims=True)
         return np.divide(size, total, out=np.zeros_like(size), where=total != 0)
 
+    def has_moving_inputs(self, s: int) -> bool:
+        """Whether an input of row `s` contributed, apart from the window's level, volatility and the calibration."""
+        inputs = [kind not in _OF_WINDOW for kind in self.row_kinds]
+        return bool(np.any(self.per_row[s, inputs] != 0))
+
     def table(self, symbol: str | None = None) -> list[Contribution]:
         """Return the rows of one symbol (default: the first), largest absolute contribution first."""
         s = row_of(symbol, self.symbols)
@@ -132,13 +141,17 @@ class Attribution:
         return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
 
     def _repr_html_(self) -> str:
-        body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in self.table())
+        rows = [r for r in self.table() if r.value]
+        body = "".join(f"<tr><td>{escape(r.name)}</td><td>{r.value:+.3e}</td></tr>" for r in rows)
+        if unmoved := len(self.row_names) - len(rows):
+            body += f"<tr><td>others ({unmoved})</td><td>0</td></tr>"
         head = f"<tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>"
-        return f"<table>{head}{body}</table>{self._internals_html()}<p>{escape(line_of(self.skill))}</p>"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.warnings, line_of(self.skill)))
+        return f"<table>{head}{body}</table>{self._internals_html()}{notes}"
 
     def _internals_html(self) -> str:
         """Render a heading and the largest shares of each internal; empty without internals."""
-        if not self.internals:
+        if not self.internals or not self.has_moving_inputs(0):
             return ""
         body = "".join(
             f"<tr><td>{escape(one.name)}</td><td>{escape(largest_shares(one, 0))}</td></tr>" for one in self.internals

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
-from predictor.card import skill_of
+from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
 from predictor.explain import Baseline, Explainer, ExplanationCost, attribution_view
@@ -72,6 +72,7 @@ class Model:
             features=pipeline.features,
             baseline=manifest.baseline.name,
             skill=skill_of(manifest.card),
+            start_note=start_note_of(manifest.card),
             fingerprint=_fingerprint(identity, manifest, pipeline, engine),
         )
 

@@ -163,6 +163,8 @@ class ForecastSource:
     baseline: str
     skill: Skill | None
     """The skill in the model's card."""
+    start_note: str
+    """See `Card.start_note`."""
     fingerprint: str
     """SHA-256 of everything that forecasts depend on."""
 
@@ -269,7 +271,7 @@ def attribution_of(
         model=source.identity.name,
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
-        warnings=prepared.warnings,
+        warnings=(source.start_note, *prepared.warnings) if source.start_note else prepared.warnings,
         internals=tuple(replace(one, values=_scatter_symbols(one.values, usable)) for one in internals),
         skill=source.skill,
         refusals=prepared.refusals,

@@ -22,7 +22,7 @@ _SHOWN: Final = 15
 ROW_MEANINGS: Final = {
     RowKind.LOCATION: "the window's level, from which every forecast starts",
     RowKind.SCALE: "the window's volatility, which sets the width of every forecast",
-    RowKind.CONFORMAL: "the calibration, added to each quantile after the network",
+    RowKind.CONFORMAL: "the calibration, added to each quantile at the end",
     RowKind.NEIGHBOURS: "all inputs of the other symbols that the model reads",
 }
 """Meanings of the rows that are not features."""
@@ -68,7 +68,9 @@ class InternalView:
 
 
 def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
-    """Internals of the symbol in row `s`; empty if the network has none."""
+    """Internals of the symbol in row `s`; empty if the network has none, or none of its inputs contributed."""
+    if not attribution.has_moving_inputs(s):
+        return ()
     known = (one for one in attribution.internals if np.isfinite(one.values[s]).all())
     return tuple(InternalView(name=one.name, chart=_chart(one, s, page)) for one in known)
 
@@ -102,7 +104,10 @@ class ReasonView:
     relative_gap: float
     converged: bool
     rows: tuple[ReasonRow, ...]
+    unmoved: int
+    """Number of inputs without a row, because they contributed exactly 0."""
     bars: str
+    """Empty if every input contributed 0."""
     meanings: tuple[InputMeaning, ...]
     """Meanings of the inputs with a bar."""
     heatmap: str
@@ -133,6 +138,7 @@ def reason_view(
     s = attribution.symbols.index(symbol)
     factor, unit = _display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
+    moved = np.flatnonzero(values)
     label = f"{sessions(attribution.horizon)}, {level(attribution.quantile)}"
     rows = _reason_rows(attribution, values)
     return ReasonView(
@@ -145,11 +151,14 @@ def reason_view(
         relative_gap=float(attribution.relative_gap[s]),
         converged=bool(attribution.converged[s]),
         rows=rows,
+        unmoved=values.size - moved.size,
         bars=page.chart(
-            charts.importance_bars(attribution.row_names, values, unit, top=_SHOWN),
+            charts.importance_bars([attribution.row_names[r] for r in moved], values[moved], unit, top=_SHOWN),
             f"What moved the forecast of {symbol}, {label}: the largest contributions as bars, in {unit}",
             top=12,
-        ),
+        )
+        if moved.size
+        else "",
         meanings=input_meanings(attribution, info, [row.name for row in rows[:_SHOWN]]),
         heatmap=_heatmap(attribution, s, page) if in_detail else "",
         internals=internal_views(attribution, s, page) if in_detail else (),
@@ -157,18 +166,19 @@ def reason_view(
 
 
 def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRow, ...]:
-    """Rows of all inputs, largest share first."""
+    """Rows of the inputs that contributed, largest share first."""
     total = float(np.abs(values).sum()) or 1.0
     rows = [
         ReasonRow(name=name, kind=kind.value, value=value, share=abs(value) / total)
         for name, kind, value in zip(attribution.row_names, attribution.row_kinds, values.tolist(), strict=True)
+        if value
     ]
     return tuple(sorted(rows, key=lambda row: -row.share))
 
 
 def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
-    """Observed features by session, most important first; empty without cells or sessions."""
-    if attribution.cells is None or not attribution.sessions:
+    """Observed features by session, most important first; empty without sessions, or cells that contributed."""
+    if attribution.cells is None or not attribution.sessions or not attribution.cells[s].any():
         return ""
     observed = [r for r, kind in enumerate(attribution.row_kinds) if kind is RowKind.OBSERVED]
     names = [attribution.row_names[r] for r in observed]

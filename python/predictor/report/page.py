@@ -116,7 +116,7 @@ def render_report(content: ReportContent) -> str:
             "card": card,
             "symbols": content.symbols,
             "views": [_symbol_view(content, symbol, page) for symbol in content.symbols],
-            "warnings": content.forecast.warnings,
+            "warnings": _warnings(card, content.forecast),
             "remarks": ("" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),),
             "shown_first": nearest_to_median(content.attributions),
             "least_losses": () if card.scores is None else least_losses(card.scores),
@@ -156,7 +156,7 @@ _TEMPLATE = "chart.html.j2"
 
 
 def write_forecast_chart(
-    path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str], past: PastForecasts = NO_PAST
+    path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str], card: Card, past: PastForecasts = NO_PAST
 ) -> None:
     """Write a chart and a table of each symbol's forecast, atomically.
 
@@ -165,6 +165,7 @@ def write_forecast_chart(
         bars: raw bars of the forecast.
         forecast: forecast of a panel with the symbols.
         symbols: symbols to show, in order; at least one.
+        card: card of the model.
         past: forecasts of the same symbols from fewer bars.
 
     Raises:
@@ -177,7 +178,7 @@ def write_forecast_chart(
         "title": f"Forecast of {', '.join(symbols)}",
         "subtitle": _subtitle(forecast.model, forecast.version, forecast.as_of_session),
         "notes": forecast.notes,
-        "warnings": forecast.warnings,
+        "warnings": _warnings(card, forecast),
         "forecasts": [forecast_view(bars, forecast, symbol, page, past.forecasts) for symbol in symbols],
         "remarks": (past.note, "" if forecast.prices is None else price_note(bars.select(symbols))),
         "reasons": (),
@@ -213,6 +214,11 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
         "internals_note": INTERNALS_NOTE,
     }
     replace_file(path, page.render(parts).encode())
+
+
+def _warnings(card: Card, forecast: Forecast) -> tuple[str, ...]:
+    """Warnings of a forecast, and the one on a network that kept its start."""
+    return (card.start_note, *forecast.warnings) if card.start_note else forecast.warnings
 
 
 def _subtitle(model: str, version: int, as_of: date | None) -> str:

@@ -10,7 +10,7 @@ from typing import NoReturn
 from predictor import artifact, canonical, golden
 from predictor.artifact import Artifact
 from predictor.canonical import Json
-from predictor.card import Card
+from predictor.card import Card, is_scale_only, start_note
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import UNITS, Model, ModelIdentity, output_map
@@ -168,8 +168,18 @@ class _TrainingSetup:
     ) -> Artifact:
         """Run the epochs, then calibrate and score the model."""
         fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
-        announce(f"{_kept(fitted)}; calibrating and scoring it against the baselines")
+        announce(f"{self._kept(fitted)}; calibrating and scoring it against the baselines")
         return self._artifact_of(fitted, tuning, stepwise)
+
+    def _kept(self, fitted: FittedNetwork) -> str:
+        """Which weights were kept."""
+        kind, scale, parent = self.recipe.kind, self.recipe.scale, self.material.parent
+        if is_scale_only(kind, scale):
+            return f"{kind} is fitted"
+        if fitted.best_epoch:
+            return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+        has_map = self.recipe.settings().get("network_highway") is True
+        return start_note(scale, has_map=has_map, has_parent=parent is not None)
 
     def _artifact_of(
         self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: StepProgress
@@ -207,12 +217,6 @@ def _prepare(
     return _TrainingSetup(
         material=material, recipe=recipe, splits=splits, history=history, doubts=doubts, prepared=prepared
     )
-
-
-def _kept(fitted: FittedNetwork) -> str:
-    if not fitted.best_epoch:
-        return "no epoch improved on the start, which is kept: the network added nothing on these data"
-    return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
 
 
 def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMaterial:

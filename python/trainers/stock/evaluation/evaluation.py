@@ -13,7 +13,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import ancestors_of
+from predictor.card import ancestors_of, start_note_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
@@ -110,6 +110,8 @@ class ModelEvaluation:
     seeds: SeedScores | None
     """None if no other seed was requested."""
     notes: tuple[str, ...]
+    start_note: str = ""
+    """See `Card.start_note`."""
     warnings: tuple[str, ...] = ()
     """Warnings about the bars or the covariate files."""
 
@@ -244,6 +246,7 @@ def evaluate(
         pit=pit(test, ours.calibrated),
         by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
+        start_note=start_note_of(model.manifest.card),
         notes=(*_notes(exam), *result.notes, *unseeded),
         warnings=doubts,
     )

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from predictor.report import NOTHING
-from predictor.report.templates import level
+from predictor.report.templates import capital, level
 from predictor.skill import Verdict
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
@@ -111,9 +111,10 @@ def _risk(evaluation: ModelEvaluation, place: int) -> Metric:
     return Metric(name=f"P{100 * evaluation.levels[place]:.0f} risk", score=lambda h: h.risk[place], show=plain_text)
 
 
-def findings(evaluation: ModelEvaluation) -> tuple[str, str, str]:
-    """Sentences on accuracy, on coverage of the bands, and on the role of luck."""
-    return _accuracy(evaluation), _coverage_sentence(evaluation), _spread_sentence(evaluation)
+def findings(evaluation: ModelEvaluation) -> tuple[str, ...]:
+    """Sentences on accuracy, on coverage of the bands, on the role of luck, and on a network that kept its start."""
+    kept = (f"{capital(evaluation.start_note)}.",) if evaluation.start_note else ()
+    return (_accuracy(evaluation), _coverage_sentence(evaluation), _spread_sentence(evaluation), *kept)
 
 
 def _accuracy(evaluation: ModelEvaluation) -> str:

@@ -38,12 +38,12 @@ _MOST_SCORES: Final = 7
 
 
 def evaluation_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
-    """Three sentences on an evaluation, and one table of the model and the baselines."""
+    """A few sentences on an evaluation, and one table of the model and the baselines."""
     yield _evaluated_days(evaluation)
     yield Text()
     colour = VERDICT_COLOURS[evaluation.skill.verdict]
-    for sentence, style in zip(findings(evaluation), (colour, "", ""), strict=True):
-        yield Text(sentence, style=style)
+    for place, sentence in enumerate(findings(evaluation)):
+        yield Text(sentence, style="" if place else colour)
     table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "model's gain", "interval")
     gains = {row.baseline: row.improvement for row in evaluation.comparisons}
     for row in evaluation.rows:
