@@ -13,7 +13,19 @@ from enum import StrEnum
 from math import isfinite
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, final, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NoReturn,
+    Self,
+    TypeVar,
+    final,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from predictor.errors import ArtifactError
 
@@ -236,8 +248,8 @@ def read_as(
 
     Args:
         record: the object.
-        kind: the dataclass. Its fields are strings, paths, numbers, booleans, enumerations, other such dataclasses, or
-            tuples of these. A field with a default may be missing; a field of type `X | None` may be null.
+        kind: the dataclass. Its fields are strings, paths, numbers, booleans, enumerations, literals, other such
+            dataclasses, or tuples of these. A field with a default may be missing; one of type `X | None` may be null.
         absent: defaults of further fields that may be missing.
         strict: reject keys that the dataclass does not have.
 
@@ -262,12 +274,18 @@ def _read(record: Record, key: str, kind: Any, *, strict: bool) -> object:
         return None if record.json(key) is None else _read(record, key, arguments[0], strict=strict)
     if get_origin(kind) is tuple:
         return tuple(read_as(item, arguments[0], strict=strict) for item in record.records(key))
+    if get_origin(kind) is Literal:
+        return _choice(record, key, arguments)
     if issubclass(kind, StrEnum):
-        text = record.text(key)
-        if text not in list(kind):
-            raise record.refusal(key, f"is {text!r}, expected one of {[member.value for member in kind]}")
-        return kind(text)
+        return kind(_choice(record, key, [member.value for member in kind]))
     return read_as(record.record(key), kind, strict=strict)
+
+
+def _choice(record: Record, key: str, choices: Sequence[str]) -> str:
+    text = record.text(key)
+    if text not in choices:
+        raise record.refusal(key, f"is {text!r}, expected one of {list(choices)}")
+    return text
 
 
 _PLAIN: Final[Mapping[object, Callable[[Record, str], object]]] = {

@@ -1,8 +1,12 @@
 """One way to write JSON, one strict way to read it."""
 
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
 import pytest
 
-from predictor.canonical import Json, Record, from_bytes, to_bytes
+from predictor.canonical import Json, Record, from_bytes, read_as, to_bytes
 from predictor.errors import ArtifactError
 
 VALUE: Json = {"b": [1, -0.5, 1e300, True, None], "a": {"ü": 'quote " and \\ slash'}}
@@ -145,3 +149,33 @@ def test_long_values_are_shown_in_part() -> None:
         Record({"k": "x" * 10_000}, "x.json").integer("k")
 
     assert len(caught.value.message) < 100
+
+
+class Side(StrEnum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Fields with a fixed set of texts."""
+
+    engine: Literal["eager", "fast"]
+    side: Side
+
+
+def test_literals_and_enumerations_read_back() -> None:
+    record = Record({"engine": "fast", "side": "left"}, "x.json")
+    assert read_as(record, Chosen) == Chosen("fast", Side.LEFT)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"engine": "slow", "side": "left"}, r"engine is 'slow', expected one of \['eager', 'fast'\]"),
+        ({"engine": "fast", "side": "up"}, r"side is 'up', expected one of \['left', 'right'\]"),
+    ],
+)
+def test_a_text_that_is_no_choice_is_refused_with_the_choices(value: dict[str, Json], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        read_as(Record(value, "x.json"), Chosen)
