@@ -5,6 +5,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -171,23 +172,62 @@ def test_every_change_of_what_is_live_is_logged(models: Path, saved: Path, caplo
         assert _told(caplog) == []
 
 
-def test_removing_the_aliases_releases_no_version(models: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_champion_that_is_removed_from_the_aliases_is_recorded_again(
+    models: Path, saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "predictor")
     set_alias(models / "mine", "champion", 1)
     folder = ModelsFolder(models, RUNTIME)
     watch = FolderWatcher(folder)
     registry = folder.open()
     (models / "mine" / ALIASES).unlink()
-    registry = watch.poll(registry).registry
-    assert _champion(registry) == 1
-    (warning,) = _told(caplog)
-    assert "mine/aliases.json names no champion any more, so version 1 stays the champion of this process" in warning
-    assert warning.endswith("set it with quantra alias mine champion 1")
+    shutil.copytree(saved / "2", models / "mine" / "3")
+    assert _champion(watch.poll(registry).registry) == 1
+    assert read_aliases(models / "mine") == {"champion": 1}
+    (line,) = _told(caplog)
+    assert "no version had the alias champion, so version 1, the current one, is recorded as champion in" in line
+
+
+def test_a_champion_that_is_removed_with_its_alias_is_served_from_memory(models: Path) -> None:
+    set_alias(models / "mine", "champion", 1)
+    folder = ModelsFolder(models, RUNTIME)
+    watch = FolderWatcher(folder)
+    registry = folder.open()
+    (models / "mine" / ALIASES).unlink()
     shutil.rmtree(models / "mine" / "1")
     change = watch.poll(registry)
     assert _champion(change.registry) == 1
     (problem,) = change.problems
-    assert "alias 'champion' names version 1, which is missing, so what was served stays" in problem.message
+    assert "alias 'champion' names version 1, which is missing, so what was served stays; put it back, or release" in (
+        problem.message
+    )
+
+
+def test_a_champion_in_memory_is_not_tried_again_at_every_change(
+    models: Path, saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_alias(models / "mine", "champion", 1)
+    folder = ModelsFolder(models, RUNTIME)
+    watch = FolderWatcher(folder)
+    registry = folder.open()
+    (models / "mine" / ALIASES).unlink()
+    unwritable(models / "mine")
+    registry = watch.poll(registry).registry
+    (warning,) = _told(caplog)
+    assert "so version 1, the current one, is the champion of this process only" in warning
+    shutil.copytree(saved / "2", models / "mine" / "3")
+    assert _champion(watch.poll(registry).registry) == 1
     assert _told(caplog) == []
+
+
+def test_a_champion_in_memory_follows_the_file_once_there_is_one(models: Path) -> None:
+    unwritable(models / "mine")
+    folder = ModelsFolder(models, RUNTIME)
+    watch = FolderWatcher(folder)
+    registry = folder.open()
+    (models / "mine" / ALIASES).rmdir()
+    set_alias(models / "mine", "champion", 1)
+    assert _champion(watch.poll(registry).registry) == 1
 
 
 def test_the_record_of_the_champion_does_not_load_a_model_that_was_unloaded(models: Path, saved: Path) -> None:
@@ -235,6 +275,45 @@ def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(
     assert "model 'mine' is not served: mine/aliases.json: alias 'champion' names version 9" in refused.value.message
     assert remedy in refused.value.message
     assert remedy in (tmp_path / "log").read_text()
+
+
+def test_servers_on_one_folder_answer_with_the_same_version_and_follow_the_same_release(
+    models: Path, saved: Path, tmp_path: Path
+) -> None:
+    bars = recent_bars("AAPL")
+    logs = [tmp_path / "one", tmp_path / "two"]
+    with ExitStack() as running:
+        files = [running.enter_context(log.open("w")) for log in logs]
+        servers = [running.enter_context(server_process(models, file, "--watch")) for file in files]
+        clients = [running.enter_context(QuantraClient(server.target, "mine")) for server in servers]
+        draft = models / "mine" / ".3.copying"
+        shutil.copytree(saved / "2", draft)
+        draft.rename(models / "mine" / "3")
+        for log in logs:
+            _until_logged(log, "mine: version 3 is loaded")
+        assert [client.predict(bars).version for client in clients] == [2, 2]
+        set_alias(models / "mine", "champion", 3)
+        for log in logs:
+            _until_logged(log, "mine: the champion is version 3 (was version 2)")
+        assert [client.predict(bars).version for client in clients] == [3, 3]
+
+
+def test_a_champion_that_is_deleted_or_damaged_while_it_is_served_still_answers(
+    server: Process, models: Path, tmp_path: Path
+) -> None:
+    bars = recent_bars("AAPL")
+    with QuantraClient(server.target, "mine") as client:
+        before = client.predict(bars)
+        (models / "mine" / ALIASES).write_text("garbage")
+        _until_logged(tmp_path / "log", "mine/aliases.json: is not strict JSON")
+        assert client.predict(bars).forecast_id == before.forecast_id
+        break_weights(models / "mine" / "1")
+        _until_logged(tmp_path / "log", "mine/1: weights.safetensors: its SHA-256")
+        assert client.predict(bars).forecast_id == before.forecast_id
+        (models / "mine" / ALIASES).write_text('{"champion": 1}')
+        shutil.rmtree(models / "mine" / "1")
+        _until_logged(tmp_path / "log", "names version 1, which is missing, so what was served stays")
+        assert client.predict(bars).forecast_id == before.forecast_id
 
 
 def _champion(registry: Registry) -> int:

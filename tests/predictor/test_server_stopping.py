@@ -112,6 +112,24 @@ def test_ctrl_c_ends_a_server_that_watches_a_terminal(models: Path) -> None:
     assert popen.returncode == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="SIGHUP is a signal of POSIX")
+@pytest.mark.parametrize("wrapper", [[], ["nohup"]])
+def test_a_closed_terminal_stops_a_server_in_order_unless_it_was_started_with_nohup(
+    models: Path, wrapper: list[str]
+) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*wrapper, *command(models)], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as popen:
+        assert popen.stdout is not None
+        target = f"127.0.0.1:{json.loads(popen.stdout.readline())['port']}"
+        popen.send_signal(signal.SIGHUP)
+        if wrapper:
+            with QuantraClient(target, "small") as client:
+                assert client.models()
+            popen.terminate()
+        popen.communicate()
+    assert popen.returncode == 0
+
+
 def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> None:
     closing = f"import os; os.close(0); os.execv({sys.executable!r}, {command(models)!r})"
     done = subprocess.run([sys.executable, "-c", closing], capture_output=True, text=True, check=False)

@@ -102,3 +102,15 @@ def test_another_champion_is_told(models: Path, others: ServedModels) -> None:
     set_alias(models / "small", "champion", 2)
     _, problems = begun(models, others)
     assert problems == ["small refers to small@1 in the other workers but not here; load small to read its aliases"]
+
+
+def test_a_champion_that_no_file_names_is_that_of_the_others(saved: Path, tmp_path: Path) -> None:
+    for version, seed in (("1", "0"), ("2", "1")):
+        shutil.copytree(saved / seed, tmp_path / "models" / "small" / version)
+    (tmp_path / "models" / "small" / "aliases.json").mkdir()  # so that it cannot be written
+    with closing(PredictionService.open(tmp_path / "models", device="cpu")) as others:
+        shutil.copytree(saved / "0", tmp_path / "models" / "small" / "3")
+        with closing(PredictionService.open(tmp_path / "models", device="cpu")) as service:
+            assert service.model("small").version == 3
+            assert match_models(service.served, encode_served(others.served)) == []
+            assert [(one.version, one.is_default) for one in service.models()] == [(1, False), (2, True)]

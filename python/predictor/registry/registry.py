@@ -11,7 +11,7 @@ from predictor.model import Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
 from predictor.registry.loading import Runtime
 from predictor.registry.lock import VersionLock
-from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable
+from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable, with_champion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +215,18 @@ class ModelsFolder:
         wanted = changed if present.versions else there
         gone = present.versions.keys() - there
         return registry.renewed(name, self._reader.renewed(name, present, there=there, wanted=wanted, gone=gone))
+
+    def adopt_champion(self, registry: Registry, reference: str) -> Registry:
+        """Make NAME@VERSION the champion, as it is in another process, if no file names one.
+
+        Raises:
+            ArtifactError: the version cannot be built.
+        """
+        name, version = _parts(reference)
+        line = registry.lines.get(name, NOTHING)
+        if version is None or line.is_recorded or version not in line.versions:
+            return registry
+        return registry.renewed(name, self._reader.not_read_again(name, with_champion(line, version)))
 
     def drop_model(self, registry: Registry, name: str) -> Registry:
         """Drop a model whose folder no longer exists."""

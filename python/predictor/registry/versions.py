@@ -206,7 +206,9 @@ class ModelReader:
         if CHAMPION not in aliases and present.champion is None:
             return self._with_first_champion(name, drawn)
         if CHAMPION not in aliases and drawn.versions:
-            drawn = _with_unrecorded_champion(name, drawn, present)
+            drawn = replace(drawn.naming(present.aliases[CHAMPION]), is_recorded=False)
+            if present.is_recorded and drawn.live:  # the alias was removed, which releases no version
+                return self._recorded(name, drawn, present)
         line, failures = _with_champion_built(drawn)
         if CHAMPION not in line.lost():
             return line, failures
@@ -221,31 +223,33 @@ class ModelReader:
             line, errors = _with_champion_built(drawn.naming(version))
             failures += errors
             if line.live:
-                line, errors = self._recorded(name, line, version)
+                line, errors = self._recorded(name, line, NOTHING)
                 return line, (*failures, *errors)
             drawn = drawn.refusing(version)
         return drawn, failures
 
     def _recorded(
-        self, name: str, line: ModelVersions, version: int
+        self, name: str, line: ModelVersions, present: ModelVersions
     ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
-        """Record the first champion in the aliases, unless another process has recorded one; then use that one."""
+        """Record the champion in the aliases; if another process has recorded one, use that one."""
+        champion, file = line.aliases[CHAMPION], f"{name}/{ALIASES}"
+        which = "the newest" if present.champion is None else "the current one"
         try:
-            champion = claim_champion(self._models / name, version)
+            recorded = claim_champion(self._models / name, champion)
         except OSError as error:
             _log.warning(
-                "%s: no version has the alias champion, and %s cannot be written (%s), so version %d, the newest, is "
-                "the champion of this process only; set it with quantra alias %s champion %d",
-                *(name, f"{name}/{ALIASES}", error.strerror, version, name, version),
+                "%s: no version has the alias champion, and %s cannot be written (%s), so version %d, %s, is the "
+                "champion of this process only; set it with quantra alias %s champion %d",
+                *(name, file, error.strerror, champion, which, name, champion),
             )
             return replace(line, is_recorded=False), ()
-        if champion != version:
-            return self._with_aliases(name, line, NOTHING)
+        if recorded != champion:
+            return self._with_aliases(name, line, present)
         _log.info(
-            "%s: no version had the alias champion, so version %d, the newest, is recorded as champion in %s",
-            *(name, version, f"{name}/{ALIASES}"),
+            "%s: no version had the alias champion, so version %d, %s, is recorded as champion in %s",
+            *(name, champion, which, file),
         )
-        return line, ()
+        return replace(line, is_recorded=True), ()
 
 
 def _drawn(
@@ -274,16 +278,16 @@ def _with_champion_built(line: ModelVersions) -> tuple[ModelVersions, tuple[Arti
     return line, ()
 
 
-def _with_unrecorded_champion(name: str, line: ModelVersions, present: ModelVersions) -> ModelVersions:
-    """Keep the champion that is served, although the aliases name none; deleting a file releases no version."""
-    champion = present.aliases[CHAMPION]
-    if present.is_recorded:
-        _log.warning(
-            "%s: %s names no champion any more, so version %d stays the champion of this process only; set it with "
-            "quantra alias %s champion %d",
-            *(name, f"{name}/{ALIASES}", champion, name, champion),
-        )
-    return replace(line.naming(champion), is_recorded=False)
+def with_champion(line: ModelVersions, version: int) -> ModelVersions:
+    """Return a copy with this champion, which is built.
+
+    Raises:
+    ArtifactError: see `LazyModel.build`.
+    """
+    named, failures = _with_champion_built(line.naming(version))
+    for failure in failures:
+        raise failure
+    return named
 
 
 def _kept(

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
-    """Serve until SIGTERM or SIGINT. The first line on stdout is JSON and means that the server is ready.
+    """Serve until SIGTERM, SIGINT or SIGHUP. The first line on stdout is JSON and means that the server is ready.
 
     Call it on the main thread. It restores signal handlers, switch interval and garbage collector settings at the end.
     A signal during loading exits the process with status 0, because loading cannot be interrupted. With

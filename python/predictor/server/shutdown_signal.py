@@ -65,7 +65,7 @@ class ShutdownSignal:
 
 @contextmanager
 def stop_signals(shutdown: ShutdownSignal, *, parent_watch: bool = False) -> Generator[None]:
-    """Handle SIGTERM and SIGINT as shutdown requests within the block; works also on Windows event loops.
+    """Handle SIGTERM, SIGINT and SIGHUP as shutdown requests within the block; works also on Windows event loops.
 
     Args:
         shutdown: Receives the request.
@@ -78,6 +78,8 @@ def stop_signals(shutdown: ShutdownSignal, *, parent_watch: bool = False) -> Gen
 
     leaves_interrupts = parent_watch and sys.stdin is not None and not sys.stdin.isatty()
     handlers = {signal.SIGTERM: stop, signal.SIGINT: signal.SIG_IGN if leaves_interrupts else stop}
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # ignored: started with nohup
+        handlers[signal.SIGHUP] = stop
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

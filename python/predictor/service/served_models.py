@@ -88,6 +88,11 @@ class ServedModels:
         with self._changing:
             self._serve(self._source().reload(self._now.registry, reference))
 
+    def adopt_champion(self, reference: str) -> None:
+        """Follow the champion of another process; raises as `ModelsFolder.adopt_champion`."""
+        with self._changing:
+            self._serve(self._source().adopt_champion(self._now.registry, reference))
+
     def restore(self, served: ModelWorkers) -> None:
         """Return to an earlier snapshot; the next refresh picks up later changes of the folder."""
         with self._changing:

@@ -23,6 +23,10 @@ class WorkerModels(Protocol):
         """Stop serving a model; raises as `load`."""
         ...
 
+    def adopt_champion(self, reference: str) -> None:
+        """Make a version the champion, unless the aliases in the folder name one; raises as `load`."""
+        ...
+
 
 def encode_served(models: WorkerModels) -> bytes:
     """Encode the served models for another worker."""
@@ -45,6 +49,8 @@ def match_models(models: WorkerModels, others: bytes) -> list[str]:
     wanted = _by_reference(others)
     missing = wanted.keys() - _by_reference(encode_served(models)).keys()
     problems = [*_apply(models.load, missing, "served by the other workers but not here")]
+    champions = {reference for reference, info in wanted.items() if info.is_default}
+    problems += _apply(models.adopt_champion, champions, "the champion of the other workers but not here")
     surplus = _unwanted_models(_by_reference(encode_served(models)), wanted)
     problems += _apply(models.unload, surplus, "served here but not by the other workers")
     return [*problems, *_differences(_by_reference(encode_served(models)), wanted)]
