@@ -73,7 +73,7 @@ def cost_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
 
         def judge() -> None:
             traded_bars(bars)
-            may_be_suspect(bars.high, bars.low, bars.close)
+            may_be_suspect(bars.high, bars.low, bars.close, bars.volume)
 
         each = {"judge": judge, "predict": lambda: forecaster.predict(bars)}
         times = interleaved_medians(each, rounds=9, calls=20 if quick else 200, clock=time.process_time)

@@ -46,6 +46,13 @@ def repeated(bars: BarPanel, symbol: str, days: int) -> BarPanel:
     return replace(bars, **columns)
 
 
+def with_split(bars: BarPanel, ratio: float) -> BarPanel:
+    """The bars with a split that their prices do not show."""
+    ratios = np.ones(bars.close.shape)
+    ratios[0, 145] = ratio
+    return replace(bars, adj_close=None, split_ratio=ratios)
+
+
 LAST: Final = slice(-1, None)
 MIDDLE: Final = slice(380, 381)
 
@@ -132,8 +139,23 @@ def test_real_bars_raise_no_alarm(symbol: str) -> None:
             SuspectKind.BAR,
             "IBM 2011-07-28: close is 18180, but its other bars suggest 151.4 to 218.4; a factor of 100",
         ),
+        (
+            scaled(ibm(), slice(-30, None), 1e-5, ("volume",)),
+            SuspectKind.VOLUME,
+            "IBM 2013-01-17, and 29 more days: volume is 38.816, but its other bars suggest",
+        ),
+        (
+            scaled(ibm(), LAST, 100, ("adj_close",)),
+            SuspectKind.BAR,
+            "IBM: the adjusted close changes by a factor of 100 on 2013-03-01, the close does not: a wrong",
+        ),
+        (
+            with_split(ibm(), 1e-9),
+            SuspectKind.LEVEL,
+            "IBM: the adjusted close changes by a factor of 9.99e+08 on 2012-02-24, the close does not: a",
+        ),
     ],
-    ids=["pence", "split", "low", "first bar"],
+    ids=["pence", "split", "low", "first bar", "volume", "adjusted close", "split ratio"],
 )
 def test_each_cause_has_its_question(bars: BarPanel, kind: SuspectKind, says: str) -> None:
     (found,) = find_suspects(bars)
@@ -153,6 +175,21 @@ def test_another_company_under_the_ticker_is_asked_about(factor: float) -> None:
     gone[0, 200:250] = True
     (found,) = find_suspects(bars.without_cells(gone))
     assert str(found).startswith("IBM: a gap of 52 weekdays before 2012-07-25 and a change of the level by a factor of")
+
+
+def test_an_impossible_change_of_the_level_is_refused(forecaster: Forecaster) -> None:
+    with pytest.raises(BarSuspectError, match="a wrong adjusted close, split or dividend"):
+        forecaster.predict(with_split(ibm().last(200), 1e-9))
+
+
+def test_a_volume_that_is_off_counts_as_unknown(forecaster: Forecaster) -> None:
+    forecast = forecaster.predict(scaled(ibm(), LAST, 1e6, ("volume",)))
+    (warning,) = forecast.warnings
+    assert warning.startswith("IBM 2013-03-01: volume is 3.3083e+12, but its other bars suggest")
+    assert warning.endswith("It is left out.")
+    gone = np.zeros((1, 400), np.bool_)
+    gone[0, LAST] = True
+    assert same(forecast, forecaster.predict(ibm().without_volumes(gone)))
 
 
 def test_a_recorded_split_is_no_suspect() -> None:
@@ -254,7 +291,7 @@ def test_a_forecast_of_an_earlier_day_is_the_one_that_day_would_have_given(tmp_p
 def test_a_last_move_that_is_possible_but_unusual_is_named(forecaster: Forecaster) -> None:
     forecast = forecaster.predict(scaled(ibm(), LAST, 4))
     (warning,) = forecast.warnings
-    assert warning == "IBM: prices change by a factor of 4 on 2013-03-01: a real move, or a wrong bar?"
+    assert warning == "IBM: prices change by a factor of 4.05 on 2013-03-01: a real move, or a wrong bar?"
 
 
 def test_an_error_names_three_changes_and_counts_the_others(forecaster: Forecaster) -> None:

@@ -356,6 +356,12 @@ class BarPanel:
         columns = {name: np.where(cells, np.nan, getattr(self, name)) for name in self.columns}
         return self._with_columns(self.symbols, self.sessions, columns)
 
+    def without_volumes(self, cells: BoolArray) -> Self:
+        """The panel with unknown volumes in these cells, [S, T]; the panel itself if there are none."""
+        if not cells.any():
+            return self
+        return self._with_columns(self.symbols, self.sessions, {"volume": np.where(cells, np.nan, self.volume)})
+
     def _check_continues(self, later: Self) -> None:
         if later.symbols != self.symbols or later.columns != self.columns:
             raise BarsError(

@@ -6,7 +6,7 @@ are judged after adjustment, so recorded splits and dividends are not moves.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
@@ -29,7 +29,11 @@ LEAST_DEVIATION: Final = 0.002
 FEW_RETURNS: Final = 20
 """With fewer returns the deviation is not reliable, and `DEVIATION_OF_FEW` is its least value."""
 DEVIATION_OF_FEW: Final = 0.05
-UNUSUAL_MOVE: Final = math.log(2)
+IMPOSSIBLE_LEVEL: Final = math.log(100)
+"""A level does not change by more in one session, whatever the cause."""
+LARGEST_VOLUME_MOVE: Final = math.log(1000)
+"""Volumes within this factor of their median are possible, whatever the symbol's history."""
+UNUSUAL_MOVE: Final = math.log(1.5)
 """Smaller than `LARGEST_MOVE`: such a move of the last bar is possible, but named."""
 MOST_NAMED: Final = 3
 """Changes that the error of one symbol names; the others are counted."""
@@ -43,6 +47,10 @@ MAD_TO_DEVIATION: Final = 1.4826
 OFTEN_UNTRADED: Final = 0.05
 """Share of days without a trade above which a note says so."""
 LARGEST_LOG: Final = 700.0
+SAMPLED_DAYS: Final = 8
+"""One of so many days is in the sample of volumes."""
+LAST_DAYS: Final = 5
+"""Days among which the last volume is, unless the symbol did not trade."""
 FACTOR_TOLERANCE: Final = 0.1
 """Log distance within which a factor is named as a power of ten or as a split."""
 
@@ -60,6 +68,8 @@ class SuspectKind(StrEnum):
     """The level changes by another factor."""
     COMPANY = "company"
     """The level changes during a long gap."""
+    VOLUME = "volume"
+    """The volumes of some days are off."""
 
 
 @final
@@ -70,14 +80,15 @@ class SuspectBars:
     Attributes:
         kind: The likely cause.
         symbol: The symbol.
-        sessions: yyyymmdd: the bar, or the first session at each new level.
-        field: The price that is off: open, high, low or close.
+        sessions: yyyymmdd: the bar, the first session at each new level, or all days whose volume is off.
+        field: What is off: open, high, low, close or volume.
         value: Its value as given.
-        low: Lowest price that the history allows there.
-        high: Highest price that it allows.
-        factor: The price divided by what was expected.
+        low: Lowest value that the history allows there.
+        high: Highest value that it allows.
+        factor: The value divided by what was expected.
         gap: Weekdays without a bar before it.
         is_last: Whether it is the symbol's last bar.
+        is_adjustment: Whether only the adjusted price is off.
     """
 
     kind: SuspectKind
@@ -90,16 +101,31 @@ class SuspectBars:
     factor: float
     gap: int = 0
     is_last: bool = False
+    is_adjustment: bool = False
 
     @property
     def refuses(self) -> bool:
         """Whether a forecast from these bars is refused; a single bar in the middle is left out instead."""
+        if self.kind is SuspectKind.LEVEL:
+            return abs(math.log(self.factor)) > IMPOSSIBLE_LEVEL
         return self.kind in {SuspectKind.UNIT, SuspectKind.SPLIT} or (self.kind is SuspectKind.BAR and self.is_last)
 
     def __str__(self) -> str:
         """The finding in one sentence, as a question where the data alone cannot answer it."""
-        days = " and ".join(shown_date(day) for day in self.sessions)
         factor = named_factor(self.factor)
+        if self.kind is SuspectKind.VOLUME:
+            first, *others = self.sessions
+            more = f", and {len(others)} more days" if others else ""
+            return (
+                f"{self.symbol} {shown_date(first)}{more}: volume is {self.value:.10g}, but its other bars "
+                f"suggest {self.low:.4g} to {self.high:.4g}; a factor of {factor}: a wrong unit?"
+            )
+        days = " and ".join(shown_date(day) for day in self.sessions)
+        if self.is_adjustment:
+            return (
+                f"{self.symbol}: the adjusted close changes by a factor of {factor} on {days}, the close does not: a "
+                "wrong adjusted close, split or dividend?"
+            )
         if self.kind is SuspectKind.BAR:
             return (
                 f"{self.symbol} {days}: {self.field} is {self.value:g}, but its other bars suggest {self.low:.4g} to "
@@ -112,6 +138,8 @@ class SuspectBars:
             )
         questions = {SuspectKind.UNIT: "currency unit?", SuspectKind.SPLIT: f"an unadjusted split of {factor}?"}
         question = questions.get(self.kind, "a real move, or a wrong bar?")
+        if self.kind is SuspectKind.LEVEL:
+            factor = _rounded(self.factor)
         return f"{self.symbol}: prices change by a factor of {factor} on {days}: {question}"
 
 
@@ -121,7 +149,11 @@ def named_factor(factor: float) -> str:
     for exact in (*(10.0**k for k in range(1, 7)), *(new / old for new, old in COMMON_SPLITS)):
         if abs(size - math.log(exact)) < FACTOR_TOLERANCE:
             return f"{exact:g}"
-    return f"{math.exp(size):.3g}"
+    return _rounded(factor)
+
+
+def _rounded(factor: float) -> str:
+    return f"{max(factor, 1 / factor):.3g}"
 
 
 def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
@@ -142,8 +174,8 @@ def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
     )
 
 
-def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray) -> BoolArray:
-    """[S] which symbols may have suspect bars: a cheap test of raw or adjusted prices [S, T], NaN = no bar.
+def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray, volume: FloatArray) -> BoolArray:
+    """[S] which symbols may have suspect bars: a cheap test of adjusted prices and raw volumes [S, T].
 
     A symbol that passes has none. A move across a gap counts from the close before the gap.
     """
@@ -153,7 +185,20 @@ def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray) -> Bool
         if np.isnan(close).any():
             before = close_before(close)[:, 1:]
         moves = np.fmax(after / before, before / after)
-        return ranges | (np.fmax.reduce(moves, axis=1, initial=1.0) > math.exp(COMPANY_MOVE))
+        levels = np.fmax.reduce(moves, axis=1, initial=1.0)
+        return ranges | (levels > math.exp(UNUSUAL_MOVE)) | _may_be_wrong_volume(volume)
+
+
+def _may_be_wrong_volume(volume: FloatArray) -> BoolArray:
+    """[S] whether the highest or the last volume is far from the median of a sample of days."""
+    traded = np.where(volume > 0, volume, np.nan)
+    sample = np.sort(traded[:, ::SAMPLED_DAYS], axis=1)  # NaN comes last
+    known = np.isfinite(sample).sum(axis=1)
+    middle = sample[np.arange(len(sample)), known // 2]
+    far = math.exp(LARGEST_VOLUME_MOVE) / 2  # the median of all days differs
+    return (np.fmax.reduce(traded, axis=1) > middle * far) | (
+        np.fmin.reduce(traded[:, -LAST_DAYS:], axis=1) * far < middle
+    )
 
 
 def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
@@ -162,24 +207,33 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
     A symbol whose bars cannot be adjusted has no suspects; `BarPanel.adjusted` refuses it.
     """
     adjusted, _ = adjust_each(bars)
-    candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close)
+    candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, bars.volume)
     found: list[SuspectBars] = []
     for row in np.flatnonzero(candidates):
         present = np.flatnonzero(np.isfinite(adjusted.close[row]))
         prices = {name: getattr(adjusted, name)[row, present] for name in ("open", "high", "low", "close")}
-        raw = {name: getattr(bars, name)[row, present] for name in prices}
+        raw = {name: getattr(bars, name)[row, present] for name in (*prices, "volume")}
         found.extend(_Judge(bars.symbols[row], bars.sessions[present], prices, raw).suspects())
     return tuple(found)
 
 
-def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars]) -> BoolArray:
-    """[S, T] the single bars among the suspects, which features and targets must leave out."""
+def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars], kind: SuspectKind) -> BoolArray:
+    """[S, T] the days of the suspects of one kind."""
     cells = np.zeros(bars.close.shape, np.bool_)
     rows = {symbol: row for row, symbol in enumerate(bars.symbols)}
     for suspect in suspects:
-        if suspect.kind is SuspectKind.BAR:
-            cells[rows[suspect.symbol], np.searchsorted(bars.sessions, suspect.sessions[0])] = True
+        if suspect.kind is kind:
+            cells[rows[suspect.symbol], np.searchsorted(bars.sessions, suspect.sessions)] = True
     return cells
+
+
+def without_suspects(bars: BarPanel, suspects: Sequence[SuspectBars]) -> BarPanel:
+    """The panel without the single suspect bars, and with unknown volumes where these are suspect.
+
+    A change of the level stays, because no single bar is wrong.
+    """
+    volumes = suspect_cells(bars, suspects, SuspectKind.VOLUME)
+    return bars.without_volumes(volumes).without_cells(suspect_cells(bars, suspects, SuspectKind.BAR))
 
 
 def untraded_cells(bars: BarPanel) -> BoolArray:
@@ -234,11 +288,11 @@ def traded_bars(bars: BarPanel) -> TradedBars:
 
 
 def usable_bars(bars: BarPanel) -> BarPanel:
-    """The panel without suspect single bars and without days on which a symbol did not trade, on the same sessions.
+    """The panel without suspects and without days on which a symbol did not trade, on the same sessions.
 
-    Features and targets are computed from it. A change of the level stays, because no single bar is wrong.
+    Features and targets are computed from it.
     """
-    return bars.without_cells(suspect_cells(bars, find_suspects(bars)) | untraded_cells(bars))
+    return without_suspects(bars, find_suspects(bars)).without_cells(untraded_cells(bars))
 
 
 def suspect_lines(bars: BarPanel) -> Iterator[str]:
@@ -246,7 +300,7 @@ def suspect_lines(bars: BarPanel) -> Iterator[str]:
     suspects = find_suspects(bars)
     yield from map(str, suspects)
     for cells, why in (
-        (suspect_cells(bars, suspects), "each contradicts the history of its symbol"),
+        (suspect_cells(bars, suspects, SuspectKind.BAR), "each contradicts the history of its symbol"),
         (untraded_cells(bars), "the symbol did not trade: prices repeat the close before, and the volume is 0"),
     ):
         if cells.any():
@@ -278,9 +332,9 @@ class _Judge:
 
     def suspects(self) -> list[SuspectBars]:
         """All suspect bars, by date."""
-        found = [*self._moves(), *self._ranges()]
+        found = [*self._moves(), *self._ranges(), *self._volumes()]
         closes = {bar.sessions[0] for bar in found if bar.kind is SuspectKind.BAR and bar.field == "close"}
-        once = (bar for bar in found if bar.field == "close" or bar.sessions[0] not in closes)
+        once = (bar for bar in found if bar.field in {"close", "volume"} or bar.sessions[0] not in closes)
         return sorted(once, key=lambda bar: bar.sessions)
 
     def _moves(self) -> Iterator[SuspectBars]:
@@ -347,6 +401,35 @@ class _Judge:
             below = math.log(float(self._raw["low"][bar]) / near)
             yield self._bar(int(bar), "high", above) if above > -below else self._bar(int(bar), "low", below)
 
+    def _volumes(self) -> Iterator[SuspectBars]:
+        """All days whose volume is off, as one suspect: those far above the median, and the last ones far below it."""
+        volume = self._raw["volume"]
+        traded = np.flatnonzero(volume > 0)
+        levels = np.log(volume[traded])
+        center, deviation = _robust(levels)
+        limit = max(LARGEST_VOLUME_MOVE, DEVIATIONS * deviation)
+        is_last_and_low = np.logical_and.accumulate(levels[::-1] < center - limit)[::-1]
+        wrong = np.flatnonzero((levels > center + limit) | is_last_and_low)
+        if wrong.size:
+            size = float(levels[wrong[0]] - center)
+            value = float(volume[traded[wrong[0]]])
+            yield SuspectBars(
+                kind=SuspectKind.VOLUME,
+                symbol=self._symbol,
+                sessions=tuple(self._sessions[traded[wrong]].tolist()),
+                field="volume",
+                value=value,
+                low=_bounded_exp(math.log(value) - size - limit),
+                high=_bounded_exp(math.log(value) - size + limit),
+                factor=_bounded_exp(size),
+            )
+
+    def _is_adjustment(self, bar: int) -> bool:
+        """Whether the close of a bar is near the close before it, or for the first bar, the one after it."""
+        close = self._raw["close"]
+        move = math.log(float(close[bar]) / float(close[bar - 1 if bar else 1]))
+        return abs(move - self._center) <= max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
+
     def _bar(self, bar: int, field: str, size: float) -> SuspectBars:
         return self._suspect(SuspectKind.BAR, bar, field, size, (int(self._sessions[bar]),))
 
@@ -364,6 +447,7 @@ class _Judge:
             factor=_bounded_exp(size),
             gap=int(self._gaps[bar - 1]) if bar else 0,
             is_last=bar == len(self._sessions) - 1,
+            is_adjustment=field == "close" and self._is_adjustment(bar),
         )
 
 

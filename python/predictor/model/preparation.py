@@ -21,8 +21,8 @@ from predictor.bars.suspects import (
     bar_suspect_error,
     find_suspects,
     may_be_suspect,
-    suspect_cells,
     traded_bars,
+    without_suspects,
 )
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
 from predictor.dates import optional_number
@@ -59,8 +59,6 @@ class AlignedInstance:
     """Warnings about bars that were left out, or are suspect and accepted."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol whose bars are suspect."""
-    is_judged: bool = False
-    """Whether suspect bars have been looked for."""
 
     @property
     def kind(self) -> Hashable:
@@ -299,7 +297,7 @@ def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: dateti
     )
 
 
-def judged(reading: AlignedInstance) -> AlignedInstance:
+def judge(reading: AlignedInstance) -> AlignedInstance:
     """Look for suspect bars among those that the forecast depends on.
 
     A single bar in the middle is left out. A symbol whose last bar or whole level is suspect is refused. An instance
@@ -307,7 +305,7 @@ def judged(reading: AlignedInstance) -> AlignedInstance:
     """
     suspects = find_suspects(reading.dates.recent(reading.bars))
     if reading.instance.accept_suspect_bars:
-        return replace(reading, warnings=(*reading.warnings, *map(str, suspects)), is_judged=True)
+        return replace(reading, warnings=(*reading.warnings, *map(str, suspects)))
     others = [suspect for suspect in suspects if not suspect.refuses]
     refused: dict[str, list[SuspectBars]] = {}
     for suspect in suspects:
@@ -315,18 +313,18 @@ def judged(reading: AlignedInstance) -> AlignedInstance:
             refused.setdefault(suspect.symbol, []).append(suspect)
     return replace(
         reading,
-        bars=reading.bars.without_cells(suspect_cells(reading.bars, others)),
+        bars=without_suspects(reading.bars, others),
         warnings=(*reading.warnings, *(_left_out(one) for one in others)),
         refusals={
             **reading.refusals,
             **{symbol: bar_suspect_error(own) for symbol, own in refused.items()},
         },
-        is_judged=True,
     )
 
 
 def _left_out(suspect: SuspectBars) -> str:
-    return f"{suspect} It is left out." if suspect.kind is SuspectKind.BAR else str(suspect)
+    is_left_out = suspect.kind in {SuspectKind.BAR, SuspectKind.VOLUME}
+    return f"{suspect} It is left out." if is_left_out else str(suspect)
 
 
 def compute_inputs(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
@@ -342,12 +340,13 @@ def compute_inputs(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> l
 def _windows_of_kind(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
     stack, covariates = stack_bars(readings), stack_covariates(readings)
     adjusted, faults = adjust_each(stack)
-    doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close)
+    doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, stack.volume)
     if doubtful.any():
-        each = zip(readings, stack.rows, strict=True)
-        now = [judged(one) if doubtful[rows].any() and not one.is_judged else one for one, rows in each]
-        if any(after is not before for after, before in zip(now, readings, strict=True)):
-            return _windows_of_kind(pipeline, now)
+        before, each = readings, zip(readings, stack.rows, strict=True)
+        readings = [judge(one) if doubtful[rows].any() else one for one, rows in each]
+        if any(after.bars is not one.bars for after, one in zip(readings, before, strict=True)):
+            stack = stack_bars(readings)
+            adjusted, faults = adjust_each(stack)
     encoded = pipeline.encode_recent(adjusted, covariates, _known_features(pipeline, readings, covariates))
     inputs = pipeline.latest_window(encoded)
     states = SymbolStates.of(pipeline, stack.close, encoded.series, inputs)
