@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -162,35 +162,39 @@ class ModelWorker:
             self._answer_decoded(decoded, begun_s)
 
     def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
-        """Answer all requests as a batch; if that fails, one by one, so that none fails because of another."""
-        if not self._is_settled(decoded, begun_s):
-            for request in decoded:
-                if not request[0].answer.done():
-                    self._answer_decoded([request], begun_s)
-
-    def _is_settled(self, decoded: Sequence[DecodedRequest], begun_s: float) -> bool:
-        """False if an unexpected error (a bug, or no memory) failed a batch of several requests."""
+        """Answer all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
         try:
             self._answer_together(decoded, begun_s)
         except Exception as error:  # noqa: BLE001 - thread boundary: callers get the error
+            pending = [request for request in decoded if not request[0].answer.done()]
             if len(decoded) > 1 and not isinstance(error, QuantraError):
-                return False
-            for item, _ in decoded:
-                if not item.answer.done() and item.is_wanted():  # an expired request gets its own error
+                for request in pending:
+                    self._answer_decoded([request], begun_s)
+                return
+            for item, _ in pending:
+                if item.is_wanted():  # an expired request gets its own error
                     item.answer.set_exception(error)
-        return True
 
     def _answer_together(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
+        """Prepare all instances, forecast those of requests that are still wanted, and set their outcomes."""
         times = StageTimes(decoded[0][0].asked_at_s, begun_s, time.perf_counter())
         _note_times([item for item, _ in decoded], times)
         everything = [self._bounded(instance) for _, instances in decoded for instance in instances]
         deadline = SharedDeadline([item.deadline for item, _ in decoded])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
-        wanted = [(item, places) for item, places in _places(decoded) if item.is_wanted()]
-        outcomes = batch.outcomes([place for _, places in wanted for place in places], deadline)
+        wanted: list[tuple[Prediction, int]] = []
+        places: list[int] = []
+        first = 0
+        for item, instances in decoded:
+            if item.is_wanted():
+                wanted.append((item, len(instances)))
+                places.extend(range(first, first + len(instances)))
+            first += len(instances)
+        outcomes = iter(batch.outcomes(places, deadline))
         times.forecast_s = time.perf_counter()
-        _set_outcomes(wanted, outcomes)
+        for item, count in wanted:
+            item.answer.set_result(tuple(islice(outcomes, count)))
         if _log.isEnabledFor(logging.DEBUG):
             times.encoded_s = time.perf_counter()
             name = self._model.identity.name
@@ -219,20 +223,6 @@ def _note_times(items: Sequence[Prediction], times: StageTimes) -> None:
         times.rows = sum(item.request.rows for item in items)
     for record in records:
         record.times = times
-
-
-def _places(decoded: Sequence[DecodedRequest]) -> Iterator[tuple[Prediction, range]]:
-    """Yield the positions of each request's instances in the batch."""
-    first = 0
-    for item, instances in decoded:
-        yield item, range(first, first + len(instances))
-        first += len(instances)
-
-
-def _set_outcomes(wanted: Sequence[tuple[Prediction, range]], outcomes: Sequence[Outcome]) -> None:
-    left = iter(outcomes)
-    for item, places in wanted:
-        item.answer.set_result(tuple(islice(left, len(places))))
 
 
 @final
