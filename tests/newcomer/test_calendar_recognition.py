@@ -9,12 +9,16 @@ from market import bokeh_panel
 from typer.testing import CliRunner, Result
 
 from predictor import artifact
+from predictor.bars import read_files
 from predictor.errors import ConfigurationError
+from predictor.features import default_features
 from predictor.sessions import EVERY_DAY, SessionCalendar
 from predictor.sessions.recognition import fitting_calendar
 from trainers import StockTrainer
 from trainers.cli.commands import app
+from trainers.stock.data_warnings import of_material
 from trainers.stock.recipe import StockRecipe
+from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.training_plan import with_calendar
 
 
@@ -123,3 +127,28 @@ def test_a_search_recognises_the_calendar_and_writes_the_first_version(bars_file
     command = ["tune", "stock", "--bars", str(bars_file), "--out", str(tmp_path / "tuned"), *settings]
     assert "calendar: XNYS" in CliRunner().invoke(app, command, catch_exceptions=False).stderr
     assert artifact.load(tmp_path / "tuned" / "1").artifact.pipeline.calendar.name == "XNYS"
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> list[str]:
+    """Files of two exchanges."""
+    for symbol, exchange in (("IBM", "XNYS"), ("BP.L", "XLON")):
+        sessions = SessionCalendar.named(exchange, 20110101, 20121231).sessions(20110103, 20121231)
+        bars = replace(bokeh_panel("IBM").last(sessions.size), symbols=(symbol,), sessions=sessions)
+        bars.write_csv(tmp_path / f"{symbol}.csv")
+    return [str(tmp_path / "IBM.csv"), str(tmp_path / "BP.L.csv")]
+
+
+MIXTURE = "no calendar fits all symbols: XNYS fits IBM; XLON fits BP.L; train a model for each exchange"
+
+
+def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed: list[str]) -> None:
+    said = CliRunner().invoke(app, ["check", *mixed], catch_exceptions=False).stdout
+    assert MIXTURE in " ".join(said.split())
+    assert said.splitlines()[-1] == "Next: check the files of each exchange by themselves"
+
+
+def test_a_training_warns_about_symbols_without_a_common_calendar(mixed: list[str]) -> None:
+    material = TrainingMaterial(read_files(mixed).panel, default_features())
+    assert MIXTURE in of_material(material, StockRecipe())
+    assert MIXTURE not in of_material(material, StockRecipe(calendar="XNYS"))

@@ -568,6 +568,14 @@ def test_the_command_names_the_day_that_it_starts_on(
     assert "fold 1/1  decides 2012-12-05 to 2013-03-01" in told.out
 
 
+def test_a_single_stock_is_traded_by_the_sign_of_its_forecast(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bars().select("IBM").write_csv(tmp_path / "bars.csv")
+    assert call(trained, "--bars", tmp_path / "bars.csv", "--out", tmp_path / "run") == 0
+    assert "model, sign" in capsys.readouterr().out
+
+
 def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     recipe_file: Path,
     bars_file: Path,

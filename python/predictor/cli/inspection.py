@@ -14,6 +14,7 @@ from rich.text import Text
 
 from predictor.audit_record import AuditRecord, AuditVerdict, read_audit
 from predictor.card import (
+    UNADJUSTED,
     Card,
     ConformalFacts,
     DataFacts,
@@ -122,7 +123,9 @@ def _of_card(card: Card) -> Iterator[Fact]:
 
 def _data(data: DataFacts) -> str:
     span = f"{data.sessions} sessions, {iso(data.first_session)} to {iso(data.last_session)}"
-    return f"{listed(list(data.symbols))}; {span}; adjusted by {data.adjustment}"
+    is_unadjusted = data.adjustment == UNADJUSTED
+    adjustment = "no splits or dividends recorded" if is_unadjusted else f"adjusted by {data.adjustment}"
+    return f"{listed(list(data.symbols))}; {span}; {adjustment}"
 
 
 def _identities(info: ModelInfo, manifest_hash: str) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ from predictor.errors import ConfigurationError, listed
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
 from predictor.sessions import WEEKDAYS, SessionCalendar, is_weekend
+from predictor.sessions.recognition import SUFFIXES, fitting_calendar
 from predictor.windows import lookback_of
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.scale import FEWEST
@@ -73,6 +74,24 @@ def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits:
         f"give {total} sessions or more, of which training takes {100 * shares.train:.0f} %, or shorten what the model "
         "reads (--encoder-length) and forecasts (--horizons)"
     )
+
+
+def mixed_exchanges(bars: BarPanel) -> str:
+    """The exchanges of symbols whose suffixes differ, if each fits another calendar, as text; else empty."""
+    groups: dict[str, list[int]] = {}
+    for row, symbol in enumerate(bars.symbols):
+        groups.setdefault(SUFFIXES.get(symbol.rpartition(".")[2], "") if "." in symbol else "", []).append(row)
+    if len(groups) == 1:
+        return ""
+    fitting: dict[str, list[str]] = {}
+    for rows in groups.values():
+        symbols = [bars.symbols[row] for row in rows]
+        name = fitting_calendar(bars.sessions[bars.present[rows].any(axis=0)], symbols)
+        fitting.setdefault(name, []).extend(symbols)
+    exchanges = [f"{name} fits {listed(symbols)}" for name, symbols in fitting.items() if name]
+    if len(exchanges) == 1:
+        return ""
+    return f"no calendar fits all symbols: {'; '.join(exchanges)}; train a model for each exchange"
 
 
 def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:

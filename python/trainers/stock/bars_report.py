@@ -27,7 +27,7 @@ from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
 from predictor.report.templates import iso
 from predictor.sessions import EVERY_DAY, SessionCalendar
 from predictor.sessions.recognition import fitting_calendar
-from trainers.stock.bar_requirements import bars_of_a_window, check_enough
+from trainers.stock.bar_requirements import bars_of_a_window, check_enough, mixed_exchanges
 from trainers.stock.feature_selection import features_named
 from trainers.stock.recipe import StockRecipe
 
@@ -233,12 +233,14 @@ class BarsReport:
         calendar: Calendar that its days were compared with.
         findings: Of each symbol.
         needs: Bars needed by a model with default settings.
+        mixture: The exchanges of the symbols if they have no common calendar; else empty.
     """
 
     reading: BarReading
     calendar: SessionCalendar
     findings: tuple[SymbolFindings, ...]
     needs: BarRequirement
+    mixture: str
 
 
 @with_flags
@@ -247,7 +249,7 @@ def check(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE…",
+            metavar="FILE",
             help="Daily bars: a file, files with one symbol each, or a folder of files.",
             show_default=False,
         ),
@@ -295,7 +297,8 @@ def checked_bars(read: BarReading, calendar: str) -> BarsReport:
     """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
     sessions = _calendar(calendar, read.panel)
     findings = findings_of(read.panel, sessions)
-    return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs_of(read.panel, calendar))
+    needs, mixture = needs_of(read.panel, calendar), "" if calendar else mixed_exchanges(read.panel)
+    return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs, mixture=mixture)
 
 
 def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
@@ -338,6 +341,8 @@ def _next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
         return f"Next: {quantra('check', *files, '--calendar', EVERY_DAY if not calendar else 'NAME')}"
     if checked.needs.refusal:
         return f"Too few bars to train on: {checked.needs.refusal}"
+    if checked.mixture:
+        return "Next: check the files of each exchange by themselves"
     exchange = ("--calendar", calendar) if calendar else ()
     words = ("train", "stock", "--bars", *files, *exchange, "--model", "lstm", "--out", "models/mine/1")
     return f"Next: {quantra(*words)}"
@@ -373,6 +378,8 @@ def doubts(checked: BarsReport) -> Iterator[str]:
         f"A model with the default settings needs {checked.needs.bars} bars for a forecast; windows are those with a "
         f"known outcome, up to {checked.needs.reach} sessions ahead."
     )
+    if checked.mixture:
+        yield checked.mixture
     for one in checked.findings[:MOST_SYMBOLS]:
         kinds = (
             (f"no bar, though {_shown(checked.calendar)} has a session", one.gaps),

@@ -15,7 +15,7 @@ from predictor.model import Ensemble, Model, bars_warnings, bounded
 from predictor.networks import kind_named
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
-from trainers.stock.bar_requirements import check_sessions
+from trainers.stock.bar_requirements import check_sessions, mixed_exchanges
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.feature_selection import needs_of
@@ -57,7 +57,9 @@ def of_recipe(
     """
     learns = kind_named(recipe.kind).learns
     needs = needs_of(features, covariates) if learns else ()
-    return _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
+    mixture = "" if recipe.calendar else mixed_exchanges(bars)
+    doubts = _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
+    return (mixture, *doubts) if mixture else doubts
 
 
 def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:

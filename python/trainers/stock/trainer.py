@@ -313,7 +313,7 @@ class StockTrainer:
             cost_bps: Costs of trades, in basis points.
             borrow_bps: Yearly costs of short positions, in basis points.
             delisting_return: Simple return of a position without bars, -1 or more.
-            strategy: rank, sign or vol-target.
+            strategy: rank, sign or vol-target; by default rank, or sign for a single stock.
             share: rank: share of the day's stocks on each side.
             threshold_bps: sign: medians closer to 0 than this, in basis points, are flat.
             volatility: vol-target: yearly volatility of each stock.
@@ -342,7 +342,7 @@ class StockTrainer:
         fitted = self._fitted("backtest")
         days = parse_settings(WalkForwardPlan, settings)
         terms = parse_settings(TradingTerms, settings)
-        tactic = parse_settings(StrategySettings, settings).over(StrategySettings())
+        tactic = parse_settings(StrategySettings, settings)
         with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             source = source_of_model(model, fitted.stored.manifest_hash, covariates_of(covariates))
@@ -353,7 +353,7 @@ class StockTrainer:
                 panel,
                 plan_for(source, panel, days, output.tell),
                 terms=chosen_terms(terms, source),
-                tactic=tactic,
+                tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
                 folder=BacktestFolder(path=Path(folder) / "backtest"),
                 workers=workers,
                 watch=output.watch,

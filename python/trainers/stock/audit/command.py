@@ -35,7 +35,7 @@ def audit_command(
     bars: BarsFlags,
     files: CovariateFlags,
     terms: Annotated[ParsedFlags[TradingTerms], FlagSubset("horizon", "cost_bps", "borrow_bps", "delisting_return")],
-    tactic: StrategySettings,
+    tactic: ParsedFlags[StrategySettings],
     depth: AuditBudget,
     report: Report = None,
     run: Annotated[RunOptions, FlagSubset("as_json")],
@@ -47,12 +47,13 @@ def audit_command(
     source = subject.source(files.read())
     whole = chosen_terms(terms, source)
     announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
+    panel = bars.read()
     try:
         record = audit(
             source,
-            bars.read(),
+            panel,
             terms=whole,
-            tactic=tactic,
+            tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
             depth=depth,
             announce=announce,
             warn=warn,

@@ -111,7 +111,10 @@ class StrategySettings:
 
     strategy: Annotated[
         Strategy,
-        Flag("rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled by risk."),
+        Flag(
+            "rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled by risk.",
+            own="rank; of one stock: sign",
+        ),
     ] = Strategy.RANK
     share: Annotated[float, Flag("rank: share of the day's stocks on each side, at least one stock.")] = 0.1
     threshold_bps: Annotated[
@@ -126,6 +129,11 @@ class StrategySettings:
             raise ConfigurationError(f"threshold is {self.threshold_bps:g} basis points, but must be at least 0")
         if not 0 < self.volatility < np.inf:
             raise ConfigurationError(f"volatility is {self.volatility:g} a year, but must be above 0 and finite")
+
+    @classmethod
+    def default(cls, symbols: int) -> "StrategySettings":
+        """The default of a number of symbols; a single one cannot be ranked."""
+        return cls(strategy=Strategy.SIGN if symbols == 1 else Strategy.RANK)
 
 
 def sessions_a_year(calendar: str) -> int:

@@ -77,8 +77,9 @@ def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
 
 def _evaluated_days(evaluation: ModelEvaluation) -> str:
     days = evaluation.days
+    symbols = "1 symbol" if days.symbols == 1 else f"{days.symbols} symbols"
     return (
-        f"{days.windows} forecasts of {days.symbols} symbols on {days.days} days, {shown_date(days.first)} to "
+        f"{days.windows} forecasts of {symbols} on {days.days} days, {shown_date(days.first)} to "
         f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
     )
 
