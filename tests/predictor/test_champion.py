@@ -306,6 +306,9 @@ def test_a_champion_that_is_deleted_or_damaged_while_it_is_served_still_answers(
         before = client.predict(bars)
         (models / "mine" / ALIASES).write_text("garbage")
         _until_logged(tmp_path / "log", "mine/aliases.json: is not strict JSON")
+        _until_logged(
+            tmp_path / "log", "correct the file, or remove it and set the aliases again; what was served stays"
+        )
         assert client.predict(bars).forecast_id == before.forecast_id
         break_weights(models / "mine" / "1")
         _until_logged(tmp_path / "log", "mine/1: weights.safetensors: its SHA-256")

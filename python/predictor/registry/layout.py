@@ -86,7 +86,14 @@ def read_aliases(line: Path) -> dict[str, int]:
         raise ArtifactError.of(source, f"cannot be read: {error.strerror}") from error
     if content is None:
         return {}
-    record = Record.from_bytes(content, source)
+    try:
+        return _aliases(Record.from_bytes(content, source), source)
+    except ArtifactError as error:
+        advice = "correct the file, or remove it and set the aliases again"
+        raise ArtifactError(f"{error.message}; {advice}", metadata=error.metadata) from error
+
+
+def _aliases(record: Record, source: str) -> dict[str, int]:
     aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
     wrong = [alias for alias in aliases if not _is_alias(alias)]
     if wrong:

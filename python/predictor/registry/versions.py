@@ -200,8 +200,10 @@ class ModelReader:
         try:
             aliases = read_aliases(self._models / name)
         except ArtifactError as error:
-            problem = of_model(name, error)
-            return _kept(drawn, present, (problem,)) if present.live else (NOTHING, (problem,))
+            if present.live is None:
+                return NOTHING, (of_model(name, error),)
+            kept = ArtifactError(f"{error.message}; what was served stays", metadata=error.metadata)
+            return _kept(drawn, present, (of_model(name, kept),))
         drawn = replace(drawn, aliases=aliases, is_recorded=True)
         if CHAMPION not in aliases and present.champion is None:
             return self._with_first_champion(name, drawn)
