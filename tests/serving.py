@@ -17,7 +17,7 @@ import grpc
 from watched_logs import SUITE
 
 from predictor.calls import Calls
-from predictor.calls.unary import CallService
+from predictor.calls.service import CallService
 from predictor.server import Address, Listening, ServerLimits
 from predictor.server.listener import Listener
 from predictor.server.monitoring import CallObservers

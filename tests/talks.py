@@ -10,8 +10,8 @@ from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
+from predictor.calls.service import CallService
 from predictor.calls.sessions import Sessions
-from predictor.calls.unary import CallService
 from predictor.client.calls import error_of
 from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError

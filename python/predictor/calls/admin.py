@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
@@ -16,31 +16,11 @@ from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue, ServedModels
 from predictor.wire import models
 from predictor.wire.request_counts import count_parts
 
 _WAITING: Final = QueueLimits(calls=16)
-
-
-class ModelAdministration(Protocol):
-    """The served models; see predictor.service.ServedModels."""
-
-    def infos(self) -> tuple[ModelInfo, ...]:
-        """List every served version."""
-        ...
-
-    def load(self, reference: str) -> None:
-        """Start serving a model; raises QuantraError if nothing changed."""
-        ...
-
-    def unload(self, reference: str) -> None:
-        """Stop serving a model; raises as `load`."""
-        ...
-
-    def reload(self, reference: str) -> None:
-        """Load a model again; raises as `load`."""
-        ...
 
 
 @final
@@ -90,7 +70,7 @@ class AdminCalls:
     """
 
     def __init__(
-        self, served: ModelAdministration, changed: Callable[[], None], refresh: Callable[[], None] | None = None
+        self, served: ServedModels, changed: Callable[[], None], refresh: Callable[[], None] | None = None
     ) -> None:
         self._served = served
         self._changed = changed

@@ -1,11 +1,10 @@
 """The unary calls of the open inference protocol, on the same service and queue."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -13,11 +12,10 @@ from predictor._pb import inference_pb2 as pb
 from predictor.calls.futures import chain, follow, settle
 from predictor.calls.request_counter import AT_ONCE, RequestCounter
 from predictor.calls.requests import MessageT, parsed
+from predictor.calls.service import CallService
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError
-from predictor.forecast import Outcome
 from predictor.instance import Cancellation, Deadline, ReadInstance
-from predictor.service import PredictionRequest
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, requested_outputs
 from predictor.wire.kserve.requests import (
@@ -31,6 +29,8 @@ from predictor.wire.limits import MAX_HEAD, check_count, check_text
 from predictor.wire.request_counts import TooManyPartsError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from predictor.arrays import PositionArray
 
 Begin = Callable[[bytes, Deadline, "Future[bytes]"], None]
@@ -39,22 +39,6 @@ Begin = Callable[[bytes, Deadline, "Future[bytes]"], None]
 INFER: Final = "ModelInfer"
 _ONLY: Final = np.zeros(1, np.intp)
 """Position of a window's only symbol."""
-
-
-class InferenceService(Protocol):
-    """The part of predictor.service.PredictionService that these calls use."""
-
-    def models(self) -> tuple[ModelInfo, ...]:
-        """List every served version."""
-        ...
-
-    def model(self, reference: str) -> ModelInfo:
-        """Describe one version; raises ModelNotFoundError or VersionNotFoundError."""
-        ...
-
-    def predict(self, reference: str, request: PredictionRequest, deadline: Deadline) -> Future[tuple[Outcome, ...]]:
-        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full."""
-        ...
 
 
 @final
@@ -118,7 +102,7 @@ class InferenceCalls:
         counter: Counts requests.
     """
 
-    def __init__(self, service: InferenceService, counter: RequestCounter) -> None:
+    def __init__(self, service: CallService, counter: RequestCounter) -> None:
         self._service = service
         self._counter = counter
         immediate: Mapping[str, Callable[[bytes], bytes]] = {

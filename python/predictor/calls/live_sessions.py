@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.requests import checked_reference
 from predictor.calls.sequencing import RequestSequencer
+from predictor.calls.service import CallService
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import SessionReply, SessionRequest
 from predictor.catalog import ModelInfo
@@ -19,14 +20,6 @@ from predictor.wire import instances, pushes
 
 _SHOWN: Final = 80
 _CALL: Final = "PredictStream"
-
-
-class SessionModels(Protocol):
-    """The part of predictor.service.PredictionService that sessions use."""
-
-    def model(self, reference: str) -> ModelInfo:
-        """Describe the referenced model; raises ModelNotFoundError or VersionNotFoundError."""
-        ...
 
 
 @final
@@ -102,9 +95,7 @@ class LiveSession:
         left: Called once when the session ends.
     """
 
-    def __init__(
-        self, name: str, model: str, models: SessionModels, room: SessionRoom, left: Callable[[], None]
-    ) -> None:
+    def __init__(self, name: str, model: str, models: CallService, room: SessionRoom, left: Callable[[], None]) -> None:
         self._name, self._model = name, model
         self._models = models
         self._room = room
@@ -227,7 +218,7 @@ class LiveSessions:
         room: Room of the stream.
     """
 
-    def __init__(self, models: SessionModels, room: SessionRoom) -> None:
+    def __init__(self, models: CallService, room: SessionRoom) -> None:
         self._models = models
         self._room = room
         self._lock = threading.Lock()

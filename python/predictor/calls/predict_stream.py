@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.flow_control import StreamWindow
 from predictor.calls.futures import fail, quantra_error, settle
 from predictor.calls.request_counter import AT_ONCE, RequestCounter, UncountedRequest
 from predictor.calls.requests import EncodedInstances, ParsedInstances, checked_reference, parsed
+from predictor.calls.service import CallService
 from predictor.calls.sessions import SessionReply, SessionRequest, Sessions, SessionStep
 from predictor.calls.streams import ResponseCallback
 from predictor.errors import (
@@ -43,14 +44,6 @@ SMALL: Final = 64 * 1024
 """Largest session request, in bytes, that is decoded on the calling thread."""
 
 DoneT = TypeVar("DoneT")
-
-
-class PredictService(Protocol):
-    """The part of predictor.service.PredictionService that a stream uses."""
-
-    def predict(self, reference: str, request: PredictionRequest, deadline: Deadline) -> "Future[tuple[Outcome, ...]]":
-        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full."""
-        ...
 
 
 @final
@@ -89,7 +82,7 @@ class PredictStream:
 
     def __init__(
         self,
-        service: PredictService,
+        service: CallService,
         sessions: Sessions,
         counter: RequestCounter,
         deadline: Deadline,

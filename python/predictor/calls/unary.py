@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeVar, final
+from typing import Final, TypeVar, final
 
 from google.protobuf.message import Message
 
@@ -27,16 +27,15 @@ from predictor.calls.requests import (
     checked_reference,
     parsed,
 )
+from predictor.calls.service import CallService
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Sessions
 from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
-from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
 from predictor.wire import attributions, errors, forecasts, global_importance, models
 from predictor.wire.limits import MAX_ROWS, RequestLimits
 from predictor.wire.request_counts import RequestCounts, parse_small
@@ -47,41 +46,6 @@ MOST_UNCOUNTED: Final = 64
 """Largest number of instances of a request that is parsed without counting."""
 
 ReadT = TypeVar("ReadT")
-
-
-class CallService(Protocol):
-    """The part of predictor.service.PredictionService that the calls use."""
-
-    def models(self) -> tuple[ModelInfo, ...]:
-        """List every served version."""
-        ...
-
-    def model(self, reference: str) -> ModelInfo:
-        """Describe one version; raises ModelNotFoundError or VersionNotFoundError."""
-        ...
-
-    def predict(
-        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
-    ) -> Future[tuple[Outcome, ...]]:
-        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full.
-
-        `here` allows work in the calling thread if no other request waits.
-        """
-        ...
-
-    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
-        """Explain one forecast; never delays a prediction."""
-        ...
-
-    def explain_global(
-        self,
-        reference: str,
-        query: GlobalExplanationRequest,
-        report: Callable[[GlobalImportance], object],
-        deadline: Deadline,
-    ) -> Future[GlobalImportance]:
-        """Explain many instances; `report` receives interim results, on a thread of the service."""
-        ...
 
 
 @final

@@ -9,7 +9,7 @@ of one interpreter slow each other down.
 from predictor.observation import Observation, Observer
 from predictor.service.explanations import ExplanationRequest, GlobalExplanationRequest
 from predictor.service.request_queue import QueuedRequest, RequestQueue
-from predictor.service.served_models import ModelWorkers
+from predictor.service.served_models import ModelWorkers, ServedModels
 from predictor.service.service import PredictionService
 from predictor.service.workers import ExplanationWorker, PredictionRequest
 
@@ -24,4 +24,5 @@ __all__ = [
     "PredictionService",
     "QueuedRequest",
     "RequestQueue",
+    "ServedModels",
 ]
