@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from predictor.artifact import named
-from predictor.catalog import ModelInfo
+from predictor.catalog import EngineName, ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
@@ -32,21 +32,25 @@ class Forecaster:
         self._is_closed = False
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "auto", *, max_batch_rows: int = 256) -> Self:
+    def load(
+        cls, path: str | Path, device: str = "auto", *, max_batch_rows: int = 256, engine: EngineName = "eager"
+    ) -> Self:
         """Load one artifact folder, usually `models/NAME/VERSION`.
 
         Args:
             path: the folder.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             max_batch_rows: most rows of one forward pass.
+            engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster; CPU only.
 
         Raises:
             ArtifactError: the artifact is damaged, incomplete, foreign or too new.
-            ConfigurationError: the device does not exist or cannot serve models.
+            ConfigurationError: the device does not exist or cannot serve models, or the engine does not run on it.
+            MissingPackageError: a package of the engine is not installed.
         """
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
-        runtime = Runtime(choose_device(device), max_batch_rows)
+        runtime = Runtime(choose_device(device), max_batch_rows, engine)
         with named(Path(path)):
             model = load_model(folder, (name, version), runtime)
         return cls.of(model)

@@ -126,6 +126,11 @@ def test_every_member_of_an_ensemble_has_its_graph(folder: Path, tmp_path: Path)
     assert {member.engine.name for member in ensemble.members.values()} == {"onnxruntime"}
 
 
+def test_forecasts_in_this_process_can_use_it(folder: Path, quick: Model) -> None:
+    with Forecaster.load(folder, "cpu", engine="onnxruntime") as forecaster:
+        assert forecaster.predict(recent_bars("AAPL", "IBM")).forecast_id == forecast(quick)[0].forecast_id
+
+
 def test_it_runs_on_the_cpu_only() -> None:
     with pytest.raises(ConfigurationError, match="engine onnxruntime runs on the CPU, but the device is cuda"):
         Runtime(torch.device("cuda"), 256, "onnxruntime")
