@@ -21,7 +21,7 @@ from predictor.cli import run
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import given, quantra
 from predictor.inference import choose_device
-from predictor.registry import Registry, Runtime, set_alias
+from predictor.registry import Registry, Runtime, read_aliases, set_alias
 from predictor.service import PredictionService
 from trainers.cli.commands import app
 from trainers.progress.screen import MOST_LINES, no_progress, progress_on
@@ -235,6 +235,18 @@ def test_every_command_that_is_named_as_next_can_be_given_as_it_stands(
             assert bool(next_commands(done[name])) != (name in LAST)
             waiting += [one.replace("BARS", shlex.quote(str(bars))) for one in next_commands(done[name])]
     assert set(done) == {"train", "inspect", "evaluate", "predict", "explain", "backtest", "audit", "report"}
+
+
+def test_the_first_version_is_the_champion_and_a_later_one_names_the_command_that_releases_it(
+    bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    told = [
+        shown(capsys, "train", "stock", "--bars", bars, "--out", tmp_path / "models" / "mine" / version, *TINY.split())
+        for version in ("1", "2")
+    ]
+    release = quantra("alias", "mine", "champion", "2", "--models", tmp_path / "models")
+    assert [release in next_commands(each) for each in told] == [False, True]
+    assert read_aliases(tmp_path / "models" / "mine") == {"champion": 1}
 
 
 QUICKER = {

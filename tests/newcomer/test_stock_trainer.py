@@ -26,6 +26,7 @@ from predictor import BarPanel, Forecaster
 from predictor.cli import run
 from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
 from predictor.networks import KINDS
+from predictor.registry import read_aliases
 from trainers import StockTrainer
 from trainers.loop import Report, TrainingNotice
 from trainers.stock import SplitShares, trainer
@@ -186,6 +187,10 @@ def test_so_does_one_that_reads_covariates_or_starts_from_another(saved: Path, b
     asked = ("--from", saved, "--epochs", "1", "--splits", later)
     assert call(stock, "--bars", bars_file, "--out", tmp_path / "3", *asked, "--json") == 0
     assert files_of(following.save(tmp_path / "4")) == files_of(tmp_path / "3")
+
+
+def test_a_model_that_is_saved_as_the_first_version_is_the_champion(saved: Path) -> None:
+    assert read_aliases(saved.parent) == {"champion": 1}
 
 
 def test_an_evaluation_has_the_numbers_of_the_command(

@@ -23,6 +23,7 @@ from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.networks import Target
+from predictor.registry import read_aliases
 from trainers.stock.data import NO_SOURCE, TrainingWindows
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.command import ensemble, named
@@ -74,6 +75,10 @@ def test_the_ensemble_is_served_with_its_members(joined: JoinedEnsemble, bars: B
     assert (np.diff(forecast.values, axis=-1) >= 0).all()
     assert info.kind == "ensemble"
     assert [member.name for member in Card.from_json(info.card_json).members] == ["long", "short"]
+
+
+def test_an_ensemble_that_is_the_first_version_is_the_champion(joined: JoinedEnsemble) -> None:
+    assert read_aliases(joined.folder.parent) == {"champion": 1}
 
 
 def test_the_members_come_along_unchanged(joined: JoinedEnsemble, folders: dict[str, Path]) -> None:

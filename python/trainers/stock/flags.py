@@ -1,5 +1,6 @@
 """Flags of `quantra train stock` besides the recipe's, and checks that they agree."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ from predictor.cli.output import given, print_next_commands, quantra
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag, ParsedFlags
+from predictor.registry import CHAMPION, read_aliases
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.recipe import RecipeChanges
 from trainers.stock.training_data import ParentArtifact
@@ -103,4 +105,12 @@ def print_artifact_commands(out: Path, bars: BarsFlags, files: CovariateFlags) -
         quantra("inspect", out),
         quantra("evaluate", out, *given(bars, files)),
         quantra("predict", "--artifact", out, *given(bars, files)),
+        *_release_command(out),
     )
+
+
+def _release_command(folder: Path) -> Iterator[str]:
+    """The command that makes a version the champion, if another one is."""
+    line, version = folder.parent, folder.name
+    if version.isdecimal() and read_aliases(line.absolute()).get(CHAMPION, int(version)) != int(version):
+        yield quantra("alias", line.absolute().name, CHAMPION, version, "--models", line.parent)
