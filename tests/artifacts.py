@@ -1,4 +1,4 @@
-"""Small real artifacts for tests: real features fitted on real bars, networks with seeded random weights."""
+"""Small real artifacts: features fitted on real bars, networks with seeded random weights."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A made-up audit, in which every number is another."""
+"""A made-up audit in which every number is different."""
 
 from predictor.audit_record import (
     AuditRecord,

@@ -1,4 +1,4 @@
-"""Two years of two real stocks to fit baselines on, half a year to move them, half a year to ask about."""
+"""Two years of two real stocks to fit baselines, and half a year each to calibrate and test them."""
 
 from functools import cache
 from typing import Final

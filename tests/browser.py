@@ -1,4 +1,4 @@
-"""A headless Chromium of the operating system, told what to do over two pipes by its own protocol (CDP)."""
+"""Headless Chromium, driven over two pipes by the Chrome DevTools Protocol."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A service with fixed answers that a test can hold back or break: for what a real model would make slow or random."""
+"""A prediction service with fixed answers that a test can delay or break."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A made-up card with every section, as trainers write it."""
+"""A made-up model card with every section, as trainers write it."""
 
 from predictor.canonical import Json
 

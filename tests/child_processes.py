@@ -1,4 +1,4 @@
-"""Processes that others have started, as Linux tells of them."""
+"""Child processes of a process, read from /proc."""
 
 from pathlib import Path
 

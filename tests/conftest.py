@@ -1,7 +1,7 @@
-"""One thread for torch in every test, where torch is installed: results and times then do not depend on the machine.
+"""Settings for all tests: one torch thread, Ctrl+C as in a terminal, and checked log lines.
 
-Ctrl+C does what it does in a terminal, also where whoever started the tests ignores it, as a shell does for what runs
-in the background. And every line of a log that the suite makes is looked at.
+One thread makes results independent of the machine. Ctrl+C works also where the parent process ignores it, as a
+shell does for background jobs.
 """
 
 import importlib.util

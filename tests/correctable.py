@@ -1,4 +1,4 @@
-"""A tiny voice of a few Kurdish clips, and corrections of it: clips that it has not learnt from."""
+"""A tiny voice trained on a few Kurdish clips, and corrections from clips that it has not seen."""
 
 import json
 import shutil

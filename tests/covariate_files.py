@@ -1,4 +1,4 @@
-"""Covariates for tests: made-up files next to real bars, and a small model that reads them."""
+"""Made-up covariate files that match real bars, and a small model that reads them."""
 
 from dataclasses import replace
 from functools import cache

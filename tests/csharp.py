@@ -1,4 +1,4 @@
-"""C# in tests: the solution is built once for a test run, and programs against its libraries."""
+"""C# in tests: builds the solution once per test run, and compiles programs against its libraries."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
-"""The shape of latent diffusion: frozen parts that only encode, noise and times that are drawn, weighted samples.
+"""A tiny latent diffusion task: frozen encoders, random noise and times, and weighted samples.
 
-Rombach et al., "High-resolution image synthesis with latent diffusion models" (2022) train so; here everything is tiny.
+After Rombach et al., "High-resolution image synthesis with latent diffusion models" (2022).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Small artifacts that read less than others, and ensembles of artifacts, for tests."""
+"""Small artifacts with few inputs, and ensembles of artifacts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A made-up evaluation of one model and two baselines, in which every number is another."""
+"""A made-up evaluation of one model and two baselines in which every number is different."""
 
 from itertools import count
 from typing import Final

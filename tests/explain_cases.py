@@ -1,4 +1,4 @@
-"""Networks, windows and settings that the tests of explanations share."""
+"""Networks, windows and settings shared by the tests of explanations."""
 
 from dataclasses import replace
 from typing import NamedTuple

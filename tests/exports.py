@@ -1,8 +1,7 @@
-"""Writes `newcomer/cases/`: the same bars in the words of the programs that people export them from.
+"""Writes `newcomer/cases/`: the same bars in the export formats of many programs, without using the reader.
 
-It knows nothing of the reader.
-The truth is `plain.csv`: two stocks over the end of daylight-saving time and two days without trading. Run
-`python tests/exports.py` after a change; a test holds that the committed files are what it writes.
+The expected bars are in `plain.csv`: two stocks over the end of daylight-saving time and two days without trading.
+Run `python tests/exports.py` after a change; a test compares the committed files with its output.
 """
 
 import gzip

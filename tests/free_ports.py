@@ -1,4 +1,4 @@
-"""Ports for servers that must be told theirs before they listen."""
+"""Free ports for servers that need a fixed port."""
 
 import random
 import socket

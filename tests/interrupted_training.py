@@ -1,4 +1,4 @@
-"""A small training that is interrupted and resumed: every process's part of it is a life."""
+"""A small training run that is interrupted and resumed by several processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

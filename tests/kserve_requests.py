@@ -1,4 +1,4 @@
-"""Requests of the public inference protocol, as other clients send them: raw values, or typed ones."""
+"""KServe requests as other clients send them, with raw or typed tensors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

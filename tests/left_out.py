@@ -1,4 +1,4 @@
-"""Folders of tests that need an extra: without it each file is skipped, with the reason."""
+"""Skips whole folders of tests whose extra is not installed."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Reports as the loop gives them, for tests of what becomes of them."""
+"""Made-up reports of a training loop."""
 
 import math
 

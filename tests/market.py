@@ -1,4 +1,4 @@
-"""Real daily bars for tests, 2000 to 2013, as the demo reads them, and a stock more."""
+"""Real daily bars, 2000 to 2013, as the demo reads them, and one more stock."""
 
 from dataclasses import replace
 from functools import cache

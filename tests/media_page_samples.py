@@ -1,4 +1,4 @@
-"""Pages of a voice and of a model that draws, of made-up sounds and images; they need the extras `tts` and `dit`."""
+"""Voice and image pages with made-up content; they need the extras `tts` and `dit`."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What befalls versions in a folder of models: damage, forgery, replacement, and the lock file that tells."""
+"""Changes to a folder of models: damage, forgery, replacement, and the lock file."""
 
 import hashlib
 import json

@@ -1,15 +1,15 @@
-"""A device without memory, on which a test sees what CUDA would refuse: an operation on tensors of two devices.
+"""A fake device that refuses what CUDA refuses: operations on tensors of two devices.
 
-The `meta` device refuses most of that by itself; indexing and matrix products it lets pass. `OneDevice` looks at every
-operation, and allows a tensor of the host beside those of the device only where CUDA does:
+The `meta` device refuses most of that itself, but not indexing and matrix products. `OneDevice` inspects every
+operation and allows host tensors only where CUDA does:
 
-- copies from one to the other;
-- a tensor of no dimensions, in pointwise operations (TensorIterator's `allow_cpu_scalars`);
-- an index in brackets, which torch moves, and a value of no dimensions that is put there.
+- copies between host and device;
+- zero-dimensional tensors in pointwise operations (TensorIterator's `allow_cpu_scalars`);
+- an index in brackets, which torch moves, and a zero-dimensional value assigned there.
 
-What a program reads of a device without memory it cannot know: here single numbers are 1, of what is copied to the
-host fractions are 1, whole numbers 0 and truths true, and `nonzero` finds all. Reads and copies from the host are
-noted, for on a GPU each is a wait.
+Values on a device without memory are unknown. A single number reads as 1; in copies to the host, floats are 1,
+integers 0 and booleans true; `nonzero` finds every element. Reads and copies from the host are recorded, because on a
+GPU each one waits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Every page that the programs write, of made-up results as large as real ones."""
+"""Every HTML page of the programs, with made-up results as large as real ones."""
 
 from collections.abc import Callable
 from dataclasses import replace

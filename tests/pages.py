@@ -1,4 +1,4 @@
-"""Reading a page back: its texts, its numbers, and what it would load."""
+"""Parses an HTML page: its texts, its numbers, and the resources that it would load."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser

@@ -1,7 +1,7 @@
-"""The Temporal Fusion Transformer as its paper writes it: loops over variables, heads, sessions; nothing left out.
+"""The Temporal Fusion Transformer written literally after its paper, with loops over variables, heads and sessions.
 
-Every session asks the attention, every variable is embedded, no product of weights is taken in advance. It reads the
-weights of a `TFTForecaster`, which must be in eval mode.
+Nothing is optimised: every session attends, every variable is embedded, and no products of weights are precomputed.
+It reads the weights of a `TFTForecaster` in eval mode.
 """
 
 import torch

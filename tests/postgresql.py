@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for tests, from the operating system's packages."""
+"""A temporary PostgreSQL server from the operating system's packages."""
 
 import os
 import shutil

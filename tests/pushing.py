@@ -1,4 +1,4 @@
-"""Pushes of bars, and what a caller has sent so far: the panel that a forecast of a session must be that of."""
+"""Bar pushes of a session, and the panel of all bars sent so far."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""A function run on several ranks at once: real processes, with the environment that torchrun would give them.
+"""Runs a function on several ranks: real processes with torchrun's environment.
 
-The processes are forked from a server that has imported torch once, so that a pair of them starts in a moment.
+They are forked from a server that has imported torch once, which makes starting them fast.
 """
 
 import gc

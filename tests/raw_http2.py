@@ -1,7 +1,7 @@
-"""As much HTTP/2 (RFC 9113) as a client needs that does not behave: it sends half a request, or reads no answer.
+"""A minimal HTTP/2 (RFC 9113) client that misbehaves: it sends half a request, or reads no response.
 
-Headers go out and are read as literals without Huffman codes and without a dynamic table, which the settings switch
-off; a value in Huffman code is read as empty.
+Headers are sent and read as literals without Huffman codes; the settings switch off the dynamic table. A
+Huffman-coded value is read as empty.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""A folder of recordings as a person might bring it: tones whose pitch follows the letters of the text."""
+"""A folder of made-up recordings: tones whose pitch follows the letters of the text."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

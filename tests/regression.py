@@ -1,4 +1,4 @@
-"""The smallest task: a linear regression on random rows."""
+"""The smallest training task: a linear regression on random rows."""
 
 from typing import NamedTuple
 

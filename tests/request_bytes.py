@@ -1,4 +1,4 @@
-"""Requests as bytes: good ones, and the same with bytes changed at random."""
+"""Serialised requests, valid ones and copies with random byte changes."""
 
 from collections.abc import Sequence
 from datetime import date

@@ -1,4 +1,4 @@
-"""Real servers for tests: a listener on a free port of this process, or a process of its own."""
+"""Real servers: a listener on a free port of this process, or a server process."""
 
 import asyncio
 import json

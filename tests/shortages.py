@@ -1,4 +1,4 @@
-"""Memory that runs out where a test wants it."""
+"""Simulated out-of-memory errors."""
 
 from collections.abc import Callable
 from typing import Any, Literal, final

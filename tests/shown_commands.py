@@ -1,4 +1,4 @@
-"""Running what the demo and the README print, to the letter."""
+"""Runs the commands that the demo and the README print."""
 
 import os
 import shlex

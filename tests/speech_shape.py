@@ -1,6 +1,6 @@
-"""The shape of speech synthesis: a generator and a discriminator, and batches of padded sequences.
+"""A tiny speech synthesis task: generator and discriminator on batches of padded sequences.
 
-Kong et al., "HiFi-GAN" (2020) and Kim et al., "VITS" (2021) train so; here everything is tiny.
+After Kong et al., "HiFi-GAN" (2020) and Kim et al., "VITS" (2021).
 """
 
 from functools import partial

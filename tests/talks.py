@@ -1,4 +1,4 @@
-"""PredictStream spoken by hand, at each door: the tests of what a stream does are the same for all of them."""
+"""PredictStream by hand at each interface, for tests that are the same for all of them."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What tests must know of a task that stands in for a real one."""
+"""Interface of a task that stands in for a real one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

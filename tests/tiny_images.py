@@ -1,4 +1,4 @@
-"""A model of a few thousand weights that draws 8x8 pixels, and folders of images that follow their prompts."""
+"""An image model of a few thousand weights for 8x8 pixels, and folders of matching images."""
 
 from collections.abc import Sequence
 from pathlib import Path

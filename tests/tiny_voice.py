@@ -1,4 +1,4 @@
-"""A voice of a few thousand weights, and utterances that are noise."""
+"""A voice of a few thousand weights, and utterances of noise."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Trainings that are interrupted and resumed, for tests that compare them with an uninterrupted one."""
+"""Interrupted and resumed training runs, compared with an uninterrupted one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

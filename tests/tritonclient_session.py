@@ -1,9 +1,9 @@
-"""What an unchanged tritonclient is told: run as a program of its own, which knows nothing of this project's packages.
+"""Calls a server with an unmodified tritonclient, in a program that imports none of this project's packages.
 
     python tritonclient_session.py TARGET ADMIN_TARGET INPUTS.npz ANSWERS.npz
 
-`INPUTS.npz` holds the tensors of two requests, as `bars/NAME` and `window/NAME`; `ANSWERS.npz` what the server made of
-them. What else was told is printed as JSON.
+`INPUTS.npz` holds the tensors of two requests, as `bars/NAME` and `window/NAME`; `ANSWERS.npz` receives the server's
+outputs. All other results are printed as JSON.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Large panels for tests, a model whose version changes while it is asked, and a channel that notes what is sent."""
+"""Large panels, a model whose version changes between calls, and a channel that records requests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

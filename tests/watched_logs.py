@@ -1,7 +1,7 @@
-"""What no line of a server's log may hold, watched over the whole suite: a token, a value in full, a path.
+"""Checks that no line of a server's log holds a token, a full value or a path, in all tests.
 
-A line is a record of one of the loggers `predictor.*`, whatever its level, or what a server process writes to stderr
-once it answers. A command that cannot start is another matter: on stderr it may name what its own command line named.
+A line is a record of a logger `predictor.*` at any level, or a line on stderr of a server process that is ready. A
+command that fails to start may name its own command line on stderr.
 """
 
 import logging

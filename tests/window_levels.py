@@ -1,4 +1,4 @@
-"""Levels of every session of a history, as training measures them window by window."""
+"""Levels of every session of a history, computed window by window as in training."""
 
 import numpy as np
 from numpy.typing import NDArray

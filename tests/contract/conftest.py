@@ -1,4 +1,4 @@
-"""One demo for all tests that need what it leaves behind."""
+"""The demo, run once for all tests that read its output."""
 
 import json
 import os

@@ -1,13 +1,12 @@
-"""Writes what the C# tests compare with: models, bars, and Python's own answers, to the last bit.
+"""Writes models, bars and Python's exact results, which the C# tests compare with.
 
     python tests/contract/dotnet_fixture.py FOLDER
 
-FOLDER then holds `models/` (`small`, `covariates`, which reads them, `graph`, which ranks, `tft`, which tells its
-internals, `fitted`, whose scale is fitted and whose skill is known, `delayed`, of lag 1, and the damaged `cut`),
-`bars.csv` (AAPL and IBM), `late.csv` (IBM lacks the last day), `covariate_bars.csv` (the bars that go with
-covariates), `universe.csv` and `universe_events.csv` (many symbols, and more bars of each than a model reads),
-`exports/` (other programs' files, each in a folder `source`, and beside it the `clean.csv` that `quantra check --fix`
-makes of one that Python reads), and `expected.json`, in which arrays are base64 of their bytes.
+FOLDER then holds `models/` (`small`; `covariates`, which reads them; `graph`, which ranks; `tft`, with internals;
+`fitted`, with a fitted scale and known skill; `delayed`, of lag 1; and the damaged `cut`), `bars.csv` (AAPL and IBM),
+`late.csv` (IBM lacks the last day), `covariate_bars.csv` (the bars for the covariates), `universe.csv` and
+`universe_events.csv` (many symbols, with more bars than a model reads), `exports/` (other programs' files: each
+`source` and the `clean.csv` that `quantra check --fix` makes of it), and `expected.json`, with arrays as base64.
 """
 
 import base64

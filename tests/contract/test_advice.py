@@ -1,7 +1,7 @@
-"""What messages, pages and docs advise is there to be done: commands parse, flags, extras, modules and targets exist.
+"""Commands, flags, extras, modules and targets named in messages, pages and docs exist.
 
-Advice is collected from the sources themselves, so that a wrong one fails without being listed here. The README's
-commands are run by test_readme.py, those of the demo by test_demo.py.
+They are collected from the sources, so a wrong one fails without being listed here. test_readme.py runs the README's
+commands, test_demo.py those of the demo.
 """
 
 import ast

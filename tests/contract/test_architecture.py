@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names every package of ours, its diagrams name files that exist, and so do dotted names on pages."""
+"""ARCHITECTURE.md: every package is listed, and its diagrams and dotted names exist."""
 
 import re
 from pathlib import Path

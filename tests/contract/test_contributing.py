@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its commands run, and its tables are where it says."""
+"""CONTRIBUTING.md: its commands run, and the tables it points to exist."""
 
 import re
 

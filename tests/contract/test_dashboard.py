@@ -1,4 +1,4 @@
-"""What `deploy` holds for Grafana and Prometheus: well-formed, and about metrics that a server has."""
+"""Grafana dashboard and Prometheus rules in `deploy`: well-formed, and using metrics that the server exports."""
 
 import json
 import re

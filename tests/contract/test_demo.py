@@ -1,4 +1,4 @@
-"""The demo: what it leaves behind, and the programs that it prints, run exactly as printed."""
+"""The demo: its output files, and the programs that it prints, run exactly as printed."""
 
 import io
 import json

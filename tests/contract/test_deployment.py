@@ -1,4 +1,4 @@
-"""The files in `deploy`: they parse, their flags exist, and the health check is run against a real server."""
+"""Files in `deploy`: they parse, their flags exist, and the health check works against a real server."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The C# client and the embedded predictor against this Python: numbers and errors are compared at both of them."""
+"""C# client and embedded predictor compared with Python: same numbers and same errors."""
 
 import ctypes.util
 import subprocess

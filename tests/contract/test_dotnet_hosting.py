@@ -1,4 +1,4 @@
-"""The C# hosting package against this Python: servers, clients and trainings of a .NET host."""
+"""C# hosting package: servers, clients and training runs of a .NET host against this Python."""
 
 import pytest
 from csharp import assembly, built_solution, run_program

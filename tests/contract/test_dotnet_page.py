@@ -1,4 +1,4 @@
-"""The C# on the pages of the packages: all of it compiles, without a warning, against this checkout."""
+"""C# snippets in the package READMEs compile without warnings."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The terminal sample against this Python, and what a process can try only once: how Python starts and ends in it."""
+"""C# terminal sample, and starting and stopping Python in a .NET process."""
 
 import contextlib
 import os

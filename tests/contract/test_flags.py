@@ -1,6 +1,6 @@
-"""Every flag of every command, beside a committed list: a rewrite of the commands changes none of them by accident.
+"""Every flag of every command against a committed list, without the help texts.
 
-Help texts are not in the list: they may get better. To change it on purpose: `python tests/contract/test_flags.py`.
+After an intended change: `python tests/contract/test_flags.py`.
 """
 
 import json

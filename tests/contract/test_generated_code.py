@@ -1,4 +1,4 @@
-"""The generated code is what the generator writes, and fits the libraries that the project allows."""
+"""Generated protobuf code is up to date and works with the supported library versions."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Links and paths on the pages lead to files that exist, and anchors to headings."""
+"""Links, paths and anchors in the docs resolve."""
 
 import re
 from pathlib import Path

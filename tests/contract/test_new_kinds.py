@@ -1,7 +1,7 @@
-"""A new kind of anything is one file and one line of one table: one of each goes from training to a served forecast.
+"""Extension points: a new network, normaliser, operator, error, baseline or command is one file and one table entry.
 
-Every table gets its line while this module's tests run. What stands here above the tests is what the new files would
-hold: a network, a normaliser, an operator, an error, a baseline and a command.
+The tables have these entries while the tests of this module run. The code above the tests is what a new file would
+contain.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What users install, and nothing else: the wheel, the wheel out of the sdist, and the C# packages give forecasts.
+"""Installed packages make forecasts: the wheel, the wheel built from the sdist, and the C# packages.
 
-Each is used outside the checkout. The fresh environments see the packages that this one has beside quantra, so that
-nothing is fetched; the C# programs are those of the packages' own pages.
+Each is used outside the checkout. The new environments reuse the dependencies of this one, so nothing is downloaded.
+The C# programs are those of the package READMEs.
 """
 
 import json

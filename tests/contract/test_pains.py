@@ -1,4 +1,4 @@
-"""What earlier programs of this kind suffered from, one test or more a pain: each must be impossible here."""
+"""Known pitfalls of stock prediction services, at least one test each."""
 
 import json
 import re

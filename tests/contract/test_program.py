@@ -1,4 +1,4 @@
-"""The program `quantra` loads a command when it is named; its help loads none."""
+"""`quantra` imports a command only when it is used; `--help` imports none."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`import quantra`: its names, what it loads, and files of a user's that shadow its packages."""
+"""`import quantra`: its names, what it imports, and user files that shadow its packages."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The README's code blocks, run in order, in a folder where the demo was run."""
+"""The README's code blocks, run in order in the demo's folder."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The recipes of docs/training-loop.md run unchanged, with the names that their text assumes."""
+"""The recipes in docs/training-loop.md run unchanged."""
 
 import re
 from collections.abc import Callable, Mapping

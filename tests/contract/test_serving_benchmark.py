@@ -1,4 +1,4 @@
-"""What `benchmarks.serving` counts, by hand."""
+"""Statistics of `benchmarks.serving` against values computed by hand."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/serving.md, docs/client.md and SECURITY.md: their examples run, and their tables match the code."""
+"""docs/serving.md, docs/client.md and SECURITY.md: examples run, and tables match the code."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What must not stand anywhere in the sources, judged by their syntax trees and not by their text."""
+"""Forbidden constructs in the sources, found in their syntax trees."""
 
 import ast
 from collections.abc import Iterator

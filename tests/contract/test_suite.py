@@ -1,4 +1,4 @@
-"""How several processes share the tests out."""
+"""All tests of a file run in one pytest-xdist process."""
 
 import os
 

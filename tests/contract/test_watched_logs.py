@@ -1,4 +1,4 @@
-"""What the suite finds in lines of logs, and what it lets pass."""
+"""Secrets and paths that the test suite detects in log lines."""
 
 import logging
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Damaged and forged artifacts: each is refused with an ArtifactError that names the file and the cause.
+"""Damaged and forged artifacts: each raises an ArtifactError that names the file and the cause.
 
-Where a forgery must pass the digests to reach the check behind them, `rewrite` makes the digests right again.
+`rewrite` corrects the digests where a forgery must reach the checks behind them.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Damaged, forged and mixed-up ensembles: each is refused with an ArtifactError that names the member and the cause."""
+"""Damaged, forged and inconsistent ensembles: each raises an ArtifactError that names the member and the cause."""
 
 import hashlib
 import json

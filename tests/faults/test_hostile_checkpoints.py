@@ -1,6 +1,6 @@
-"""Checkpoints that somebody forged, digests and all: none makes a training that resumes take far more than its files.
+"""Forged checkpoints with valid digests: resuming never uses far more memory than their files.
 
-What a pickle could run is in `tests/trainers/loop/test_checkpoints.py`.
+`tests/trainers/loop/test_checkpoints.py` tests pickles that would run code.
 """
 
 import io

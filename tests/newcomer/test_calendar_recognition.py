@@ -1,4 +1,4 @@
-"""Commands without `--calendar` recognise the exchange by the dates of the bars."""
+"""Exchange recognition from the dates of the bars, without `--calendar`."""
 
 from dataclasses import replace
 from pathlib import Path

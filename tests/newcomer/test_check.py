@@ -1,4 +1,4 @@
-"""`quantra check` says what a file holds, and writes a clean one."""
+"""`quantra check`: the summary of a file, and the cleaned file that it writes."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Bars of every day of the week, as Binance exports them: from the file to a forecast of a Sunday."""
+"""Seven-day bars as Binance exports them: from the file to a forecast for a Sunday."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A second demo makes nothing anew that has not changed, as contents tell it and not times."""
+"""Running the demo again: unchanged steps are skipped, judged by content and not by time."""
 
 import io
 import os

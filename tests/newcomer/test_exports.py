@@ -1,4 +1,4 @@
-"""Every usual export of bars is read with the numbers of the plain file."""
+"""Common export formats are read with the same numbers as the plain file."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""A folder with one file per ticker, or such files by name, are read as one panel."""
+"""A folder with one file per ticker, or several such files, read as one panel."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bars come in as DataFrames and forecasts go out as DataFrames."""
+"""DataFrames as input and as output of forecasts."""
 
 from datetime import date
 from typing import Any

@@ -1,4 +1,4 @@
-"""What users of other tools reach for: the version, a list of models, the next command, and how long it takes."""
+"""Command conveniences: version, list of models, next command, and remaining time."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a newcomer is told where something is wrong: in words, with the path, and with a remedy that works."""
+"""Error messages for beginners: the problem, the path, and a remedy that works."""
 
 import shutil
 from dataclasses import replace

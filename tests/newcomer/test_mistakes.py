@@ -1,4 +1,4 @@
-"""Every usual mistake in a file of bars is refused with a remedy, and the remedy works when it is followed."""
+"""Common mistakes in bar files: each is refused with a remedy that works."""
 
 import gzip
 from collections.abc import Callable

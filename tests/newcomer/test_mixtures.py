@@ -1,4 +1,4 @@
-"""Files that no program writes, but people do: forms mixed at random are read with the plain file's numbers."""
+"""Random mixtures of file formats are read with the numbers of the plain file."""
 
 import gzip
 import random

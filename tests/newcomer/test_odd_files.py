@@ -1,4 +1,4 @@
-"""Files and frames at the edge of what a table is: read as one would, or refused in words of our own."""
+"""Unusual files and frames: read, or refused with an error of this package."""
 
 import zipfile
 from datetime import date, datetime

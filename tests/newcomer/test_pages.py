@@ -1,6 +1,6 @@
-"""Every page that the programs write, in a real browser: on a phone and on a desk, in the light and in the dark.
+"""Every HTML page in a real browser: phone and desktop, light and dark.
 
-`python tests/newcomer/test_pages.py FOLDER` writes the pages, and two pictures of each for a person to look at.
+`python tests/newcomer/test_pages.py FOLDER` writes the pages and two screenshots of each.
 """
 
 import json

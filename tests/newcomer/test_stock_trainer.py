@@ -1,4 +1,4 @@
-"""Stock models from Python: few lines from bars to a forecast, and all else as the command line has it."""
+"""Training stock models from Python: the short form, and all options of the command line."""
 
 import json
 import os

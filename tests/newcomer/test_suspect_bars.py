@@ -1,4 +1,4 @@
-"""Bars that cannot be true are refused, left out or named, each symbol by itself, the same for every command."""
+"""Impossible bars are refused, dropped or reported per symbol, the same in every command."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Files of one symbol with one fault each, and the right answers of `quantra check` and `quantra predict`."""
+"""Files of one symbol with one fault each, in `quantra check` and `quantra predict`."""
 
 import re
 import shlex

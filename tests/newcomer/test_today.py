@@ -1,4 +1,4 @@
-"""A model whose exchange's calendar has ended: who says so, by which name, and what helps."""
+"""A model whose exchange calendar has ended: the error and its remedy in every command."""
 
 from dataclasses import replace
 from datetime import date

@@ -1,4 +1,4 @@
-"""Every kind of network and an ensemble behind one server: each is asked and explained over gRPC."""
+"""Every network kind and an ensemble behind one server: predictions and explanations over gRPC."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

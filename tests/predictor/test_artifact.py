@@ -1,4 +1,4 @@
-"""Writing and reading an artifact: whole or not at all, the same bytes for the same model, nothing that can execute."""
+"""Artifacts: atomic writing, reproducible bytes, and no executable content."""
 
 import os
 import pickle

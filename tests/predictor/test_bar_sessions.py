@@ -1,4 +1,4 @@
-"""Sessions of both Python clients, over a real connection: each forecast is that of `Predict` on all bars sent."""
+"""Bar sessions of both Python clients over gRPC: forecasts equal `Predict` on all bars sent."""
 
 import asyncio
 import threading

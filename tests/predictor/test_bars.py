@@ -1,3 +1,5 @@
+"""Bar panels: validation, splits and dividends, price jumps, and slicing."""
+
 import dataclasses
 import re
 from datetime import date

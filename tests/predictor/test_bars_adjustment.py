@@ -1,3 +1,5 @@
+"""Adjustment of prices for splits and dividends."""
+
 import dataclasses
 
 import numpy as np

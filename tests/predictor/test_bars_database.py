@@ -1,4 +1,4 @@
-"""Bars from SQLite and from a real PostgreSQL server, and what must never be seen of a password."""
+"""Bars from SQLite and PostgreSQL, and passwords that never appear in output."""
 
 import importlib.util
 import itertools

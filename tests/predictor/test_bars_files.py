@@ -1,3 +1,5 @@
+"""Bar files: round trips, columns, dates, time zones, and refused tables."""
+
 from datetime import date, datetime
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The layer under every door: bytes in, bytes or a QuantraError out, and nothing waits in it."""
+"""The transport-independent call layer: bytes in, bytes or a QuantraError out, without blocking."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""Work that nobody waits for ends at the next instance or the next forward, so that the next caller's turn comes."""
+"""Cancelled work stops at the next instance or forward pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""One way to write JSON, one strict way to read it."""
+"""Canonical JSON: one form to write, strict reading."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""A card is read and shown whatever it tells: today's says what baselines were given, older ones do not."""
+"""Model cards: reading and showing current and older cards."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`quantra certs`: what it makes, and that what it prints works, to the letter."""
+"""`quantra certs`: the files that it writes, and the commands that it prints."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The champion: the version of a plain name, which no copied version replaces."""
+"""The champion: the version that a plain model name means."""
 
 import json
 import logging

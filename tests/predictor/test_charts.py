@@ -1,4 +1,4 @@
-"""Each figure shows the numbers that it was given, in the trace where they belong."""
+"""Charts show the given numbers in the right traces."""
 
 import sys
 from dataclasses import replace

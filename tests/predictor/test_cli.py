@@ -1,4 +1,4 @@
-"""The command line gives the numbers of the Python API, and says in one line what went wrong."""
+"""Command line: the numbers of the Python API, and one-line errors."""
 
 import base64
 import hashlib

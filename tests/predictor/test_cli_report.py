@@ -1,4 +1,4 @@
-"""`quantra report` writes the page of an artifact again, with the newest audit that stands beside it."""
+"""`quantra report` rewrites the page of an artifact with its newest audit."""
 
 import hashlib
 import json

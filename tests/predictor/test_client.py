@@ -1,4 +1,4 @@
-"""The Python client against a real server process with a real model, beside the same model in this process."""
+"""The Python client with a real server process, compared with the model in this process."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""Covariates are used from the day they became known, and restated values from the day of the restatement."""
+"""Covariates are used from the day they became known, restated values from the day of restatement."""
 
 from dataclasses import replace
 from datetime import date, datetime

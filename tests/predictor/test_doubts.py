@@ -1,4 +1,4 @@
-"""Input that can be forecast but should be doubted says so: once, briefly, with what to do, and changes no number."""
+"""Data warnings: short, once per request, with a remedy, and without effect on the numbers."""
 
 import json
 from collections.abc import Iterator, Sequence

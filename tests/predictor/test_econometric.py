@@ -1,4 +1,4 @@
-"""Location and scale by HAR and GARCH: by hand, and what must hold for any window."""
+"""HAR and GARCH location and scale: values by hand and invariants of any window."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The door for a program that hosts Python: requests' bytes in, answers' bytes or a google.rpc.Status out."""
+"""The embedded server for host programs: request bytes in, response bytes or google.rpc.Status out."""
 
 import gc
 import math

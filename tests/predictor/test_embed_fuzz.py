@@ -1,4 +1,4 @@
-"""Whatever bytes a host sends, the embedded door answers as a server of the same folder does, and never with a bug."""
+"""Random bytes sent to the embedded server: the same responses as from a gRPC server, and no internal errors."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An ensemble answers as one model: quantiles averaged and calibrated again, reasons averaged, whatever its members."""
+"""Ensembles: averaged and recalibrated quantiles, and averaged explanations."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Contributions: exact where they can be known, complete, repeatable, and gone without a trace."""
+"""Attributions: exact where known, complete, repeatable, and without side effects on the model."""
 
 import threading
 from collections.abc import Callable

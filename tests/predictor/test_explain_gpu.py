@@ -1,4 +1,4 @@
-"""Explanations on CUDA, where cuDNN refuses the backward of an RNN whose forward ran in eval mode."""
+"""Explanations on CUDA, where cuDNN refuses the backward pass of an RNN in eval mode."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Do explanations find what was planted, whatever kind of network learnt it? Two of eight features decide."""
+"""Explanations find the two planted features of eight in every network kind."""
 
 from dataclasses import replace
 from typing import NamedTuple

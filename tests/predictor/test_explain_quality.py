@@ -1,4 +1,4 @@
-"""Do explanations name what a forecast really rests on? A small LSTM learns three planted cells; those must show."""
+"""Explanations find the three planted cells that a small LSTM has learnt."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the source of the deployed package must never do to a network that is being served."""
+"""Source checks: the package never changes the state of a network that is being served."""
 
 import ast
 from pathlib import Path

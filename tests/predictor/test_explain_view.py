@@ -1,4 +1,4 @@
-"""The attribution view and the mode switch: gradients through RNNs that nobody else notices."""
+"""The attribution view and RNN backward mode: gradients without side effects on the served network."""
 
 import threading
 from collections.abc import Callable

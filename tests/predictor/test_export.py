@@ -1,4 +1,4 @@
-"""The ONNX file gives the model's own numbers, says what it is, and is written whole or not at all."""
+"""ONNX export: the model's numbers, metadata, and atomic writing."""
 
 import importlib.util
 import json

@@ -1,3 +1,5 @@
+"""Feature expressions: parsing, rendering, look-back, and error positions."""
+
 import json
 
 import pytest

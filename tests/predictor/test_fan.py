@@ -1,4 +1,4 @@
-"""Frequency-adaptive normalisation takes out what the paper takes out, of each window by itself, without a jump."""
+"""Frequency-adaptive normalisation: per window, continuous, and equal to the paper's formula."""
 
 import pytest
 import torch

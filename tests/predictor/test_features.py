@@ -1,4 +1,4 @@
-"""The default features on real bars, their fitted numbers, and the files that carry them."""
+"""Default features on real bars, fitted statistics, and feature files."""
 
 import dataclasses
 import json

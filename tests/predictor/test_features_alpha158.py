@@ -1,4 +1,4 @@
-"""Alpha158 against Qlib's own values on the same series, made by `benchmarks/peers/alpha158_with_qlib.py`."""
+"""Alpha158 against Qlib's values, written by `benchmarks/peers/alpha158_with_qlib.py`."""
 
 import dataclasses
 import hashlib

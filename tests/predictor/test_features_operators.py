@@ -1,4 +1,4 @@
-"""Every operator against plain Python over each window, to the last bit, and against TA-Lib on real prices."""
+"""Feature operators against plain Python per window, bit for bit, and against TA-Lib on real prices."""
 
 import math
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Commands that take dataclasses: their fields are flags, and what stands on the command line fills them."""
+"""Command flags generated from the fields of dataclasses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

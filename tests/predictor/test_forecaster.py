@@ -1,4 +1,4 @@
-"""The in-process door answers as the service does, and importing it costs no torch; forecasts show themselves."""
+"""The in-process Forecaster: same results as the service, import without torch, and display of forecasts."""
 
 import subprocess
 import sys

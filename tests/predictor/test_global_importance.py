@@ -1,4 +1,4 @@
-"""What moves a model's forecasts in general: means by hand, and one bad instance or symbol among good ones."""
+"""Global feature importance: means by hand, and failing instances or symbols among good ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace

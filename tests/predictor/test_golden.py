@@ -1,4 +1,4 @@
-"""The golden instance: it passes where nothing changed, and names the stage where something did."""
+"""Golden instances: they pass on an unchanged model and name the stage that changed."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The graph forecaster: who looks at whom, who is absent, and that nothing else of a panel matters."""
+"""The graph forecaster: neighbours, missing symbols, and independence from the rest of the panel."""
 
 from copy import deepcopy
 from dataclasses import replace

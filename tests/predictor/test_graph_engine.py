@@ -1,4 +1,4 @@
-"""The engine onnxruntime: the same forecasts, graphs written once, and networks that it leaves to torch."""
+"""The onnxruntime engine: same forecasts, cached graphs, and networks that fall back to torch."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A graph model behind a server: ranks and reasons of panels, whole and odd ones."""
+"""A graph model behind a server: ranks and explanations of complete and incomplete panels."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Answers on their way from the threads that have them to the event loop of a server."""
+"""Loop bridge: results passed from worker threads to the server's event loop."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""What the Temporal Fusion Transformer tells of itself: named, complete, and never taken for contributions."""
+"""Internals of the Temporal Fusion Transformer: named, complete, and separate from attributions."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Ctrl+C while a program still loads its libraries is one line and exit code 130, whatever the library makes of it."""
+"""Ctrl+C while a program loads its libraries: one line and exit code 130."""
 
 import os
 import signal

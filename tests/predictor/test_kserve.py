@@ -1,4 +1,4 @@
-"""The public inference protocol: the numbers of Predict to the last bit, and every refusal by its own words."""
+"""KServe protocol: the numbers of Predict bit for bit, and every error."""
 
 import re
 from collections.abc import Callable, Iterator

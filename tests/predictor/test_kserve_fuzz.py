@@ -1,4 +1,4 @@
-"""Requests of the public protocol with bytes changed at random: each has an answer, or an error of the caller's."""
+"""KServe requests with random byte changes: a response or a client error, never an internal error."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The public inference protocol over a real wire: beside quantra.v1, with its errors, its bounds and its health."""
+"""KServe protocol over gRPC next to quantra.v1: errors, limits and health."""
 
 import asyncio
 from collections.abc import Iterator

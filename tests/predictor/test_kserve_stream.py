@@ -1,4 +1,4 @@
-"""ModelStreamInfer: answers in the order of their requests, each with its id, and room for so many."""
+"""ModelStreamInfer: response order, ids, and limits on open requests."""
 
 from concurrent.futures import Future
 

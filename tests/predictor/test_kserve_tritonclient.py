@@ -1,4 +1,4 @@
-"""An unchanged tritonclient against `quantra serve`; it needs protobuf below 7, so `make test-lowest` runs this."""
+"""An unmodified tritonclient against `quantra serve`; `make test-lowest` runs it, since it needs protobuf below 7."""
 
 import json
 import os

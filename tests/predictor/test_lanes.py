@@ -1,4 +1,4 @@
-"""A model's thread answers all that waits at once, each call as if it were alone, and for whoever still waits."""
+"""Model worker: batching queued requests, isolating failures, and dropping cancelled requests."""
 
 import gc
 import logging

@@ -1,4 +1,4 @@
-"""Sessions of a stream: one request after the other, within bounds, and as they were after whatever fails."""
+"""Bar sessions of a stream: sequential requests, limits, and unchanged state after failures."""
 
 import gc
 import inspect

@@ -1,4 +1,4 @@
-"""Ten thousand names are looked through once: comparisons are counted, not timed."""
+"""Ten thousand names are looked up in one pass: comparisons are counted, not timed."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Where memory runs out, work is done in smaller pieces, or its caller is told to ask again; others are answered."""
+"""Out of memory: smaller batches, a retryable error for the caller, and unaffected other requests."""
 
 import gc
 import logging

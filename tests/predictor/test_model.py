@@ -1,4 +1,4 @@
-"""What one model answers: bars or windows in, forecasts out, everything doubtful refused by name."""
+"""Model predictions from bars and windows, and refused inputs."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every kind of network that forecasts row by row keeps: shapes, independence, what reaches the forecast."""
+"""Contract of every row-wise network kind: shapes, row independence, and the inputs that matter."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Networks and what stands around them: inputs, target, normaliser, quantile head, output map, kinds."""
+"""Networks and their parts: inputs, target, normaliser, quantile head, output map, and kinds."""
 
 from dataclasses import replace
 from math import log, sqrt

@@ -1,4 +1,4 @@
-"""Whoever observes the service hears of each request that reaches a model once, with its outcome and its times."""
+"""Observers: one observation per request, with its outcome and times."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Prices that no arithmetic survives fail alone: the symbols beside them are answered as ever, at every door."""
+"""Prices that overflow fail for their symbol only, at every interface."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Places for requests on their way: so many at once, in order, and none is lost to whoever goes away."""
+"""Admission: call slots in order, limits per connection, and slots freed by cancellation."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

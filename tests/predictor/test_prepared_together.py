@@ -1,4 +1,4 @@
-"""Instances that are prepared together get what each gets alone, to the last bit: inputs, warnings, errors."""
+"""Batch preparation: the same inputs, warnings and errors as each instance prepared alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

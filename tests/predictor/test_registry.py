@@ -1,4 +1,4 @@
-"""The models of a folder: found by reference, refused when broken, never replaced by another in silence."""
+"""Model registry: lookup by reference, refused damaged versions, and no silent replacement."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Loading, unloading and reading again: a new registry of the old one, whole or not at all."""
+"""Loading, unloading and reloading: each gives a new registry or fails without effect."""
 
 import os
 import shutil

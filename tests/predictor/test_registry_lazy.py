@@ -1,4 +1,4 @@
-"""Versions beside a model's default are verified when the folder is opened, and built when they are first asked."""
+"""Non-default versions are verified at startup and built on first use."""
 
 import shutil
 import threading

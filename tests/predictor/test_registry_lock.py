@@ -1,4 +1,4 @@
-"""The lock file: versions that it lists, as they are, are served; no others are."""
+"""The lock file: only listed, unchanged versions are served."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Following a folder of models: what comes, goes and changes there, and what cannot be served, told once."""
+"""The folder watcher: added, removed, changed and unservable versions, each reported once."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The report shows the numbers that it was given, escapes what others wrote, and loads nothing."""
+"""Forecast report: given numbers, escaped text, and no external resources."""
 
 import base64
 import hashlib

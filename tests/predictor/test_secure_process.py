@@ -1,4 +1,4 @@
-"""A server process with TLS, tokens and a Unix socket for changes, from its first line to its log."""
+"""A server process with TLS, tokens and an admin Unix socket, from startup to its log."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Servers with TLS, tokens and Unix sockets: real handshakes, real files that change, and who is refused."""
+"""TLS, tokens and Unix sockets: real handshakes, credential rotation, and refused callers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What stands on a server's command line: the same for `quantra serve` and `python -m predictor.server`."""
+"""Server flags: the same for `quantra serve` and `python -m predictor.server`."""
 
 from collections.abc import Sequence
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The server's own behaviour over a real wire, in front of a service that a test can hold back or break."""
+"""gRPC server behaviour in front of a canned service."""
 
 import asyncio
 import logging

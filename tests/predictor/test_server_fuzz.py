@@ -1,4 +1,4 @@
-"""Requests with bytes changed at random: each ends in an answer or in an error of the caller's."""
+"""Requests with random byte changes: a response or a client error, never an internal error."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A server whose models change: by calls of an operator, and by what comes into its folder."""
+"""Models of a running server changed by admin calls and by files in its folder."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""`quantra serve --processes`: real workers on one port, which die, change models, and end with their supervisor."""
+"""`quantra serve --processes`: workers on one port, their failure, model changes, and shutdown."""
 
 import json
 import os

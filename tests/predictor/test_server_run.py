@@ -1,4 +1,4 @@
-"""`serve` in the process of a caller: it leaves signals and the interpreter as it found them."""
+"""`serve` called in a program: it restores signal handlers and interpreter settings."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""How a server ends with whoever started it, and how long calls may then take."""
+"""Server shutdown: with its parent process, on signals, and with a grace period for calls."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The use cases without wire types: each instance its own answer, bounded queues, deadlines, and an orderly end."""
+"""Prediction service without wire types: isolated instances, bounded queues, deadlines, and shutdown."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What the calendar of an exchange answers, held against the history of the New York Stock Exchange."""
+"""Exchange calendars, compared with the history of the New York Stock Exchange."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What is shown of an answer is what it is called: per cent are simple returns, and the model's skill stands beside."""
+"""Display of forecasts: percentages are simple returns, and every forecast carries its skill."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a request costs in memory follows from its bytes: hardly anything sent never becomes large arrays."""
+"""Memory use of a request is bounded by its size in bytes."""
 
 import tracemalloc
 from collections.abc import Callable, Sequence

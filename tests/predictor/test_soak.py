@@ -1,4 +1,4 @@
-"""A server process under a mixed load for some seconds: every call ends as it must, and memory stays where it was."""
+"""A server process under mixed load: every call ends as expected, and memory stays constant."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Bars whose last one is older than allowed: how old they are, who says how old they may be, and what is refused."""
+"""Stale bars: their age, the allowed age, and refusals."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

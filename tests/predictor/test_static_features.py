@@ -1,4 +1,4 @@
-"""Static covariates become columns, and not knowing one is a column of its own."""
+"""Static covariates as columns, with an indicator for unknown values."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""PredictStream: what a stream does is the same at every door."""
+"""PredictStream: the same behaviour at every interface."""
 
 import gc
 import math

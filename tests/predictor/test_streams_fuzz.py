@@ -1,4 +1,4 @@
-"""Requests of a stream with bytes changed at random: no answer is our fault, and no other request goes without one."""
+"""Stream requests with random byte changes: no internal errors, and every other request gets a response."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""PredictStream over real connections: what only a server has to see to, and both Python clients."""
+"""PredictStream over gRPC: server behaviour and both Python clients."""
 
 import asyncio
 import itertools

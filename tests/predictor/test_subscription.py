@@ -1,4 +1,4 @@
-"""What a subscription keeps of a panel's history, what it takes and what it refuses."""
+"""Subscriptions: the panel history that they keep, and accepted and refused pushes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The Temporal Fusion Transformer: against a literal one, what it may see, its internals, its blocks of rows."""
+"""Temporal Fusion Transformer: against a literal implementation, causality, internals, and row blocks."""
 
 from itertools import product
 

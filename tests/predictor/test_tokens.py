@@ -1,4 +1,4 @@
-"""Tokens as a file has them, and which calls each is good for."""
+"""Token files, and the calls that each token permits."""
 
 import hmac
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Large panels through both clients: the last bars alone, in several calls where they must be, as one call of all."""
+"""Large panels through both clients: trimmed to the last bars, split into several calls, same results as one call."""
 
 import asyncio
 import dataclasses

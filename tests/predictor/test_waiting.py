@@ -1,4 +1,4 @@
-"""What waits: whose turn it is, what is dropped and refused, and that nothing is held that nobody waits for."""
+"""Request queue: order, expiry, limits, and cancellation."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""What is seen of a server from outside: its metrics, its log, request ids and spans, of real calls to real servers."""
+"""Observability: metrics, access log, request ids and spans of calls to real servers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The one path from bars to a network's inputs: the same in training and serving, blind to the future and to units."""
+"""Windows: same inputs in training and serving, no look-ahead, and independence from price units."""
 
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""Wire messages of quantra.v1: round trips, refused requests, and error details."""
+
 import contextlib
 import dataclasses
 import re

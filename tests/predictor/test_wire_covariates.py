@@ -1,4 +1,4 @@
-"""Covariates over the wire: every bit comes back, and what is wrong is refused before any array is built."""
+"""Covariates on the wire: exact round trips, and refusals before arrays are allocated."""
 
 import asyncio
 from dataclasses import replace

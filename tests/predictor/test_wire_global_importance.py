@@ -1,4 +1,4 @@
-"""Questions about many instances come back from the wire as they were sent, and so do the reports."""
+"""Global importance on the wire: round trips of requests and reports."""
 
 import contextlib
 from dataclasses import fields, replace

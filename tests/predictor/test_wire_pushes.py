@@ -1,4 +1,4 @@
-"""Pushes over the wire: every bit comes back, and what cannot be a push is refused."""
+"""Bar pushes on the wire: exact round trips and refused messages."""
 
 import numpy as np
 import pytest

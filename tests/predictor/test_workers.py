@@ -1,4 +1,4 @@
-"""What a supervisor and its workers say to each other, and what a team of workers does, with workers made up here."""
+"""Worker pool: messages between supervisor and workers, restarts, and shared changes, with fake workers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How a worker that begins later comes to serve what the others do: two services over one folder of models."""
+"""A worker that starts later serves the same models as the others."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""docs/training-loop.md names every kind of line that a training writes for programs, with its fields."""
+"""docs/training-loop.md documents every JSON line of a training run with its fields."""
 
 import json
 import re

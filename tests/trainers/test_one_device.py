@@ -1,6 +1,6 @@
-"""Every network, in training, forecast and explanation, keeps to the device that it is on: what CUDA would refuse.
+"""Every network uses one device in training, forecasts and explanations, as CUDA requires.
 
-Nothing is computed here; see tests/one_device.py for what is looked at.
+Nothing is computed; see tests/one_device.py.
 """
 
 from collections.abc import Callable, Iterator

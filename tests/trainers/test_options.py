@@ -1,4 +1,4 @@
-"""The shared flags: what they accept, what they refuse and how, and the consumers they stand for."""
+"""Shared training flags: accepted values, refusals, and the consumers that they configure."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What becomes of the reports: JSON lines, plain lines, a live bar."""
+"""Progress output: JSON lines, plain lines, and a live bar."""
 
 import io
 import json

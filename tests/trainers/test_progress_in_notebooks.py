@@ -1,4 +1,4 @@
-"""Progress in a notebook: what a real kernel tells the pages that show it."""
+"""Progress in a notebook: messages of a real kernel."""
 
 import os
 import sys

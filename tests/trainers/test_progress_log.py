@@ -1,4 +1,4 @@
-"""The log file: whatever interrupts a training, its log ends up as that of an uninterrupted one."""
+"""The log file of an interrupted training run equals that of an uninterrupted one."""
 
 import json
 import os

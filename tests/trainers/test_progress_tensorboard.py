@@ -1,4 +1,4 @@
-"""The log for TensorBoard, read back by TensorBoard itself."""
+"""TensorBoard log, read back with TensorBoard."""
 
 import math
 import re

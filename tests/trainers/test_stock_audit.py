@@ -1,4 +1,4 @@
-"""The audit finds what is planted: a look into the future, outcomes that reach a forecast, a lag nobody can trade."""
+"""The audit finds planted faults: look-ahead, leaked outcomes, and an untradable lag."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The walk forward: what a fold may learn from, what it keeps, what is refused; on real bars and tiny recipes."""
+"""Walk-forward backtest: training data of each fold, resuming, and refusals, on real bars."""
 
 import json
 from collections.abc import Iterator, Mapping

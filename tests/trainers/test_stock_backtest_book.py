@@ -1,4 +1,4 @@
-"""The book against a hand calculation; strategies, benchmarks and figures on arrays that a reader can check."""
+"""Backtest book, strategies, benchmarks and statistics against values computed by hand."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Stocks whose bars are missing: hand calculations, and the book against one that is kept in cash and shares."""
+"""Backtest with missing bars: values by hand, and a book kept in cash and shares."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Baselines have what a model has: they are moved on the calibration part, or fitted on all that the model has seen."""
+"""Baselines get the calibration that models get, or are fitted on the same history."""
 
 from collections.abc import Callable
 from dataclasses import replace

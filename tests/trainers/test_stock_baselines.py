@@ -1,4 +1,4 @@
-"""Baselines against hand computation and against the package arch itself."""
+"""Baselines against values computed by hand and against the package arch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

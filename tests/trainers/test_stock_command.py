@@ -1,4 +1,4 @@
-"""`python -m trainers.stock`: flags become a recipe, and what is wrong is said in one line."""
+"""`python -m trainers.stock`: flags become a recipe, and errors are one line."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Conformal offsets make both tails right."""
+"""Conformal offsets calibrate both tails."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Covariates from files to forecasts: training and serving read the same, and nobody reads the future."""
+"""Covariates from files to forecasts: same in training and serving, without look-ahead."""
 
 import json
 from collections.abc import Iterable

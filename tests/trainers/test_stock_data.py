@@ -1,4 +1,4 @@
-"""Training windows are what serving reads; targets come back as returns; nothing later moves anything earlier."""
+"""Training windows equal those of serving; targets invert to returns; no look-ahead."""
 
 from dataclasses import replace
 from functools import cache

@@ -1,4 +1,4 @@
-"""Trainings and judgements say what makes their bars and files doubtful: before the work, once, and in their record."""
+"""Data warnings of training and evaluation: before the work, once, and in the record."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

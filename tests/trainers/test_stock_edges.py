@@ -1,4 +1,4 @@
-"""Edges come from the training window alone, find who moves together beyond the market, or are given and then kept."""
+"""Graph edges: from the training window only, net of the market, or given and kept."""
 
 from dataclasses import replace
 from functools import cache

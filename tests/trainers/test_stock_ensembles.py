@@ -1,4 +1,4 @@
-"""Putting artifacts together: on days that every member was calibrated on, judged on days that none has seen."""
+"""Building ensembles: recalibrated on days common to all members, evaluated on unseen days."""
 
 import json
 from collections.abc import Callable

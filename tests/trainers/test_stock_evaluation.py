@@ -1,4 +1,4 @@
-"""An artifact is judged on days that it has not seen, beside the baselines; what cannot be judged is refused."""
+"""Evaluation on unseen days against the baselines, and refusals."""
 
 import json
 import subprocess

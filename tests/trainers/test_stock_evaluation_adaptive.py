@@ -1,4 +1,4 @@
-"""Adaptive conformal offsets: coverage comes back after a shift, from outcomes that are known by then alone."""
+"""Adaptive conformal offsets: coverage recovers after a shift, from known outcomes only."""
 
 from dataclasses import replace
 from functools import cache

@@ -1,4 +1,4 @@
-"""Every metric against its formula, case by case, or against a library that has it."""
+"""Evaluation metrics against their formulas or a reference library."""
 
 from dataclasses import replace
 from math import exp, log

@@ -1,4 +1,4 @@
-"""Intervals of overlapping outcomes are as wide as the few blocks behind them demand."""
+"""Intervals of overlapping outcomes reflect the number of independent blocks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""An evaluation fits a terminal of 80 columns: no name and no number is cut off."""
+"""Evaluation tables fit a terminal of 80 columns without truncation."""
 
 from dataclasses import replace
 from itertools import product

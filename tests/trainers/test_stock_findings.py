@@ -1,4 +1,4 @@
-"""The three sentences that pages begin with are true of the results that they are made from, whatever these are."""
+"""Summary sentences of evaluation and audit pages match their results."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Answers of many windows, joined as they come."""
+"""Network forecasts of many windows, joined in order."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A stock model from its training on a GPU to its answers there, beside those of the CPU."""
+"""A stock model trained and served on a GPU, compared with the CPU."""
 
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,4 +1,4 @@
-"""Where a network starts: its linear highway solved, its head at the quantiles of what remains."""
+"""Network initialisation: linear part solved, head at the quantiles of the residuals."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a model learns from: batches of the right type, every wrong output an error, every number of the loss right."""
+"""Training objectives: batch types, errors for wrong outputs, and loss values."""
 
 from collections.abc import Callable
 from dataclasses import replace

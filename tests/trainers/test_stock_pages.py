@@ -1,4 +1,4 @@
-"""Pages of evaluations, backtests and audits show the numbers given, and run nothing that others wrote."""
+"""Pages of evaluations, backtests and audits: given numbers, and no injected scripts."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Histories whose inputs lie where the network is: the same windows, gathered there, if there is room."""
+"""Device placement: window sources on the network's device, if there is room."""
 
 from functools import cache
 from pathlib import Path

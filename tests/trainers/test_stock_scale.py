@@ -1,4 +1,4 @@
-"""Fitting HAR, GARCH and their mean: planted numbers are found, and the package arch agrees."""
+"""Fitting HAR, GARCH and their mean: planted parameters are recovered, and the package arch agrees."""
 
 from dataclasses import replace
 from typing import Literal

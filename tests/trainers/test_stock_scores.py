@@ -1,4 +1,4 @@
-"""Scores: losses, coverage, and what of them is luck."""
+"""Scores: losses, coverage, and significance."""
 
 from collections.abc import Mapping
 from dataclasses import replace

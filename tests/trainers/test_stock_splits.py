@@ -1,4 +1,4 @@
-"""The four parts of history never share an outcome."""
+"""The four splits of history share no outcome."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""A whole training, small: bars to an artifact that loads, serves, and says how it came to be."""
+"""A small training run from bars to an artifact that loads, serves, and records its history."""
 
 import json
 import re

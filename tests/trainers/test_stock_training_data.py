@@ -1,4 +1,4 @@
-"""Fine-tuning: what comes from an artifact and what is fitted anew, what it has seen, and what is refused."""
+"""Fine-tuning: parts from the parent artifact, refitted parts, training history, and refusals."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The search for hyper-parameters: trials, where they are kept, and what is claimed of the best one."""
+"""Hyper-parameter search: trials, storage, and the reported best score."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a command could not write is told before its work, naming the folder and what to do."""
+"""Unwritable output paths are refused before the work, with the folder and a remedy."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Without the packages of the extra `dit` the tests of this folder are left out, each file with the reason."""
+"""Skips the tests of this folder without the extra `dit`."""
 
 from pathlib import Path
 

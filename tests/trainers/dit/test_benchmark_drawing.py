@@ -1,4 +1,4 @@
-"""The statistics of `benchmarks.diffusion`, against values computed by hand."""
+"""Statistics of `benchmarks.diffusion` against values computed by hand."""
 
 import json
 from itertools import product

@@ -1,4 +1,4 @@
-"""Images that were encoded once are the same to learn from as images that are encoded in every step."""
+"""Image cache: training on cached encodings equals encoding in every step."""
 
 import hashlib
 import json

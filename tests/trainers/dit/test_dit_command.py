@@ -1,4 +1,4 @@
-"""From images to a drawing by the command line, as a person would go."""
+"""Image training on the command line, from images to samples."""
 
 import json
 import os

@@ -1,6 +1,7 @@
-"""The extra `dit`: what happens without it, and what must never be in it.
+"""The extra `dit`: errors without it, and packages that it must not contain.
 
-Of another build than torch, torchvision and torchaudio stop transformers and diffusers from loading; lpips brings one.
+transformers and diffusers fail to import if torchvision or torchaudio is of another build than torch; lpips installs
+torchvision.
 """
 
 import ast

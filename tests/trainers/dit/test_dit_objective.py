@@ -1,7 +1,7 @@
-"""Noising, target and sampler belong together, which an exact prediction shows: it must lead back to the image.
+"""Noising, target and sampler match: sampling with exact predictions returns the training image.
 
-With one image in the data set, the exact prediction follows from the noisy latents and the time alone; it is made here
-from nothing but what the objective says of noising and target.
+With a single image in the data set, the exact prediction follows from the noisy latents and the time. It is computed
+here from the objective's noising and target only.
 """
 
 from itertools import permutations

@@ -1,6 +1,6 @@
-"""A training in 16 bits: what it computes so, what it does not, and how near it stays to one in 32.
+"""Training in 16 bits: which parts use it, and how close the results are to 32 bits.
 
-What memory and time a step takes is shown, by `pytest -rP`, and not judged: a shared GPU has no constant time.
+`pytest -rP` shows memory and time per step. They are not tested, because a shared GPU has no constant speed.
 """
 
 import math

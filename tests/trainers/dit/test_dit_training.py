@@ -1,4 +1,4 @@
-"""A step moves the transformer and nothing else, and moves it alike however its images are cut up and encoded."""
+"""Image training: only the transformer changes, and the same under any batch split."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

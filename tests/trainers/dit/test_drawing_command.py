@@ -1,4 +1,4 @@
-"""What a model draws is judged and shown on pages by the command line, as a person would go."""
+"""Evaluation and sampling of image models on the command line, and their pages."""
 
 import json
 from dataclasses import asdict

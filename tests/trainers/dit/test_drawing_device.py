@@ -1,4 +1,4 @@
-"""Images are encoded and drawn on the device that is asked for; on the CPU to the same bits as ever."""
+"""Encoding and sampling of images on the requested device."""
 
 from pathlib import Path
 from typing import Any

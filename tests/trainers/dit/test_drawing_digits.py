@@ -1,4 +1,4 @@
-"""What a training teaches a model of digits, beside the recipe whose noising is not that of its sampler."""
+"""Training on digits, compared with a recipe whose noising does not match its sampler."""
 
 import json
 import subprocess

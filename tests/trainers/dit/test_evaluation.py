@@ -1,4 +1,4 @@
-"""An evaluation's figures are those of its images, and its page shows them beside real ones."""
+"""Image evaluation: its statistics and its page."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""GLM-Image's transformer, tiny and random: its own shift, its plans from the caller, and its pipeline's images."""
+"""GLM-Image transformer, tiny and random: timestep shift, prior tokens, and images equal to its pipeline's."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Trainings that run and teach nothing, or something else, and what stands against each; docs/images.md lists them."""
+"""Faults that train nothing or the wrong thing, and their guards; docs/images.md lists them."""
 
 import ast
 from collections.abc import Sequence

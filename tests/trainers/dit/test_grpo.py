@@ -1,4 +1,4 @@
-"""Tuning by a reward: what is drawn, what is learnt of it, the gate, and going on after a stop."""
+"""GRPO reward tuning: rollouts, updates, the gate, and resuming."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

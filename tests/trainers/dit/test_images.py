@@ -1,4 +1,4 @@
-"""A folder of images is checked one by one; what cannot be used is listed, and left out only where that is wanted."""
+"""Image folders: every image is checked, and bad ones are listed or skipped on request."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""The example that makes digits makes what the trainer takes."""
+"""The digits example writes a folder that the trainer accepts."""
 
 from pathlib import Path
 from typing import Any

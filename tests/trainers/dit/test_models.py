@@ -1,4 +1,4 @@
-"""A model is a folder of diffusers'; what is drawn here, the matching pipeline draws too."""
+"""Image models as diffusers folders: samples equal the matching pipeline's."""
 
 import json
 import resource

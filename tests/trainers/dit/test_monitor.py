@@ -1,4 +1,4 @@
-"""A training that rewards watch: nothing of it changes, what is best is kept, and a collapse is told by a rule."""
+"""Reward monitoring: no effect on training, best weights kept, and collapse detection."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

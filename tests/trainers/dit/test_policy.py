@@ -1,4 +1,4 @@
-"""Steps by chance and what is learnt of them, by hand."""
+"""GRPO policy steps, advantages and clipping against values computed by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Rewards on the command line: a training that is watched, and a tuning behind its gate."""
+"""Rewards on the command line: monitored training and gated tuning."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rewards: each statistic by hand, and everything that is missing is told before it is needed."""
+"""Reward statistics by hand, and early errors for missing inputs."""
 
 import math
 from collections.abc import Sequence

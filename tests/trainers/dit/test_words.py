@@ -1,4 +1,4 @@
-"""Words that a model does not know: it draws all the same, and says which they are."""
+"""Prompt words that a model was not trained on: it samples and warns."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Saves checkpoints in processes that are killed: one after every step that a save takes.
+"""Saves checkpoints in processes that are killed, one after each step of a save.
 
-`python dying_saver.py FOLDER` prints a JSON line for every process that was killed: the step it died after, the window
-that the newest checkpoint held before, the one that can be loaded now, and whether it is what was saved.
+`python dying_saver.py FOLDER` prints a JSON line per killed process: the step after which it was killed, the window of
+the newest checkpoint before, the one that can be loaded now, and whether it equals what was saved.
 """
 
 import json

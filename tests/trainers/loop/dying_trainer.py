@@ -1,7 +1,7 @@
-"""Trains in processes that are killed again and again, at any moment of a window or of a checkpoint's writing.
+"""Trains in processes that are killed at random moments.
 
-`python dying_trainer.py FOLDER KILLS` prints a JSON line for every life, with the signal that ended it (0 for none) and
-the newest checkpoint that it left, and at last whether what is left equals what an uninterrupted training leaves.
+`python dying_trainer.py FOLDER KILLS` prints a JSON line per process: the signal that ended it (0 for none) and the
+newest checkpoint. The last line says whether the result equals that of an uninterrupted training run.
 """
 
 import json

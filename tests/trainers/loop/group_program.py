@@ -1,4 +1,4 @@
-"""A program for torchrun: joins the group twice and writes down what it added up, into the folder that it is given."""
+"""A torchrun program that joins the group twice and writes its sums into the given folder."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""`python holding_process.py FOLDER` holds the folder of checkpoints, and so does not its child, until they are killed.
+"""`python holding_process.py FOLDER` locks a checkpoint folder, and starts a child that does not, until killed.
 
-Says "held" when it does; both wait for the end of their standard input.
+It prints "held" once it has the lock. Both processes wait for the end of their standard input.
 """
 
 import os

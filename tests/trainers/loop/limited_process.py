@@ -1,8 +1,7 @@
-"""A process whose address space is limited, so that torch's own allocator fails.
+"""Trains one window in a process with limited address space, so that torch's allocator fails.
 
-It trains one window under a limit for each headroom given, in MiB above what it holds already, and prints as JSON how
-often memory ran out in the forward and in the backward, the size of the pieces, and how far the gradient is from that
-without a limit.
+For each given headroom, in MiB above the memory in use, it prints as JSON how often memory ran out in forward and
+backward, the size of the micro-batches, and the distance of the gradient from that without a limit.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Sends itself SIGINT twice, which must be a KeyboardInterrupt, then SIGTERM twice, which must end it."""
+"""Sends itself SIGINT twice, expecting KeyboardInterrupt, then SIGTERM twice, which ends it."""
 
 import os
 import signal

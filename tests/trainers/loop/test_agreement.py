@@ -1,4 +1,4 @@
-"""What is agreed on beside the gradients: settings, parts of the loss, and what happens where no phase works."""
+"""Agreement of processes: settings, loss terms, and windows in which no phase works."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Checkpoints: what comes back, what is kept, and what damage, full disks, locks and kills do."""
+"""Checkpoints: restored state, retention, damage, full disks, locks and kills."""
 
 import errno
 import io

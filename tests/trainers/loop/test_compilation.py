@@ -1,4 +1,4 @@
-"""Modules as the device wants them: compiled without recurrent layers, and laid out densely."""
+"""Preparing modules for a device: compilation without recurrent layers, and contiguous weights."""
 
 import copy
 import warnings

@@ -1,4 +1,4 @@
-"""How batches are cut where memory is short, in training and in validation."""
+"""Batch splitting on memory shortage, in training and validation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

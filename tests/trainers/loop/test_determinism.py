@@ -1,4 +1,4 @@
-"""Deterministic mode: what it sets, what it needs, and that it goes away."""
+"""Deterministic mode: its settings, requirements, and restoration afterwards."""
 
 import pytest
 import torch

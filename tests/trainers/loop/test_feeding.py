@@ -1,6 +1,6 @@
-"""Batches on their way to a device: once a window for all phases, one window ahead, and nothing else changes.
+"""Device transfer: one copy per window for all phases, prefetching one window, and unchanged results.
 
-The device is made up: a copy on its way is not a number anywhere until it was received.
+The device is fake: a copy in flight has no value until it is received.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The loop on a CUDA device: precision, memory, recurrent weights, and what it waits for."""
+"""The loop on CUDA: precision, memory, recurrent weights, and synchronisation."""
 
 import warnings
 from collections.abc import Callable, Generator, Sequence

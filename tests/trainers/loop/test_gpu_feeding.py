@@ -1,4 +1,4 @@
-"""Beside a real GPU: the current device, batches that are fetched ahead, copies of weights on the host."""
+"""CUDA transfers: current device, prefetched batches, and weight copies on the host."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Processes that train together: what they add up, agree on, and notice of each other. All groups here are real."""
+"""Process groups: sums, agreement, and detection of failed ranks, with real groups."""
 
 import os
 import signal

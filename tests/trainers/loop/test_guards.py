@@ -1,4 +1,4 @@
-"""Every guard: what it notices, what it names, and what it lets pass."""
+"""Training guards: what each detects, names, and ignores."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

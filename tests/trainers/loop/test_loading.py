@@ -1,4 +1,4 @@
-"""A `DataLoader` as source: its order, what its workers draw, and who fetches what."""
+"""`DataLoader` as source: order, random draws of its workers, and prefetching."""
 
 import multiprocessing
 import os

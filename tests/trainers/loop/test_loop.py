@@ -1,4 +1,4 @@
-"""The loop's arithmetic: windows, counts, phases, validation, best weights, repetition."""
+"""Training loop arithmetic: windows, counts, phases, validation, best weights, and repetition."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Memory that runs out in a window: nothing is left out, and the update is what it would have been."""
+"""Memory shortage in a window: no sample is lost, and the update stays the same."""
 
 import gc
 import json

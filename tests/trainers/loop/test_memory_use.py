@@ -1,4 +1,4 @@
-"""Memory: its figures, and that what a training step frees is there for the next one."""
+"""Memory figures, and reuse of memory between training steps."""
 
 import os
 import platform

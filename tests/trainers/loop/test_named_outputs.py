@@ -1,4 +1,4 @@
-"""Networks with several named outputs: every wrong output is named, and targets may be missing here and there."""
+"""Networks with several named outputs: errors name the output, and targets may be missing."""
 
 import math
 import re

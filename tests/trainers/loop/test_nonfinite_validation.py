@@ -1,4 +1,4 @@
-"""A validation that is infinite or not a number: reported, no improvement, and after too many in a row an error."""
+"""Non-finite validation loss: reported, never an improvement, and an error after several in a row."""
 
 import math
 from collections.abc import Iterator, Sequence

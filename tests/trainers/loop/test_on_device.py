@@ -1,6 +1,6 @@
-"""Steps that are queued before the loss is known here, and that the optimizer leaves out where it is not finite.
+"""Optimizer steps queued before the loss is known, and skipped on the device if it is not finite.
 
-Fused optimizers do that on the CPU too, where the loop has no reason to ask for it; here it is made to.
+Fused optimizers can do that on the CPU too; the tests switch it on there.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The optimizer's step: called directly and yet seen by whoever watches, and repeated where memory ran out."""
+"""Optimizer step: step hooks, and repetition after memory shortage."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Optimizers, and learning rates as functions of the steps taken."""
+"""Optimizers and learning rate schedules."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Two processes that train together: what comes out is what one process gives, whatever happens to one of them."""
+"""Training with two processes gives the result of one process, also after failures."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a phase has for itself: a beginning, a precision, averages of some modules; and parameters that wait."""
+"""Settings per phase: start, precision, averaged modules, and frozen parameters."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The record of some windows: which are in it, and that it is written however the reports end."""
+"""Profiler: recorded windows, and a trace that is written however the reports end."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Resuming: a training that was interrupted ends as one that was not, to the bit."""
+"""Resuming: bit for bit the result of an uninterrupted training run."""
 
 import json
 import os

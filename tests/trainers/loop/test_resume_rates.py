@@ -1,4 +1,4 @@
-"""A training that goes on with other learning rates than it was started with: refused, or as it was chosen."""
+"""Resuming with different learning rates: refused unless chosen."""
 
 from collections.abc import Callable
 from pathlib import Path

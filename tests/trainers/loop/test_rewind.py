@@ -1,4 +1,4 @@
-"""Going back after a shortage: generators and buffers are what they were."""
+"""Rewinding after a memory shortage: generators and buffers are restored."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Steps with a gradient scaler: torch's own, on the CPU and on a GPU, and one that notes its calls."""
+"""Gradient scaler: torch's own on CPU and GPU, and one that records its calls."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A forward that one phase owns and another uses: a generator runs once a batch, whoever works first."""
+"""Shared forward: one phase runs the generator once per batch for all phases."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""Sources of batches and the trees they are made of."""
+"""Batch sources and the trees of tensors that they yield."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the caller keeps beside the loop: it goes into checkpoints and comes back, or is refused by name."""
+"""Caller state in checkpoints: saved, restored, or refused by name."""
 
 from collections import Counter
 from collections.abc import Mapping

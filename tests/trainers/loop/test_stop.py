@@ -1,4 +1,4 @@
-"""Signals that ask a training to stop."""
+"""Signals that stop a training run."""
 
 import os
 import signal

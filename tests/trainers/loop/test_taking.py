@@ -1,4 +1,4 @@
-"""Starting from weights that there are already: what fits is taken, and all that does not is named."""
+"""Initial weights from an existing model: matching ones are copied, all others are named."""
 
 import itertools
 from pathlib import Path

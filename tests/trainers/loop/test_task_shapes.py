@@ -1,6 +1,6 @@
-"""Two tasks of other shapes than a single network with one optimizer: each is trained by the loop as it is.
+"""Two unusual tasks trained by the unchanged loop.
 
-Speech has two optimizers against each other and padded batches; diffusion has frozen parts, drawn noise and weights.
+Speech has two competing optimizers and padded batches; diffusion has frozen parts, random noise and weights.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A loss of several terms, each over targets of its own: frames, tokens, samples."""
+"""Losses of several terms with their own target counts: frames, tokens, samples."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

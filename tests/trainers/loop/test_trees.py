@@ -1,6 +1,6 @@
-"""Batches of every kind: moved with their types kept, cut only where that is right, refused where tensors are hidden.
+"""Batch trees: moved with their types, split only where that is correct, and refused if they hide tensors.
 
-The device `meta` stands in for a GPU: a tensor that is left behind can be told by its device.
+The device `meta` stands in for a GPU, so that a tensor left behind shows by its device.
 """
 
 from collections import OrderedDict, UserDict, defaultdict, deque

@@ -1,4 +1,4 @@
-"""Copies of weights, their average and their digest: the numbers, where copies lie, and that nothing is left behind."""
+"""Weight copies, averages and digests: values, location, and no leftovers."""
 
 from collections.abc import Sequence
 from typing import cast

@@ -1,4 +1,4 @@
-"""Windows whose gradients are all exactly zero, in a phase that allows them: rewards of which none differs."""
+"""Windows with all-zero gradients in a phase that allows them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Without the packages that speech and images share the tests of this folder are left out, with the reason."""
+"""Skips the tests of this folder without the packages shared by speech and images."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Curves lie where their numbers are, between axes of round numbers."""
+"""SVG curves: points at their values, and axes with round ticks."""
 
 import math
 

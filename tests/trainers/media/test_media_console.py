@@ -1,4 +1,4 @@
-"""What commands say is text, whoever wrote the names in it; counts are for a person at a terminal."""
+"""Console output of the media commands: escaped names, and progress only on a terminal."""
 
 import sys
 

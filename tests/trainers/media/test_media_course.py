@@ -1,4 +1,4 @@
-"""How steps become rounds, whatever is trained."""
+"""Rounds and checkpoints of a media training run."""
 
 import math
 from pathlib import Path

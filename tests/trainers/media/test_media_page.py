@@ -1,4 +1,4 @@
-"""Pages are written whole or not at all, and refused before work is done for one that cannot be written."""
+"""Media pages: atomic writing, and early refusal of unwritable paths."""
 
 import errno
 import math

@@ -1,4 +1,4 @@
-"""Monotonic alignment search, beside all paths that there are."""
+"""Monotonic alignment search against all possible paths."""
 
 from itertools import combinations
 

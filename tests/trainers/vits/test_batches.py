@@ -1,4 +1,4 @@
-"""Batches: of similar length, within their cost, the same whenever a round is read again."""
+"""Batches of utterances: similar lengths, bounded cost, and reproducible rounds."""
 
 from itertools import chain
 

@@ -1,4 +1,4 @@
-"""A prepared corpus as it is read, and as it is refused."""
+"""Reading and refusing prepared corpora."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a training goes on from, when it is finished, and what a kill leaves of it."""
+"""Voice training runs: finishing, resuming, and state after a kill."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What is learnt from corrections: what is new, how likely each clip is, what is judged by."""
+"""Corrections: new clips, sampling weights, and evaluation texts."""
 
 import json
 from collections import Counter

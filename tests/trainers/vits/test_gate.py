@@ -1,4 +1,4 @@
-"""The decision on a corrected voice, by hand and by simulation."""
+"""Acceptance of a corrected voice, by hand and by simulation."""
 
 from dataclasses import replace
 from typing import Any

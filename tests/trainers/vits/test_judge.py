@@ -1,4 +1,4 @@
-"""A judge that learns from recordings and is kept beside them."""
+"""Speech recogniser that judges voices: training from recordings, and caching."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The script that makes a Kurmanji corpus, and what it made."""
+"""The script that builds the Kurmanji corpus, and its output."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What a short training teaches a voice, beside the training that compares what is spoken with the recording."""
+"""A short training run teaches a voice, compared with plain waveform loss."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""feedback.jsonl: what a line can be, and what is said of one that cannot."""
+"""feedback.jsonl: valid lines and refusals."""
 
 import unicodedata
 from pathlib import Path

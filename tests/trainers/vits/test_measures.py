@@ -1,4 +1,4 @@
-"""Warped spectrograms and edited texts."""
+"""Distances of spectrograms (DTW) and of texts (edit distance)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""metadata.csv as people write it, and as they should not."""
+"""metadata.csv: common formats and refusals."""
 
 from pathlib import Path
 

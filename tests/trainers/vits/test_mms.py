@@ -1,6 +1,6 @@
-"""Voices as MMS lays them out: stochastic durations, a vocabulary of their own, a tokenizer with a language.
+"""MMS voices: stochastic durations, their own vocabulary, and a tokenizer with a language.
 
-The folder is made here, small and random, with the files and settings of `facebook/mms-tts-kmr-script_latin`.
+The folder is small and random, with the files and settings of `facebook/mms-tts-kmr-script_latin`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What VITS learns: every part of it gets a gradient, and the same one however a window is cut."""
+"""VITS objective: every part gets a gradient, independent of how a window is split."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""An evaluation's page shows and plays what it was given, loads nothing, and runs nothing that others wrote."""
+"""Voice evaluation page: given content, no external resources, and no injected scripts."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Which texts are learnt from, chosen by and judged by."""
+"""Splitting texts into training, validation and test."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Both phases of speech under what the loop must bear: overflows, short memory, several processes, 16 bits."""
+"""Both phases of voice training under overflows, memory shortage, several processes, and 16 bits."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

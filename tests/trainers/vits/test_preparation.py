@@ -1,4 +1,4 @@
-"""From a folder of recordings to a corpus: what is left out, what is told, and what is never left behind."""
+"""Preparing a corpus from recordings: skipped files, reports, and no partial output."""
 
 import resource
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Recordings that are named one by one become the same corpus as a folder of them, by the same rules."""
+"""Recordings listed one by one give the same corpus as a folder of them."""
 
 import unicodedata
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Recordings that can be learnt from, and those that are refused, each with its file, the cause and what to do."""
+"""Usable recordings, and refused ones with file, cause and remedy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How well a voice says the texts of recordings."""
+"""Scores of how well a voice speaks the texts of recordings."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""From recordings to speech by the command line, as a person would go."""
+"""Voice training on the command line, from recordings to speech."""
 
 import json
 import os

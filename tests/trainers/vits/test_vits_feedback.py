@@ -1,4 +1,4 @@
-"""Correcting a voice by the command line: what is learnt, what is refused, and what stays."""
+"""Correcting a voice on the command line: training, refusals, and unchanged versions."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""What of a text becomes numbers, and that nothing is left out unseen."""
+"""Vocabulary: characters to numbers, and reported omissions."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""A voice: what is saved speaks the same, and how fast it speaks follows recordings."""
+"""Voices: saving without change, and speaking rate from recordings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a new voice begins with."""
+"""Initial weights of a new voice."""
 
 import math
 from typing import Any
