@@ -22,7 +22,7 @@ test-slow: $(VENV)/dev.stamp
 # Tests of calls into libraries with their lowest supported versions, including protobuf 6, which tritonclient needs.
 LOWEST := test_wire test_server test_client test_kserve_server test_kserve_tritonclient test_secure_server test_cli
 test-lowest: .venv-lowest/stamp
-	.venv-lowest/bin/python -m pytest -n auto $(LOWEST:%=tests/predictor/%.py) tests/newcomer/test_exports.py tests/newcomer/test_frames.py \
+	.venv-lowest/bin/python -m pytest -n auto $(LOWEST:%=tests/predictor/%.py) tests/newcomer/test_exports.py tests/newcomer/test_dataframes.py \
 	  'tests/predictor/test_export.py::test_the_file_gives_the_models_numbers[lstm-3]' \
 	  tests/predictor/test_report.py::test_the_report_holds_every_number_of_the_forecast \
 	  'tests/trainers/test_stock_baseline_fits.py::test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbols[log-return]'

@@ -1,4 +1,4 @@
-"""Devices and precisions."""
+"""Devices and precisions of the training loop."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -1,26 +1,7 @@
-"""What other training loops are known to do wrong, one test or more a failure: each must be impossible here.
+"""Known failures of other training loops, at least one test each.
 
-Failures that other files prove at length:
-
-    samples generated without gradients               test_pains: a_detached_loss_between_samples_…
-    a retry inside the `except` block, which keeps    test_memory: what_a_failed_piece_computed_is_freed_…
-        the failed attempt's memory alive
-    dropout and BatchNorm that are not rolled back    test_memory: with_dropout_a_shortage_gives_the_bits_…
-        before a retry
-    a deadlock or a wrong sum where one process of    test_group: uneven_shares_…, a_rank_that_…_ends_the_others
-        a group runs out of memory or dies
-    gradients of parameters that only one process     test_group: a_gradient_that_only_one_rank_has_reaches_all
-        has used
-    LSTMs on Apple GPUs with dropout in evaluation    test_selftest
-    convolutions computed from non-contiguous         test_recurrent
-        weights
-    a checkpoint that a kill, a full disk or a power  test_checkpoints
-        cut has cut short
-    a checkpoint that only an unsafe pickle can read  test_checkpoints: a_pickle_that_would_run_code_…
-    a training killed at any moment, resumed wrongly  test_resume
-    SIGTERM that loses the epoch                      test_resume: a_stop_signal_in_mid_window_…
-    misaligned, adversarial or frozen parts that the  test_task_shapes
-        loop must know of
+Memory shortages, groups, checkpoints, resuming and unusual tasks have test modules of their own; a detached loss is in
+tests/contract/test_known_pitfalls.py.
 """
 
 import copy

@@ -410,7 +410,7 @@ def test_an_incident_tells_where_it_was_raised_and_not_what_with(
     assert "builtins.ValueError" in line
     assert f"{__name__}:" in line
     assert "record_of" in line
-    for secret in (str(VALUE), SYMBOL, "/home", "test_watching.py"):
+    for secret in (str(VALUE), SYMBOL, "/home", "test_observability.py"):
         assert secret not in line
 
 
