@@ -16,3 +16,11 @@ def parent_of(process: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if state == "Z" else int(parent)
+
+
+def command_of(process: int) -> str:
+    """The command line, with NUL between its words; empty if the process has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -1,5 +1,9 @@
 """The onnxruntime engine: same forecasts, cached graphs, and networks that fall back to torch."""
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact
+from child_processes import children_of, command_of, parent_of
 from ensembles import save_ensemble
 from serving import server_process
 
@@ -144,6 +149,33 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "find_spec", find)
     with pytest.raises(MissingPackageError, match="onnxscript"):
         Runtime(CPU, 256, "onnxruntime")
+
+
+def writers_of(server: int) -> list[int]:
+    return [child for child in children_of(server) if "predictor.export" in command_of(child)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children of a process are read from /proc")
+def test_a_server_that_is_killed_leaves_no_process_that_writes_a_graph(folder: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "predictor.server",
+        "--models",
+        str(folder.parent.parent),
+        "--engine",
+        "onnxruntime",
+    ]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], env=environment, stderr=subprocess.DEVNULL) as server:
+        deadline_s = time.monotonic() + 60
+        while not (writers := writers_of(server.pid)) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        server.kill()
+    (writer,) = writers
+    while parent_of(writer) is not None and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert parent_of(writer) is None
 
 
 def test_a_server_answers_with_it(folder: Path, quick: Model, tmp_path: Path) -> None:

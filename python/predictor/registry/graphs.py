@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -61,19 +60,18 @@ def _digest(content: bytes) -> str:
 
 def _write(folder: Path) -> bytes:
     """Write the graph in another process, because torch's exporter needs hundreds of MB that it does not release."""
-    with tempfile.TemporaryDirectory() as scratch:
-        return _exported(folder, Path(scratch) / "graph.onnx")
-
-
-def _exported(folder: Path, file: Path) -> bytes:
-    command = [sys.executable, "-m", "predictor.cli", "export", str(folder), "--onnx", str(file)]
+    command = [sys.executable, "-m", "predictor.export", str(folder)]
+    watched, held = os.pipe()  # closes when this process ends, however it ends; then the other one ends too
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_S)  # noqa: S603
+        ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=LONGEST_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
         raise _no_graph(f"not finished after {LONGEST_S:g} seconds") from error
+    finally:
+        os.close(watched)
+        os.close(held)
     if ran.returncode:
-        raise _no_graph(" ".join(ran.stderr.split())[-300:])
-    return file.read_bytes()
+        raise _no_graph(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
+    return ran.stdout
 
 
 def _no_graph(reason: str) -> ArtifactError:
