@@ -4,6 +4,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from types import FrameType
 
 from predictor.errors import QuantraError
 from predictor.export.onnx_file import export_onnx
@@ -12,7 +13,7 @@ from predictor.parent import exit_with_parent
 
 def main() -> None:
     """Write the graph of the artifact in the folder that the first argument names."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # removes the temporary folder
+    signal.signal(signal.SIGTERM, _exit)
     exit_with_parent()
     with tempfile.TemporaryDirectory() as scratch:
         try:
@@ -20,6 +21,10 @@ def main() -> None:
         except QuantraError as error:
             sys.exit(error.message)
         sys.stdout.buffer.write(made.file.read_bytes())
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # leaves the block above, which removes the temporary folder
 
 
 if __name__ == "__main__":
