@@ -55,6 +55,7 @@ BEYOND_THE_DEMO = {
     "quantra export": "onnx",
     "quantra certs": "tls",
     "--tensorboard": "tensorboard",
+    "chart.png": "plot",
 }
 """What needs an extra that `make demo` does not bring, and which."""
 

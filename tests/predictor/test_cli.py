@@ -199,13 +199,19 @@ def test_a_past_forecast_without_enough_bars_is_left_out(artifact: Path, tmp_pat
     assert f"as of {', '.join(days)}, from the bars until then" in page_of(chart.read_text("utf-8")).words
 
 
+def many_bars(path: Path) -> None:
+    """Write bars of 21 symbols, all the same."""
+    panel = recent_bars("AAPL")
+    names = tuple(f"A{k}" for k in range(21))
+    columns = {name: np.repeat(getattr(panel, name), 21, axis=0) for name in panel.columns}
+    replace(panel, symbols=names, **columns).write_csv(path)
+
+
 def test_a_chart_of_many_symbols_has_no_past_forecasts_and_says_so(
     artifact: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    chart, many, panel = tmp_path / "chart.html", tmp_path / "many.csv", recent_bars("AAPL").last(200)
-    names = tuple(f"A{k}" for k in range(21))
-    columns = {name: np.repeat(getattr(panel, name), 21, axis=0) for name in panel.columns}
-    replace(panel, symbols=names, **columns).write_csv(many)
+    chart, many = tmp_path / "chart.html", tmp_path / "many.csv"
+    many_bars(many)
 
     output_of(capsys, "predict", "--artifact", artifact, "--bars", many, "--plot", chart)
 
@@ -238,6 +244,60 @@ def test_explain_prints_the_largest_contribution_first_and_writes_the_chart(
     assert largest.name in lines[first]
     assert f"{10_000 * largest.value:+.2f}" in lines[first]
     assert is_one_file(chart)
+
+
+# --- pictures
+
+
+def test_a_picture_shows_the_forecasts_of_the_page(artifact: Path, bars: Path, tmp_path: Path, capsys: Capture) -> None:
+    asked = ("predict", "--artifact", artifact, "--bars", bars)
+
+    output_of(capsys, *asked, "--plot", tmp_path / "chart.svg")
+    output_of(capsys, *asked, "--plot", tmp_path / "chart.html")
+
+    page, picture = (page_of((tmp_path / name).read_text("utf-8")).words for name in ("chart.html", "chart.svg"))
+    note = re.search(r"Grey: .*?what followed\.", picture)
+    assert note is not None
+    assert note[0] in page
+    for word in ("AAPL: small@1, as of 2013-03-01", "GOOG: small@1", "past forecasts", "skill: unknown"):
+        assert word in picture
+
+
+def test_a_picture_shows_what_moved_the_forecast(
+    artifact: Path, bars: Path, answers: Answers, tmp_path: Path, capsys: Capture
+) -> None:
+    chart, asked = tmp_path / "why.SVG", ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1)
+
+    output_of(capsys, "explain", "--artifact", artifact, "--bars", bars, *asked, "--plot", chart)
+
+    picture = page_of(chart.read_text("utf-8")).words
+    assert "AAPL: what moved the forecast; small@1, as of 2013-03-01" in picture
+    assert "20 sessions ahead, 10 %" in picture
+    assert answers.reasons.table()[0].name in picture
+
+
+def test_a_picture_of_too_many_symbols_is_refused(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
+    many_bars(tmp_path / "many.csv")
+
+    asked = ("predict", "--artifact", artifact, "--bars", tmp_path / "many.csv", "--plot", tmp_path / "chart.png")
+
+    assert exit_code(*asked) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "chart.png would show 21 symbols, but a picture shows at most 20" in told
+    assert "write chart.html" in told
+
+
+def without_packages(name: str) -> None:
+    """In place of `importlib.util.find_spec`."""
+
+
+def test_a_picture_without_its_package_is_refused_before_the_work(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("predictor.report.templates.find_spec", without_packages)
+
+    assert exit_code("predict", "--artifact", "none", "--bars", "none", "--plot", tmp_path / "chart.png") == 1
+    assert "pip install 'quantra[plot]'" in " ".join(capsys.readouterr().err.split())
 
 
 # --- models that kept their start
@@ -583,7 +643,7 @@ def test_doctor_names_the_extra_of_a_missing_package(monkeypatch: pytest.MonkeyP
         ("predict", "--bars", "x.csv"),
         ("predict", "--bars", "x.csv", "--artifact", "a", "--server", "b:1"),
         ("predict", "--bars", "x.csv", "--artifact", "a", "--model", "b"),
-        ("predict", "--bars", "x.csv", "--artifact", "a", "--plot", "x.png"),
+        ("predict", "--bars", "x.csv", "--artifact", "a", "--plot", "x.pdf"),
         ("explain", "--bars", "x.csv", "--artifact", "a", "--horizon", "soon"),
         ("serve", "--models", "m", "--listen", "0.0.0.0:50051"),
         ("serve", "--models", "m", "--listen", "nowhere"),
@@ -601,7 +661,11 @@ def test_bad_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     [
         (("predict", "--bars", "x.csv"), "INVALID_INPUT", "give either --artifact DIR or --server HOST:PORT"),
         (("explain", "--bars", "x.csv", "--horizon", "soon"), "INVALID_INPUT", "Invalid value for '--horizon'"),
-        (("predict", "--bars", "x.csv", "--artifact", "a", "--plot", "x.png"), "INVALID_INPUT", "must end in .html"),
+        (
+            ("predict", "--bars", "x.csv", "--artifact", "a", "--plot", "x.pdf"),
+            "INVALID_INPUT",
+            "end in .html, .png or",
+        ),
         (("serve", "--models", "m", "--listen", "nowhere"), "CONFIGURATION_INVALID", "'nowhere' is not HOST:PORT"),
         (("inspect",), "INVALID_INPUT", "Missing argument"),
         (("predict", "--no-such-option"), "INVALID_INPUT", "--no-such-option"),

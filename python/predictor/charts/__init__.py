@@ -7,23 +7,30 @@ and Ito, which are safe for all kinds of colour blindness; signs, symbols or lin
 from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
 from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
+from predictor.charts.pictures import BarsPanel, Panel, QuantilePanel, draw
 from predictor.charts.svg import fan_svg
+from predictor.charts.theme import largest
 
 __all__ = [
     "SESSIONS_SHOWN",
+    "BarsPanel",
     "BookCurve",
     "Candles",
     "FanChart",
+    "Panel",
     "PastFan",
+    "QuantilePanel",
     "attention_line",
     "book_curves",
     "calibration",
     "closes_lines",
+    "draw",
     "fan",
     "fan_svg",
     "importance_bars",
     "importance_heatmap",
     "interval_rows",
+    "largest",
     "loss_curve",
     "pit_histogram",
     "quantile_lines",

@@ -64,7 +64,7 @@ def importance_bars(
     figure.add_trace(
         graph_objects().Bar(
             x=heights,
-            y=labels,
+            y=list(map(plain, labels)),
             orientation="h",
             marker={"color": [BLUE if height >= 0 else ORANGE for height in heights]},
             hovertemplate=f"%{{y}}: %{{x:+.4g}} {unit}<extra></extra>",
@@ -170,7 +170,8 @@ def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -
         MissingPackageError: plotly is not installed.
     """
     require_shape("shares", shares, (len(names),))
-    labels, widths = largest(names, shares, top)
+    named, widths = largest(names, shares, top)
+    labels = list(map(plain, named))
     figure = new_figure("", "share", "")
     bars = graph_objects().Bar(
         x=widths, y=labels, orientation="h", marker={"color": BLUE}, hovertemplate="%{y}: %{x:.1%}<extra></extra>"

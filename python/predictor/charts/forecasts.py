@@ -131,13 +131,30 @@ class FanChart:
     def days(self) -> list[str]:
         """Sessions on the axis of the bars, also those that only a past forecast names."""
         named = {day.isoformat() for fan in self.past for day in (fan.start, *fan.target_dates)}
-        return sorted(named.union(iso_dates(self.candles.dates)))
+        return sorted(named.union(self.bar_days))
+
+    @property
+    def bar_days(self) -> list[str]:
+        """Session of each bar."""
+        return iso_dates(self.candles.dates)
+
+    @property
+    def last_session(self) -> date:
+        """Session of the last bar."""
+        return as_date(int(self.candles.dates[-1]))
+
+    @property
+    def days_named(self) -> list[str]:
+        """Sessions to write below the bars: evenly spaced, without the last, which is close to the forecast's."""
+        days = self.days
+        places = np.linspace(0, len(days) - 1, _DATES_NAMED + 1)[:-1].round().astype(int).tolist()
+        return [days[place] for place in sorted(set(places))]
 
     @property
     def targets_named(self) -> list[date]:
         """Target sessions to write below the forecast: the last, and others that are far enough from each other."""
         named = [self.target_dates[-1]]
-        least = _LEAST_BETWEEN * (named[0] - as_date(int(self.candles.dates[-1]))).days
+        least = _LEAST_BETWEEN * (named[0] - self.last_session).days
         for day in reversed(self.target_dates):
             if (named[-1] - day).days >= least:
                 named.append(day)
@@ -173,18 +190,17 @@ def fan(chart: FanChart) -> "Figure":
 def _place_axes(figure: "Figure", chart: FanChart) -> None:
     """Give the bars and the forecast an axis each, side by side, with the same prices."""
     split, days = 1 - FORECAST_SHARE, chart.days
-    named = sorted({round(place) for place in np.linspace(0, len(days) - 1, _DATES_NAMED + 1).tolist()[:-1]})
     figure.update_xaxes(
         type="category",
         categoryorder="array",
         categoryarray=days,
         range=[-0.7, len(days) - 0.5],
         domain=[0, split],
-        tickvals=[days[place] for place in named],
-        ticktext=[_on_two_lines(days[place]) for place in named],
+        tickvals=chart.days_named,
+        ticktext=list(map(_on_two_lines, chart.days_named)),
         rangeslider={"visible": False},
     )
-    ends = iso_dates(chart.candles.dates[-1:])[0], chart.target_dates[-1].isoformat()
+    ends = chart.last_session.isoformat(), chart.target_dates[-1].isoformat()
     targets = [day.isoformat() for day in chart.targets_named]
     figure.update_layout(
         xaxis2={
@@ -303,7 +319,7 @@ def _past_bands(past: PastFan, quantiles: Sequence[float], *, is_first: bool) ->
 
 def _add_fan(figure: "Figure", chart: FanChart) -> None:
     """Add the bands of the forecast, which all start at the last close, and the prices at their end."""
-    dates = [*iso_dates(chart.candles.dates[-1:]), *(day.isoformat() for day in chart.target_dates)]
+    dates = [day.isoformat() for day in (chart.last_session, *chart.target_dates)]
     _add_bands(
         figure,
         _Bands(
@@ -330,7 +346,7 @@ def _add_fan(figure: "Figure", chart: FanChart) -> None:
 def _add_bands(figure: "Figure", bands: _Bands) -> None:
     """Add bands between pairs of quantiles, outer first, then the line in the middle."""
     scatter, levels = graph_objects().Scatter, bands.quantiles
-    hovers = [f"{bands.before}{_level(level)}: %{{y:{bands.number}}}<extra></extra>" for level in levels]
+    hovers = [f"{bands.before}{level_name(level)}: %{{y:{bands.number}}}<extra></extra>" for level in levels]
     common = {"x": bands.x, "xaxis": bands.axis}
     for low in range(len(levels) // 2):
         high = len(levels) - 1 - low
@@ -348,11 +364,12 @@ def _add_bands(figure: "Figure", bands: _Bands) -> None:
         look = {"mode": "lines+markers", "line": {"color": bands.colour, "width": 2.5}, "marker": {"size": 6}}
         if bands.legend is not None:
             look = {"mode": "lines", "line": {"color": bands.colour, "width": 1.5, "dash": "dot"}, "showlegend": False}
-        name = _level(levels[middle])
+        name = level_name(levels[middle])
         figure.add_trace(scatter(y=bands.paths[middle], name=name, hovertemplate=hovers[middle], **common, **look))
 
 
-def _level(level: float) -> str:
+def level_name(level: float) -> str:
+    """Name of a quantile: `median`, or such as `10 % quantile`."""
     return "median" if level == 0.5 else f"{100 * level:g} % quantile"  # noqa: PLR2004 - the definition of the median
 
 

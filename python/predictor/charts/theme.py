@@ -22,7 +22,7 @@ GREY_FILL: Final = "rgba(107, 114, 128, 0.22)"
 SERIES: Final = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 
-_INK: Final = "#1F2937"
+INK: Final = "#1F2937"
 _AXIS: Final = {
     "gridcolor": "#E5E7EB",
     "linecolor": "#9CA3AF",
@@ -40,13 +40,13 @@ THEME: Final = {
     "font": {
         "family": "Inter, 'Segoe UI', system-ui, -apple-system, Helvetica, Arial, sans-serif",
         "size": 13,
-        "color": _INK,
+        "color": INK,
     },
     "title": {"font": {"size": 17}, "x": 0, "xref": "paper", "xanchor": "left", "y": 0.97, "yanchor": "top"},
     "paper_bgcolor": "#FFFFFF",
     "plot_bgcolor": "#FFFFFF",
     "margin": {"l": 64, "r": 32, "t": _TOP, "b": 56},
-    "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": _INK}},
+    "hoverlabel": {"bgcolor": "#FFFFFF", "bordercolor": "#9CA3AF", "font": {"color": INK}},
     "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
     "xaxis": {**_AXIS, "tickangle": 0},
     "yaxis": _AXIS,
@@ -98,9 +98,9 @@ def plain(text: str) -> str:
 
 
 def largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[str], list[float]]:
-    """Labels and lengths of bars for values [N], largest first; those after the first `top` are summed as "others"."""
+    """Names and lengths of bars for values [N], largest first; those after the first `top` are summed as "others"."""
     order = np.argsort(-np.abs(values), kind="stable")
-    labels = [plain(names[int(row)]) for row in order[:top]]
+    labels = [names[int(row)] for row in order[:top]]
     lengths: list[float] = values[order[:top]].tolist()
     if order.size > top:
         labels.append(f"others ({order.size - top})")

@@ -37,6 +37,7 @@ OPTIONAL: Final = {
     "exchange-calendars": "calendars",
     "plotly": "report",
     "jinja2": "report",
+    "matplotlib": "plot",
     "arch": "baselines",
     "lightgbm": "baselines",
     "bokeh_sampledata": "demo",

@@ -23,10 +23,15 @@ def _checked(path: Path | None) -> Path | None:
 
 
 def _drawn(path: Path | None) -> Path | None:
-    """Refuse a chart that is not HTML or cannot be written, before the work begins."""
-    if path is not None and path.suffix.lower() != ".html":
-        raise typer.BadParameter(f"--plot writes HTML, so {path.name} must end in .html")
-    return _checked(path)
+    """Refuse a chart of another type or that cannot be written, before the work begins."""
+    if path is None or path.suffix.lower() == ".html":
+        return _checked(path)
+    from predictor.report import PICTURE_SUFFIXES, check_picture  # slow to import, and --help does not need it
+
+    if path.suffix.lower() not in PICTURE_SUFFIXES:
+        raise typer.BadParameter(f"--plot writes a page or a picture, so {path.name} must end in .html, .png or .svg")
+    check_picture(path)
+    return path
 
 
 def named_symbols(given: list[str] | None) -> list[str]:
@@ -51,7 +56,11 @@ ArtifactArgument = Annotated[
 Device = Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda or cuda:N.")]
 Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.html", callback=_drawn, help="Also write a chart of each symbol, all in one HTML file."),
+    typer.Option(
+        metavar="FILE.html|png|svg",
+        callback=_drawn,
+        help="Also write a chart of each symbol, all in one page or picture.",
+    ),
 ]
 Report = Annotated[
     Path | None,

@@ -30,7 +30,16 @@ from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.internals import describe_session
 from predictor.interruption import loading
-from predictor.report import NO_PAST, PastForecasts, past_forecasts, write_forecast_chart, write_reason_chart
+from predictor.report import (
+    NO_PAST,
+    PICTURE_SUFFIXES,
+    PastForecasts,
+    past_forecasts,
+    write_forecast_chart,
+    write_forecast_picture,
+    write_reason_chart,
+    write_reason_picture,
+)
 from predictor.skill import line_of
 
 if TYPE_CHECKING:
@@ -177,7 +186,10 @@ def predict(
     else:
         _print_forecast(forecast, shown, panel.currency)
     if plot is not None and shown:
-        write_forecast_chart(plot, panel, forecast, shown, card, past)
+        if plot.suffix.lower() in PICTURE_SUFFIXES:
+            write_forecast_picture(plot, panel, forecast, shown, past)
+        else:
+            write_forecast_chart(plot, panel, forecast, shown, card, past)
     if shown and not as_json:
         flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
         print_next_commands(quantra("explain", *flags))
@@ -211,7 +223,10 @@ def explain(
     else:
         _print_reasons(attribution, shown, info.lag)
     if plot is not None and shown:
-        write_reason_chart(plot, info, attribution, shown)
+        if plot.suffix.lower() in PICTURE_SUFFIXES:
+            write_reason_picture(plot, attribution, shown)
+        else:
+            write_reason_chart(plot, info, attribution, shown)
     if source.artifact is not None and shown and not as_json:
         print_next_commands(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
 

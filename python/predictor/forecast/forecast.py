@@ -205,7 +205,7 @@ class Forecast:
             f"{list(self.quantiles)}{refused}; {self.model} version {self.version}>"
         )
 
-    def _shown(self, s: int) -> tuple[FloatArray, str]:
+    def shown_values(self, s: int) -> tuple[FloatArray, str]:
         """Return the values [H, Q] that a chart shows for row `s`, and their name."""
         if self.prices is not None:
             return self.prices[s], "price"
@@ -216,7 +216,7 @@ class Forecast:
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the fan of one symbol (default: the first): prices, else simple returns; needs the extra `report`."""
         s = row_of(symbol, self.symbols)
-        shown, what = self._shown(s)
+        shown, what = self.shown_values(s)
         return charts.quantile_lines(
             self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
         )
@@ -248,7 +248,7 @@ class Forecast:
         return f"{fans}<table><tr>{titles}</tr>{body}</table>{notes}"
 
     def _fan(self, s: int) -> str:
-        shown, what = self._shown(s)
+        shown, what = self.shown_values(s)
         start = None if self.prices is None or self.anchor_price is None else float(self.anchor_price[s])
         return charts.fan_svg(self.horizons, self.quantiles, shown, title=f"{self.symbols[s]}, {what}", start=start)
 

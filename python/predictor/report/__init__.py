@@ -6,23 +6,37 @@ need JavaScript. Rounded numbers carry their full value in `<data>`.
 
 from predictor.report.forecast import NO_PAST, PastForecasts, ReportContent, forecast_chart, past_forecasts
 from predictor.report.page import render_report, write_forecast_chart, write_reason_chart, write_report
-from predictor.report.templates import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, check_report, number_cell
+from predictor.report.pictures import PICTURE_SUFFIXES, write_forecast_picture, write_reason_picture
+from predictor.report.templates import (
+    NOTHING,
+    PageBuilder,
+    ReportTable,
+    TableCell,
+    TableRow,
+    check_picture,
+    check_report,
+    number_cell,
+)
 
 __all__ = [
     "NOTHING",
     "NO_PAST",
+    "PICTURE_SUFFIXES",
     "PageBuilder",
     "PastForecasts",
     "ReportContent",
     "ReportTable",
     "TableCell",
     "TableRow",
+    "check_picture",
     "check_report",
     "forecast_chart",
     "number_cell",
     "past_forecasts",
     "render_report",
     "write_forecast_chart",
+    "write_forecast_picture",
     "write_reason_chart",
+    "write_reason_picture",
     "write_report",
 ]

@@ -16,7 +16,7 @@ from predictor.report.templates import PageBuilder, level, sessions
 
 BASIS_POINTS: Final = 10_000.0
 
-_SHOWN: Final = 15
+SHOWN_INPUTS: Final = 15
 """Number of inputs with a separate bar and a description; also the number of rows of the heat map."""
 
 ROW_MEANINGS: Final = {
@@ -136,7 +136,7 @@ def reason_view(
     if symbol not in attribution.symbols:
         raise ConfigurationError(f"the attribution has no symbol {symbol!r}; it has {list(attribution.symbols)}")
     s = attribution.symbols.index(symbol)
-    factor, unit = _display_unit(attribution.unit)
+    factor, unit = display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
     moved = np.flatnonzero(values)
     label = f"{sessions(attribution.horizon)}, {level(attribution.quantile)}"
@@ -153,13 +153,13 @@ def reason_view(
         rows=rows,
         unmoved=values.size - moved.size,
         bars=page.chart(
-            charts.importance_bars([attribution.row_names[r] for r in moved], values[moved], unit, top=_SHOWN),
+            charts.importance_bars([attribution.row_names[r] for r in moved], values[moved], unit, top=SHOWN_INPUTS),
             f"What moved the forecast of {symbol}, {label}: the largest contributions as bars, in {unit}",
             top=12,
         )
         if moved.size
         else "",
-        meanings=input_meanings(attribution, info, [row.name for row in rows[:_SHOWN]]),
+        meanings=input_meanings(attribution, info, [row.name for row in rows[:SHOWN_INPUTS]]),
         heatmap=_heatmap(attribution, s, page) if in_detail else "",
         internals=internal_views(attribution, s, page) if in_detail else (),
     )
@@ -182,14 +182,14 @@ def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
         return ""
     observed = [r for r, kind in enumerate(attribution.row_kinds) if kind is RowKind.OBSERVED]
     names = [attribution.row_names[r] for r in observed]
-    order = np.argsort(-np.abs(attribution.per_row[s, observed]), kind="stable")[:_SHOWN]
-    factor, unit = _display_unit(attribution.unit)
+    order = np.argsort(-np.abs(attribution.per_row[s, observed]), kind="stable")[:SHOWN_INPUTS]
+    factor, unit = display_unit(attribution.unit)
     cells = factor * attribution.cells[s][:, order]
     figure = charts.importance_heatmap(attribution.sessions, [names[f] for f in order.tolist()], cells, unit)
     label = f"When each input moved the forecast of {attribution.symbols[s]}: a heat map by session, in {unit}"
     return page.chart(figure, label, top=70)
 
 
-def _display_unit(unit: str) -> tuple[float, str]:
+def display_unit(unit: str) -> tuple[float, str]:
     """Factor and unit for display; log returns are shown in basis points."""
     return (BASIS_POINTS, "basis points of log return") if unit == "log return" else (1.0, unit)

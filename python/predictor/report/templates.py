@@ -112,6 +112,18 @@ def check_report(path: Path) -> None:
     check_file(path)
 
 
+def check_picture(path: Path) -> None:
+    """Check in advance that a picture can be written.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+        ConfigurationError: as `check_report`.
+    """
+    if find_spec("matplotlib") is None:
+        raise MissingPackageError.of("matplotlib", "plot", "a picture")
+    check_file(path)
+
+
 @final
 class PageBuilder:
     """Builds one page from figures and a template.

@@ -1,0 +1,97 @@
+"""Pictures of forecasts and explanations: the same content as the charts of pages, as PNG or SVG."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from predictor import charts
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.forecast import Attribution, Forecast
+from predictor.replacement import replace_file
+from predictor.report.explanation import SHOWN_INPUTS, display_unit
+from predictor.report.forecast import NO_PAST, PastForecasts, fan_chart, price_note
+from predictor.report.templates import iso, level, sessions
+from predictor.skill import line_of
+
+PICTURE_SUFFIXES: Final = (".png", ".svg")
+MOST_PANELS: Final = 20
+"""Most symbols of a picture."""
+
+
+def write_forecast_picture(
+    path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str], past: PastForecasts = NO_PAST
+) -> None:
+    """Write the chart of each symbol's forecast into one picture, atomically.
+
+    Args:
+        path: the PNG or SVG file.
+        bars: raw bars of the forecast.
+        forecast: forecast of a panel with the symbols.
+        symbols: symbols to show, in order; at least one, each with a forecast.
+        past: forecasts of the same symbols from fewer bars.
+
+    Raises:
+        ConfigurationError: there are too many symbols.
+        MissingPackageError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    _check_count(path, symbols)
+    panels = [fan_chart(bars, forecast, symbol, past.forecasts) or _quantiles(forecast, symbol) for symbol in symbols]
+    notes = () if forecast.prices is None else (past.note, price_note(bars.select(symbols)))
+    _write(path, panels, notes)
+
+
+def write_reason_picture(path: Path, attribution: Attribution, symbols: Sequence[str]) -> None:
+    """Write the bars of each symbol's explanation into one picture, atomically; arguments as for a forecast.
+
+    Raises:
+        ConfigurationError: there are too many symbols.
+        MissingPackageError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    _check_count(path, symbols)
+    _write(path, [_reasons(attribution, symbol) for symbol in symbols], attribution.warnings)
+
+
+def _write(path: Path, panels: Sequence[charts.Panel], notes: Sequence[str]) -> None:
+    replace_file(path, charts.draw(panels, path.suffix.lower().removeprefix("."), notes))
+
+
+def _check_count(path: Path, symbols: Sequence[str]) -> None:
+    if len(symbols) > MOST_PANELS:
+        raise ConfigurationError(
+            f"{path.name} would show {len(symbols)} symbols, but a picture shows at most {MOST_PANELS}; choose some "
+            f"with --symbol, or write {path.with_suffix('.html').name}"
+        )
+
+
+def _quantiles(forecast: Forecast, symbol: str) -> charts.QuantilePanel:
+    s = forecast.symbols.index(symbol)
+    values, what = forecast.shown_values(s)
+    return charts.QuantilePanel(
+        horizons=forecast.horizons,
+        quantiles=forecast.quantiles,
+        values=values,
+        title=forecast.heading(s),
+        what=what,
+        notes=forecast.notes,
+    )
+
+
+def _reasons(attribution: Attribution, symbol: str) -> charts.BarsPanel:
+    s = attribution.symbols.index(symbol)
+    factor, unit = display_unit(attribution.unit)
+    values = factor * attribution.per_row[s]
+    moved = np.flatnonzero(values)
+    names, lengths = charts.largest([attribution.row_names[r] for r in moved], values[moved], SHOWN_INPUTS)
+    day = f", as of {iso(attribution.as_of_session)}" if attribution.as_of_session else ""
+    return charts.BarsPanel(
+        names=names,
+        values=lengths,
+        unit=unit,
+        title=f"{symbol}: what moved the forecast; {attribution.model}@{attribution.version}{day}",
+        notes=(f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}", line_of(attribution.skill)),
+    )
