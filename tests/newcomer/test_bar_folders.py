@@ -62,6 +62,11 @@ def test_files_by_name_are_one_panel(folder: Path) -> None:
     )
 
 
+def test_a_list_of_files_is_one_panel_in_python(folder: Path) -> None:
+    files = [folder / "AAPL.csv", folder / "IBM.csv"]
+    assert np.array_equal(BarPanel.read(files).close, BarPanel.read(folder).close, equal_nan=True)
+
+
 def test_the_symbol_of_a_file_without_a_symbol_column_is_its_name(folder: Path) -> None:
     for name in ("one.csv", "two.csv"):
         (folder / name).write_text("date,open,high,low,close,volume\n2013-02-28,1,1,1,1,1\n", encoding="utf-8")

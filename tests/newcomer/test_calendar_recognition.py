@@ -115,7 +115,7 @@ def test_a_fit_from_python_recognises_the_calendar_and_names_it(
 ) -> None:
     trainer = StockTrainer(epochs=1, hidden=4, layers=1, horizons=[1, 3], encoder_length=10)
     trainer.fit(bars_file).close()
-    assert "calendar: XNYS (recognised from the dates" in capsys.readouterr().out
+    assert "calendar: XNYS (recognised from the dates; calendar=NAME chooses another)" in capsys.readouterr().out
     saved = trainer.save(tmp_path / "1")
     assert (saved / "manifest.json").read_bytes() == (trained[0] / "manifest.json").read_bytes()
 

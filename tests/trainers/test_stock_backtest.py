@@ -389,9 +389,7 @@ def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained: 
     given = ParsedFlags[WalkForwardPlan]({"embargo": 2})
     plan = plan_for(source, bars(), given, said.append)
     assert plan == WalkForwardPlan(start=session(last + 3), end=session(-1), embargo=2)
-    assert said == [
-        f"decisions start on {shown_date(session(last + 3))}, the first day that the model has not seen (--start)"
-    ]
+    assert said == [f"decisions start on {shown_date(session(last + 3))}, the first day that the model has not seen"]
 
 
 def test_given_days_are_kept(trained: Path) -> None:
@@ -564,7 +562,7 @@ def test_the_command_names_the_day_that_it_starts_on(
 ) -> None:
     assert call(trained, "--bars", bars_file, "--out", tmp_path / "run") == 0
     told = capsys.readouterr()
-    assert "decisions start on 2012-12-05, the first day that the model has not seen (--start)" in told.err
+    assert "decisions start on 2012-12-05, the first day that the model has not seen" in told.err
     assert "fold 1/1  decides 2012-12-05 to 2013-03-01" in told.out
 
 

@@ -3,12 +3,16 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from predictor.bars.files import has_known_ending
 from predictor.bars.tables import BarTable, ReadingOptions, read_table
 from predictor.errors import BarsError, listed
+
+MOST_NAMED: Final = 3
+"""Names in the first line about a source; more are counted."""
 
 
 def read_path(path: Path, options: ReadingOptions | None = None) -> BarTable:
@@ -29,6 +33,11 @@ def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> 
         raise BarsError(f"there is no file {listed(missing)}")
     files = {str(file): file for path in paths for file in (_files_of(path) if path.is_dir() else [path])}
     return _read_files(files, options, "the files")
+
+
+def name_of(paths: Sequence[Path]) -> str:
+    """The names of files for messages, or their number."""
+    return ", ".join(path.name for path in paths) if len(paths) <= MOST_NAMED else f"{len(paths)} files"
 
 
 def read_folder(folder: Path, options: ReadingOptions | None = None) -> BarTable:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import adjustment, checks, frames, tables
 from predictor.bars.adjustment import AdjustedBars, PriceJumps, find_jumps
-from predictor.bars.folders import read_path
+from predictor.bars.folders import name_of, read_paths
 from predictor.bars.frames import Frame
 from predictor.dates import Day, day_number
 from predictor.errors import BarsError, listed, shown_date
@@ -115,13 +115,13 @@ class BarPanel:
     @classmethod
     def read(
         cls,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         *,
         calendar: str = "",
         currency: str = "",
         options: tables.ReadingOptions | None = None,
     ) -> Self:
-        """Read a file with one row per bar, or a folder of such files; emits BarsWarning for doubtful properties.
+        """Read a file with one row per bar, or several or a folder of them; emits BarsWarning for doubtful properties.
 
         Column names, in any case, are date, open, high, low, close, volume, and either adj_close or split_ratio and
         cash_dividend, or those of a layout in `predictor.bars.layouts`. A column symbol or ticker is required for
@@ -129,8 +129,8 @@ class BarPanel:
         sessions are all dates of the file; a symbol without a row on one of them has no bar there.
 
         Args:
-            path: A text file such as CSV, compressed or not, Excel or Parquet, see `predictor.bars.files`; or a folder
-                of them, such as one file per symbol.
+            path: A text file such as CSV, compressed or not, Excel or Parquet, see `predictor.bars.files`; or several
+                in a list or a folder, such as one file per symbol.
             calendar: The exchange's code, such as "XNYS".
             currency: The code of the quote currency.
             options: Options that resolve ambiguous cells.
@@ -139,8 +139,9 @@ class BarPanel:
             BarsError: A cell is invalid, named by column, row and value, or a bar is impossible.
             MissingPackageError: The extra `data` is not installed, or for Excel files the extra `excel`.
         """
-        table = read_path(Path(path), options)
-        tables.emit_warnings(table.warnings, Path(path).name)
+        paths = list(map(Path, [path] if isinstance(path, str | Path) else path))
+        table = read_paths(paths, options)
+        tables.emit_warnings(table.warnings, name_of(paths))
         return cls.of_table(table, calendar=calendar, currency=currency)
 
     @classmethod

@@ -16,16 +16,13 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.folders import read_paths
+from predictor.bars.folders import MOST_NAMED, name_of, read_paths
 from predictor.bars.panel import BarPanel
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-MOST_NAMED: Final = 3
 
 
 @final
@@ -85,8 +82,7 @@ def read_files(
 ) -> BarReading:
     """Read files of bars as one panel, such as one file per symbol."""
     files = [Path(path) for path in paths]
-    name = ", ".join(file.name for file in files) if len(files) <= MOST_NAMED else f"{len(files)} files"
-    return BarReading.of(read_paths(files, options), name, calendar=calendar, currency=currency)
+    return BarReading.of(read_paths(files, options), name_of(files), calendar=calendar, currency=currency)
 
 
 SCHEMES: Final = ("postgresql", "sqlite", "mssql")
@@ -289,7 +285,7 @@ def _check_own_day(column: "pl.Series") -> None:
 
 
 def read_bars(
-    bars: str | Path = "",
+    bars: str | Path | Sequence[str | Path] = "",
     *,
     query: str = "",
     variable: str = "",
@@ -298,7 +294,7 @@ def read_bars(
     currency: str = "",
     options: ReadingOptions | None = None,
 ) -> BarPanel:
-    """Read bars from a file or a database, and emit warnings as BarsWarning; see `read_source`."""
+    """Read bars from files or a database, and emit warnings as BarsWarning; see `read_source`."""
     reading = read_source(
         bars,
         query=query,

@@ -214,18 +214,21 @@ def suggest_names(kind: type[KindT]) -> type[KindT]:
     return kind
 
 
-def with_calendar(recipe: StockRecipe, bars: BarPanel, tell: Callable[[str], None]) -> StockRecipe:
+def with_calendar(
+    recipe: StockRecipe, bars: BarPanel, tell: Callable[[str], None], *, setting: str = "--calendar NAME"
+) -> StockRecipe:
     """The recipe; one without a calendar gets the calendar that fits the dates of the bars, if there is one.
 
     Args:
         recipe: of a training without a parent, whose calendar is the parent's.
         bars: all bars of the training.
         tell: receives the name of a recognised calendar, as text.
+        setting: how the caller can choose another calendar.
     """
     name = recipe.calendar or fitting_calendar(bars.sessions, bars.symbols)
     if name == recipe.calendar:
         return recipe
-    tell(f"calendar: {name} (recognised from the dates; --calendar NAME chooses another)")
+    tell(f"calendar: {name} (recognised from the dates; {setting} chooses another)")
     return replace(recipe, calendar=name)
 
 
@@ -274,7 +277,7 @@ class TrainingPlan:
         """The plan with the calendar of these bars; see `with_calendar`."""
         if self.parent is not None:
             return self
-        return replace(self, recipe=with_calendar(self.recipe, bars, tell))
+        return replace(self, recipe=with_calendar(self.recipe, bars, tell, setting="calendar=NAME"))
 
     def material(self, bars: BarPanel, covariates: CovariateFiles) -> TrainingMaterial:
         """Bars, features and covariates, and the edges of a graph.

@@ -82,7 +82,7 @@ def plan_for(
     if start is None:
         start = first_decision(source, bars, given.value("embargo", 0))
         reason = "after enough bars to train on" if source.standing is None else "that the model has not seen"
-        tell(f"decisions start on {shown_date(start)}, the first day {reason} (--start)")
+        tell(f"decisions start on {shown_date(start)}, the first day {reason}")
     return given.over(WalkForwardPlan(start=start, end=given.value("end", int(bars.sessions[-1]))))
 
 
