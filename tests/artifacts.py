@@ -69,7 +69,7 @@ def save_small_artifact(folder: Path, kind: str = "lstm", *, seed: int = 0, targ
 
 
 def with_skill(made: Artifact, skill: Skill) -> Artifact:
-    """The artifact whose card tells how it did."""
+    """The artifact with a skill in its card."""
     told = {
         "baseline": skill.rival,
         "improvement": skill.improvement,
@@ -94,13 +94,13 @@ NO_SKILL = Skill(
 
 
 def save_artifact(folder: Path, made: Artifact) -> Path:
-    """Write it with its golden instance."""
+    """Write an artifact with its golden instance."""
     artifact.save(folder, made, golden.record(small_model(made)))
     return folder
 
 
 def small_model(made: Artifact, name: str = "small") -> Model:
-    """The artifact as a model that answers."""
+    """Load the artifact as a model."""
     identity = ModelIdentity(name=name, version=1, weights_hash="0" * 64)
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=256)
 
@@ -108,7 +108,7 @@ def small_model(made: Artifact, name: str = "small") -> Model:
 def small_artifact(
     kind: str = "lstm", *, seed: int = 0, target: Target | None = None, dropout: float = 0.1, fitted: bool = False
 ) -> Artifact:
-    """The parts of a small model; its conformal offsets are not zero, so that they can be seen in answers.
+    """The parts of a small model, with nonzero conformal offsets so that they show in forecasts.
 
     A graph knows the stocks of `UNIVERSE`; each of these has neighbours. Levels are the window's own, or `fitted`, as
     they always are where there is no network.
@@ -136,7 +136,7 @@ def small_artifact(
 
 
 def constant_artifact(*, fitted: bool = False, seed: int = 0) -> Artifact:
-    """An LSTM that says the same of every window in its own units: what levels contribute can be told by hand.
+    """An LSTM with the same output for every window, so that contributions of levels can be computed by hand.
 
     The baseline's levels differ from horizon to horizon.
     """
@@ -149,7 +149,7 @@ def constant_artifact(*, fitted: bool = False, seed: int = 0) -> Artifact:
 
 
 def constant_rows(model: Model, prepared: PreparedInstance, h: int, q: int) -> dict[str, NDArray[np.float64]]:
-    """What the levels of the constant LSTM contribute to a horizon and quantile, [N] each, by integration on paper.
+    """Contributions [N] of the constant LSTM's levels to a horizon and quantile, integrated by hand.
 
     The forecast is location + spread * scale * (units + offset), where location, scale and offset go from the
     baseline's to the window's own in proportion.
@@ -165,7 +165,7 @@ def constant_rows(model: Model, prepared: PreparedInstance, h: int, q: int) -> d
 
 
 def fitted_normaliser(target: Target, kind: str = "lstm") -> FittedNormaliser:
-    """With numbers such as a training finds, other ones for each horizon: a mix, but for models without a network."""
+    """A normaliser with realistic fitted numbers, different per horizon: a mix, except for models without a network."""
     horizons = range(len(target.horizons))
     har = Har(
         intercepts=tuple(0.1 + 0.02 * h for h in horizons),
@@ -179,7 +179,7 @@ def fitted_normaliser(target: Target, kind: str = "lstm") -> FittedNormaliser:
 
 
 def random_weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[str, Tensor]:
-    """Those of a fresh network; with the edges of `UNIVERSE` where there is a graph."""
+    """Weights of a fresh network, with the edges of `UNIVERSE` for a graph."""
     sizes = replace(pipeline.sizes, nodes=len(manifest.universe))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

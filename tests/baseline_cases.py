@@ -82,5 +82,5 @@ def baseline_named(found: History, name: str) -> BaselineModel:
 def fitted(
     found: History, name: str, fit: FitScope = FitScope.AS_IS, levels: tuple[float, ...] = LEVELS
 ) -> FittedBaseline:
-    """A baseline by its name; `AS_IS` is fitted on the training part and not moved."""
+    """A baseline by name; `AS_IS` is fitted on the training part and not calibrated."""
     return case_of(found, levels).fitted(baseline_named(found, name), fit)

@@ -41,7 +41,7 @@ _COMPLAINTS: Final = {"Runtime.exceptionThrown", "Log.entryAdded"}
 
 
 def missing() -> str:
-    """Why no browser can be started here; empty if one can."""
+    """Why no browser can be started here; empty if one can be."""
     return "" if _program() else "Chromium is not installed (apt-get install chromium)"
 
 
@@ -51,7 +51,7 @@ def _program() -> str | None:
 
 @final
 class Browser:
-    """One window, which shows one page after the other.
+    """One browser window.
 
     Args:
         commands: file descriptor that messages are written to, JSON with a zero byte after each.
@@ -72,7 +72,7 @@ class Browser:
             self.ask(f"{domain}.enable")
 
     def size(self, width: int, height: int = 900, *, phone: bool = False, dark: bool = False) -> None:
-        """The window in CSS pixels; a phone is touched and has no pointer that hovers."""
+        """Set the window size in CSS pixels; a phone has touch and no hover."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         self.ask("Emulation.setTouchEmulationEnabled", enabled=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -89,13 +89,13 @@ class Browser:
             self._note(self._read(deadline))
 
     def value(self, script: str) -> Any:
-        """What an expression comes to on the page, once it is settled; as JSON can say it."""
+        """Evaluate an expression on the page and await its result, as JSON."""
         found = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
     def whole_picture(self) -> bytes:
-        """The whole page as PNG, after all of it was scrolled into view."""
+        """Screenshot of the whole page as PNG, after scrolling through it."""
         self.value(_SCROLL)
         taken = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
         return base64.b64decode(taken["data"])
@@ -126,7 +126,7 @@ class Browser:
         return json.loads(message)
 
     def _note(self, event: dict[str, Any]) -> None:
-        """Remember what the page says unasked."""
+        """Record an event that the page sends."""
         kind, told = event.get("method"), event.get("params", {})
         self._loaded = self._loaded or kind == "Page.loadEventFired"
         if kind in _COMPLAINTS or (kind == "Runtime.consoleAPICalled" and told["type"] in {"error", "warning"}):
@@ -135,7 +135,7 @@ class Browser:
 
 @contextmanager
 def running() -> Generator[Browser]:
-    """A browser with a profile of its own; both are gone afterwards."""
+    """A browser with a temporary profile."""
     program = _program()
     assert program is not None
     as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()

@@ -69,7 +69,7 @@ class CannedService:
         return self._explaining.submit(self._explain_global, known)
 
     def settle(self) -> None:
-        """Wait until all that was asked has its answer."""
+        """Wait until every request has its response."""
         self._predicting.submit(lambda: None).result(_LONGEST_S)
 
     def _predict(self, asked: PredictionRequest, deadline: Deadline) -> tuple[Outcome, ...]:
@@ -120,7 +120,7 @@ def forecast(symbols: tuple[str, ...]) -> Forecast:
 
 
 def ranking(symbols: tuple[str, ...]) -> Forecast:
-    """The same from a model that ranks; the first symbol could not be forecast."""
+    """A forecast of a ranking model; the first symbol could not be forecast."""
     scores = np.arange(2.0 * len(symbols)).reshape(len(symbols), 2) / 7
     scores[0] = np.nan
     ranks = np.tile(np.arange(len(symbols), dtype=np.int32)[:, None], (1, 2))
@@ -157,7 +157,7 @@ def attribution(symbols: tuple[str, ...]) -> Attribution:
 
 
 def telling(symbols: tuple[str, ...]) -> Attribution:
-    """The same of a network that tells its internals, and that looks across stocks."""
+    """An attribution of a network with internals that looks across stocks."""
     weights = np.arange(1.0, 3.0 * len(symbols) + 1).reshape(len(symbols), 3)
     attention = Internal(
         name="attention",
@@ -181,7 +181,7 @@ def telling(symbols: tuple[str, ...]) -> Attribution:
 
 
 def importance(count: int) -> GlobalImportance:
-    """Of one target and two rows, after all of so many instances."""
+    """Importance of two rows for one target, after `count` instances."""
     target = TargetImportance(
         horizon=5,
         quantile=0.5,
@@ -207,7 +207,7 @@ def importance(count: int) -> GlobalImportance:
 
 
 def model_info() -> ModelInfo:
-    """A model that fills every field."""
+    """ModelInfo with every field set."""
     feature = FeatureInfo(name="ret_1", expression="Ref($close, 1)", meaning="yesterday's close", unit="1")
     return ModelInfo(
         name="canned",

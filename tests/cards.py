@@ -8,7 +8,7 @@ SENTENCE = "No skill over GARCH(1,1)-t could be shown: the loss is 0.4 % less, b
 def full_card(
     *, lower: float = -0.01, upper: float = 0.018, sentence: str = SENTENCE, days_short: int = 0
 ) -> dict[str, Json]:
-    """The interval of the skill, and the days it lacks, decide what it says."""
+    """A card whose summary depends on the interval of the skill and the days it lacks."""
     levels, horizons = [0.1, 0.5, 0.9], [1, 5, 10, 20]
     observed = [[level + 0.01 * (h + 1) * (0.5 - level) for level in levels] for h in range(4)]
     return {

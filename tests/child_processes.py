@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def children_of(process: int) -> list[int]:
-    """Processes whose parent this is, and which have not ended."""
+    """Running child processes of a process."""
     every = (int(place.name) for place in Path("/proc").glob("[0-9]*"))
     return sorted(one for one in every if parent_of(one) == process)
 

@@ -37,7 +37,7 @@ LONGEST = (
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Half as many processes again as there are cores for `-n auto`: many tests wait for servers that start or end."""
+    """1.5 processes per core for `-n auto`: many tests wait for servers to start or stop."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -46,7 +46,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several processes that test, one takes all tests of a file, which share what they start."""
+    """Run all tests of a file in one process, since they share fixtures."""
     for item in items:
         group = TOGETHER.get(item.path.name, item.location[0])
         item.add_marker(pytest.mark.xdist_group(group))
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_log_holds_what_it_may_not() -> Iterator[None]:
-    """The last test's teardown fails if any line of the suite held a token, a value or a path."""
+    """Fail the last test's teardown if any log line held a token, a value or a path."""
     with SUITE.listening():
         yield
     assert not SUITE.breaches, f"lines of logs hold what they may not:\n{SUITE.told()}"

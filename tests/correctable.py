@@ -29,7 +29,7 @@ RUNNER: Final = CliRunner()
 
 
 def base_corpus(folder: Path) -> Path:
-    """The base, prepared, with a judge that has hardly learnt anything."""
+    """The prepared base corpus, with a barely trained speech recogniser."""
     entries = [RecordingEntry(name, TEXTS[name], recording(name)) for name in BASE]
     vocabulary_of_all = {sign for text in TEXTS.values() for sign in text}
     numbers = {sign: number for number, sign in enumerate(("<pad>", *sorted(vocabulary_of_all), "<unk>"))}
@@ -39,7 +39,7 @@ def base_corpus(folder: Path) -> Path:
 
 
 def new_voice(folder: Path, corpus: Path) -> Path:
-    """A voice that has learnt nothing yet, as version 1."""
+    """An untrained voice as version 1."""
     torch.manual_seed(1)
     vocabulary = SpeechCorpus.open(corpus).vocabulary
     config = tiny_config(vocabulary=len(vocabulary))
@@ -53,12 +53,12 @@ def recording(name: str) -> Path:
 
 
 def correction(name: str, rating: int = 5) -> dict[str, Any]:
-    """A line of a manifest."""
+    """A manifest line."""
     return {"audio": str(recording(name)), "text": TEXTS[name], "rating": rating}
 
 
 def manifest(folder: Path, lines: Iterable[Mapping[str, Any] | str]) -> Path:
-    """A file of such lines."""
+    """Write a manifest of these lines."""
     path = folder / "feedback.jsonl"
     told = (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines)
     path.write_text("".join(f"{line}\n" for line in told), encoding="utf-8")
@@ -66,12 +66,12 @@ def manifest(folder: Path, lines: Iterable[Mapping[str, Any] | str]) -> Path:
 
 
 def feedback(voice: Path, corpus: Path, told: Path, *more: str) -> Any:
-    """What `quantra train vits feedback` ends with."""
+    """Exit code of `quantra train vits feedback`."""
     words = ["feedback", str(voice), "--corpus", str(corpus), "--manifest", str(told), "--json", *more]
     return RUNNER.invoke(app, ["train", "vits", *words])
 
 
 def copied(voice: Path, folder: Path) -> Path:
-    """A voice of one's own."""
+    """A private copy of a voice."""
     shutil.copytree(voice, folder)
     return folder

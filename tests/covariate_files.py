@@ -41,7 +41,7 @@ def bars() -> BarPanel:
 
 
 def write_files(folder: Path) -> tuple[list[Path], Path]:
-    """Short interest of each symbol, 3 sessions late; a credit spread for all; index days; two static facts."""
+    """Write short interest per symbol, 3 sessions late, a credit spread for all, index days and two static facts."""
     sessions = bars().sessions
     dated = [folder / "short_interest.csv", folder / "market.csv", folder / "rebalance.csv"]
     dated[0].write_text(_short_interest(sessions), encoding="utf-8")
@@ -53,13 +53,13 @@ def write_files(folder: Path) -> tuple[list[Path], Path]:
 
 
 def source(folder: Path) -> CovariateSource:
-    """All of these files, read."""
+    """The covariates in all of these files."""
     dated, static = write_files(folder)
     return CovariateSource.read(dated, static)
 
 
 def pipeline_with(covariates: CovariateSource) -> Pipeline:
-    """Default features and those of the covariates, fitted up to June 2009."""
+    """Default features and covariate features, fitted up to June 2009."""
     return fit_pipeline(bars(), default_features().with_covariates(FIELDS), RECIPE, SPLITS, covariates)
 
 

@@ -25,7 +25,7 @@ _BUILT = _FOLDER / "built"
 
 @cache
 def built_solution() -> str:
-    """Build the solution, and its tests on the older framework, unless another process of this test run has.
+    """Build the solution and its tests on the older framework, once per test run.
 
     Returns:
         The path of `dotnet`.
@@ -45,12 +45,12 @@ def built_solution() -> str:
 
 
 def assembly(project: str, framework: str = "net10.0") -> Path:
-    """A program of the solution, built."""
+    """Path of a built program of the solution."""
     return DOTNET / project / "bin" / CONFIGURATION / framework / f"{Path(project).name}.dll"
 
 
 def build_program(folder: Path, project: str, sources: Mapping[str, str]) -> Path:
-    """Build a project that refers to those of the solution.
+    """Build a project that references those of the solution.
 
     Args:
         folder: of the project.
@@ -73,7 +73,7 @@ def build_program(folder: Path, project: str, sources: Mapping[str, str]) -> Pat
 def run_program(
     *command: str, environment: Path = Path(sys.prefix), more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run with the Python of an environment, and more variables."""
+    """Run a program with an environment's Python and further variables."""
     variables = {
         **os.environ,
         **(more or {}),

@@ -34,7 +34,7 @@ class Pictures(NamedTuple):
 
 
 class Denoiser(nn.Module):
-    """Guesses the noise in a latent, given the time and the caption."""
+    """Predicts the noise in a latent, given the time and the caption."""
 
     def __init__(self, *, random: bool) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Denoiser(nn.Module):
 
 
 def diffusion(ways: Ways) -> TaskShape:
-    """A diffusion task: one phase, two frozen encoders, a reward that is only looked at."""
+    """A diffusion task: one phase, two frozen encoders, and an unused reward."""
     torch.manual_seed(22)
     dtype = torch.float64 if ways.double else torch.float32
     vae = nn.Sequential(nn.Linear(PIXELS, LATENT), nn.BatchNorm1d(LATENT), nn.Dropout(0.5)).to(dtype)
@@ -89,7 +89,7 @@ def drawn(latents: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def fixed(latents: Tensor) -> tuple[Tensor, Tensor]:
-    """The same without chance: a function of each sample."""
+    """Deterministic noise and times: a function of each sample."""
     return (17 * latents).sin(), (latents[:, 0].abs() * 100).long() % (TIMES - 1) + 1
 
 
@@ -99,7 +99,7 @@ def weighted(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def pictures(size: int, dtype: torch.dtype) -> Pictures:
-    """A batch of such a size, always the same."""
+    """A batch of this size, always the same."""
     draw = torch.Generator().manual_seed(size)
     weights = torch.randint(0, WHOLE + 1, (size,), generator=draw)
     weights[0] = WHOLE

@@ -24,7 +24,7 @@ def artifact_of(
     target: Target | None = None,
     decay: float = 0.94,
 ) -> Artifact:
-    """A small artifact: a network of random weights, which reads the features at these places, or all."""
+    """A small artifact: a network of random weights that reads the features at these places, or all."""
     made = small_artifact(kind, target=target)
     normaliser = made.pipeline.normaliser
     if isinstance(normaliser, WindowNormaliser) and not normaliser.centred:
@@ -37,14 +37,14 @@ def artifact_of(
 
 
 def _chosen(fitted: FittedFeatures, places: list[int]) -> FittedFeatures:
-    """Those features alone."""
+    """Only the features at these places."""
     observed = tuple(fitted.features.observed[k] for k in places)
     scaling = replace(fitted.scaling, center=fitted.scaling.center[places], scale=fitted.scaling.scale[places])
     return replace(fitted, features=replace(fitted.features, observed=observed), scaling=scaling)
 
 
 def save_ensemble(folder: Path, members: Mapping[str, Path]) -> Path:
-    """Write an ensemble of artifacts that lie in these folders; its offsets are not zero."""
+    """Write an ensemble of the artifacts in these folders, with nonzero offsets."""
     stored = {name: artifact.load(member) for name, member in members.items()}
     manifest = manifest_of(stored)
     artifact.save_ensemble(folder, manifest, members, golden.record_ensemble(ensemble_of(manifest, stored)))
@@ -65,6 +65,6 @@ def manifest_of(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
 
 
 def ensemble_of(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact]) -> Ensemble:
-    """The ensemble, ready to answer."""
+    """Load the ensemble as a model."""
     models = {name: small_model(member.artifact, name) for name, member in members.items()}
     return Ensemble(ModelIdentity(name="joint", version=1, weights_hash="1" * 64), manifest, models)

@@ -30,7 +30,7 @@ def estimate(value: float, width: float = 0.125) -> Interval:
 
 
 def horizon_scores(horizon: int, seed: int) -> HorizonScores:
-    """Numbers that no other horizon and seed has."""
+    """Numbers that are unique to a horizon and seed."""
     parts = (0.001 * seed + 0.0001 * horizon + 0.00001 * k for k in count())
     return HorizonScores(
         horizon=horizon,

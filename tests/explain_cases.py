@@ -35,7 +35,7 @@ def lstm_forecaster(*, dropout: float = 0.3) -> LSTMForecaster:
 
 
 class NormalisedLSTM(nn.Module):
-    """Dropout between layers and before the head, and batch norm: everything that train mode would change."""
+    """An LSTM with dropout and batch norm: everything that train mode would change."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def output_map(*, offset: float = 0.15) -> OutputMap:
 
 
 def windows(rows: int, *, seed: int = 0) -> Inputs:
-    """Random windows of which a tenth of the observed cells is unknown."""
+    """Random windows in which a tenth of the observed cells is unknown."""
     source = torch.Generator().manual_seed(seed)
     mask = torch.rand(rows, ENCODER, OBSERVED, generator=source) > 0.1
     return Inputs(
@@ -98,13 +98,13 @@ def baseline_like(inputs: Inputs) -> Baseline:
 
 
 def forecast(network: nn.Module, inputs: Inputs) -> Tensor:
-    """What serving computes: [N, H, Q]."""
+    """The forecast as serving computes it, [N, H, Q]."""
     with torch.inference_mode():
         return output_map().values(network(inputs), inputs.location, inputs.scale)
 
 
 class Footprint(NamedTuple):
-    """Everything that an explanation could leave behind on a network or in the process."""
+    """Everything that an explanation could change on a network or in the process."""
 
     training: dict[str, bool]
     dropout: dict[str, float]

@@ -101,7 +101,7 @@ def plain(bars: Sequence[Bar] = BARS, sign: str = ",", header: str = "symbol,dat
 
 
 def german(text: str) -> str:
-    """1234.5 as 1.234,5."""
+    """A number in German notation: 1234.5 as 1.234,5."""
     whole, _, part = text.partition(".")
     return f"{int(whole):,}".replace(",", ".") + ("," + part if part else "")
 
@@ -216,7 +216,7 @@ def cryptodatadownload() -> str:
 
 
 def _rounded(volume: int) -> str:
-    """As investing.com writes it: two digits behind the point of millions."""
+    """A volume as investing.com writes it: millions with two decimals."""
     return f"{volume / 1e6:.2f}M"
 
 
@@ -229,7 +229,7 @@ def investing() -> str:
 
 
 def investing_elsewhere(header: str, date_form: str) -> str:
-    """Another language than English: decimal commas, and the day first."""
+    """A non-English investing.com export: decimal commas, and the day first."""
     rows = [
         (
             f'"{b.day:{date_form}}"',
@@ -366,13 +366,13 @@ def equal_duplicates() -> str:
 
 
 def tokyo(begin: int = 0, end: int | None = None) -> str:
-    """Moments in UTC at which Tokyo's day begins: the day before, as written."""
+    """Dates as UTC times of midnight in Tokyo, which fall on the day before."""
     rows = [(midnight(b.day, TOKYO).astimezone(UTC).isoformat(), *b.prices, b.volume) for b in of("AAPL")[begin:end]]
     return lines("date,open,high,low,close,volume", rows)
 
 
 def excel() -> bytes:
-    """A workbook as small as the format allows, with days as Excel counts them."""
+    """A minimal workbook with days as Excel numbers them."""
     rows = [["symbol", "date", *FIELDS], *([b.symbol, b.day, *b.prices, b.volume] for b in BARS)]
     body = "".join(f"<row>{''.join(_cell(cell) for cell in row)}</row>" for row in rows)
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -412,7 +412,7 @@ def _cell(value: object) -> str:
 
 
 def parquet() -> bytes:
-    """As pandas writes a table whose index is the moment at which New York's day begins."""
+    """A table as pandas writes it, indexed by midnight in New York."""
     frame = pl.DataFrame(
         {
             "Date": [midnight(bar.day, NEW_YORK) for bar in of("AAPL")],
@@ -454,7 +454,7 @@ def mixed_dates() -> str:
 
 
 def thousandths() -> str:
-    """Prices of exactly three digits behind a point that may be either sign; volumes of fewer than a thousand."""
+    """Prices with exactly three decimals, so that the point is ambiguous, and volumes below a thousand."""
     rows = [
         (
             b.day,

@@ -10,13 +10,13 @@ CANDIDATES: Final = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones on which nobody listens."""
+    """`count` different unused ports."""
     shuffled = random.SystemRandom().sample(CANDIDATES, len(CANDIDATES))
     return list(islice(filter(_is_free, shuffled), count))
 
 
 def free_port() -> int:
-    """One of them."""
+    """One unused port."""
     (port,) = free_ports(1)
     return port
 

@@ -34,14 +34,14 @@ Moment = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRun:
-    """What a process's training told and left."""
+    """Reports and result of a training process."""
 
     reports: list[Report]
     left: TrainingResult
 
 
 class Memory:
-    """A loop body's own: a penalty that follows the losses, the highest of them, and the last few as a buffer."""
+    """State of a loop body: a penalty that follows the losses, the highest loss, and a buffer of the last few."""
 
     def __init__(self) -> None:
         self.penalty = 0.01
@@ -49,7 +49,7 @@ class Memory:
         self.recent: list[Tensor] = []
 
     def see(self, report: WindowReport) -> None:
-        """Let the penalty grow while losses fall."""
+        """Increase the penalty while losses fall."""
         self.penalty *= 1.1 if self.highest is not None and report.loss < self.highest else 0.9
         self.highest = max(report.loss, self.highest or 0.0)
         self.recent = [*self.recent[-2:], torch.tensor([report.loss, self.penalty])]
@@ -62,7 +62,7 @@ class Memory:
 
 
 def adapting(reports: Iterator[Report], memory: Memory, plateau: ReduceLROnPlateau) -> Iterator[Report]:
-    """The reports, after they were taken into what the caller keeps."""
+    """Pass the reports on after updating the caller's state."""
     for report in reports:
         if isinstance(report, WindowReport):
             memory.see(report)
@@ -72,12 +72,12 @@ def adapting(reports: Iterator[Report], memory: Memory, plateau: ReduceLROnPlate
 
 
 def samples(number: int, *, seed: int = 0) -> Tensor:
-    """Three inputs and a target each: float32 [number, 4]."""
+    """Samples of three inputs and one target: float32 [number, 4]."""
     return torch.randn(number, 4, generator=torch.Generator().manual_seed(seed))
 
 
 def resident(data: Tensor) -> Source[Tensor]:
-    """Three samples in a batch, in the source's own order."""
+    """A resident source with three samples per batch."""
     return ResidentSource.of(data, batch_size=3, seed=5)
 
 
@@ -114,7 +114,7 @@ class Training:
     identity: dict[str, Any] | None = None
 
     def live(self, folder: Path, *, windows: int = ENDLESS, moment: Moment | None = None) -> ProcessRun:
-        """Train from the newest checkpoint on; with one, weights and generators begin as others, which it must replace.
+        """Train from the newest checkpoint; its weights and generators must replace the random initial ones.
 
         Args:
             folder: Of the checkpoints.
@@ -136,7 +136,7 @@ class Training:
             return Loss(error.mean(), len(batch), {"second": batch.mean()})
 
         def score(batch: Tensor) -> Loss:
-            """Draws a random number, as the score of a diffusion model does."""
+            """A validation score that draws a random number, as for a diffusion model."""
             return Loss((net(batch[:, :3]) - batch[:, 3:]).square().mean() + 0.01 * torch.rand(()), len(batch))
 
         optimizer = self.optimizer(net.parameters(), lr=self.lr)
@@ -157,7 +157,7 @@ class Training:
     def _followed(
         self, run: TrainingRun[Tensor], validation: Validation[Tensor], pass_moment: Callable[[], None]
     ) -> Iterator[Report]:
-        """The reports, up to the end or to where validation no longer gets better."""
+        """The reports until the end or early stopping."""
         train = self.source(samples(self.samples))
         for report in run.epochs(train, max_epochs=self.epochs, validation=validation):
             pass_moment()

@@ -28,7 +28,7 @@ GROUPS: Final = ("observed", "known", "static", "mask", "location", "scale", "an
 
 
 def days_of(sessions: Values) -> Values:
-    """yyyymmdd as days since 1970-01-01."""
+    """Convert yyyymmdd to days since 1970-01-01."""
     texts = [f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}" for day in sessions.ravel().tolist()]
     return np.array(texts, "datetime64[D]").astype(np.int64).reshape(sessions.shape)
 
@@ -38,7 +38,7 @@ def texts(values: Sequence[Sequence[str]]) -> Values:
 
 
 def windows(*sent: FeatureWindow) -> dict[str, Values]:
-    """The tensors of windows of one symbol each, a row a window."""
+    """Tensors of windows of one symbol each, one row per window."""
     groups = {name: [getattr(window, name) for window in sent] for name in GROUPS}
     tensors = {name: np.concatenate(values) for name, values in groups.items() if values[0] is not None}
     tensors["symbol"] = texts([window.symbols for window in sent])
@@ -47,7 +47,7 @@ def windows(*sent: FeatureWindow) -> dict[str, Values]:
 
 
 def bars(*panels: BarPanel, beside: Covariates = NO_COVARIATES) -> dict[str, Values]:
-    """The tensors of panels over as many sessions each, a row a panel; those with fewer symbols are padded."""
+    """Tensors of panels of equal length, one row per panel; those with fewer symbols are padded."""
     most = max(len(panel.symbols) for panel in panels)
     tensors = {
         name: np.stack([_padded(getattr(panel, name), most) for panel in panels])
@@ -117,7 +117,7 @@ def wanting(*names: str) -> list[pb.ModelInferRequest.InferRequestedOutputTensor
 
 
 def outputs_in(answer: pb.ModelInferResponse) -> dict[str, Values]:
-    """The tensors of an answer; BYTES as lists of texts."""
+    """Tensors of a response; BYTES as lists of strings."""
     pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
     return {one.name: _values(one.datatype, data).reshape(tuple(one.shape)) for one, data in pairs}
 
@@ -134,7 +134,7 @@ def _values(datatype: str, data: bytes) -> Values:
 
 
 def a_window() -> dict[str, Values]:
-    """Of the model `small`; it has no static features."""
+    """A window for the model `small`, which has no static features."""
     tensors = windows(flat_window())
     del tensors["static"]
     return tensors

@@ -31,7 +31,7 @@ class LeftOut(pytest.Module):
 
 
 def without(extra: OptionalExtra, path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """In the place of a file, one that says what is missing; None where nothing is."""
+    """A collector that skips the file with the missing package; None if all are installed."""
     missing = [name for name in extra.packages if find_spec(name) is None]
     if not missing:
         return None
@@ -41,7 +41,7 @@ def without(extra: OptionalExtra, path: Path, parent: pytest.Collector) -> pytes
 
 
 def assert_left_out(folder: Path, hidden: Sequence[str], reason: str) -> None:
-    """Run a folder's tests where packages cannot be found: every file is skipped, with the reason."""
+    """Run a folder's tests without the packages: every file is skipped with the reason."""
     done = subprocess.run(
         [sys.executable, "-c", HIDING, str(folder), *hidden], cwd=ROOT, capture_output=True, text=True, check=False
     )

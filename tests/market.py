@@ -15,12 +15,12 @@ ALL = ("AAPL", "FB", "GOOG", "IBM", "MSFT")
 
 @cache
 def bokeh_panel(*symbols: str) -> BarPanel:
-    """The panel of these symbols, or of all five; raw prices with adj_close."""
+    """The panel of these symbols, or of all five, with raw prices and adj_close."""
     return real_bars(symbols or ALL)
 
 
 def echoing(panel: BarPanel) -> BarPanel:
-    """Bars in which the moves of two sessions before come again: something to learn, where real returns have little."""
+    """Bars in which each move repeats that of two sessions before, so that there is something to learn."""
     moves = np.diff(np.log(panel.close), axis=1, prepend=np.log(panel.close[:, :1]))
     again = np.zeros_like(moves)
     for t in range(2, moves.shape[1]):

@@ -21,7 +21,7 @@ _FRAMING: Final = FrameSettings()
 
 
 def _wave(place: int, seconds: float) -> Tensor:
-    """A tone in noise, which a lossless code can hardly shorten."""
+    """A tone in noise, which barely compresses."""
     times = torch.arange(round(seconds * _FRAMING.rate)) / _FRAMING.rate
     noise = torch.randn(len(times), generator=torch.Generator().manual_seed(place))
     return 0.3 * torch.sin(2 * math.pi * (200 + 20 * place) * times) + 0.05 * noise
@@ -64,7 +64,7 @@ def _voice(path: Path) -> None:
 
 
 def _images(count: int, side: int) -> Tensor:
-    """[count, 3, side, side] of noise, which a lossless code can hardly shorten."""
+    """Noise images [count, 3, side, side], which barely compress."""
     return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(side))
 
 

@@ -23,7 +23,7 @@ def save_seeds(folder: Path, *seeds: int) -> Path:
 
 
 def break_weights(version: Path) -> None:
-    """Turn one bit, as a disk may."""
+    """Flip one bit of the weights."""
     path = version / WEIGHTS
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -31,7 +31,7 @@ def break_weights(version: Path) -> None:
 
 
 def forge_weights(version: Path, other: Path) -> None:
-    """Give a version another one's weights and make all digests right: the golden instance alone can tell."""
+    """Give a version another version's weights and correct all digests: only the golden instance can detect it."""
     shutil.copy(other / WEIGHTS, version / WEIGHTS)
     manifest = json.loads((version / MANIFEST).read_bytes())
     for name, entry in manifest["files"].items():
@@ -43,13 +43,13 @@ def forge_weights(version: Path, other: Path) -> None:
 
 
 def replace_version(version: Path, other: Path) -> None:
-    """Put another artifact in a version's place."""
+    """Replace a version by another artifact."""
     shutil.rmtree(version)
     shutil.copytree(other, version)
 
 
 def lock_lines(models: Path) -> str:
-    """What `sha256sum */*/manifest.json` prints in a folder of models."""
+    """Output of `sha256sum */*/manifest.json` in a folder of models."""
     return "".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(models).as_posix()}\n"
         for path in sorted(models.glob(f"*/*/{MANIFEST}"))

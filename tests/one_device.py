@@ -33,7 +33,7 @@ class TwoDevicesError(Exception):
 
 @final
 class OneDevice(TorchDispatchMode):
-    """A context in which every operation takes tensors of one device alone, as far as CUDA asks for it.
+    """A context that refuses operations on tensors of two devices, as CUDA would.
 
     Attributes:
         reads: The operations that read from the device.
@@ -61,7 +61,7 @@ class OneDevice(TorchDispatchMode):
         return self._answered(func, name, args, named)
 
     def _answered(self, func: Any, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """The operation's result; of what is read from the device, something."""
+        """The operation's result, or a placeholder for a value read from the device."""
         first = args[0] if args else None
         if isinstance(first, Tensor) and first.device == HOST:
             if name == "aten::_to_copy" and named.get("device") == META:
@@ -76,7 +76,7 @@ class OneDevice(TorchDispatchMode):
 
 
 def _read(name: str, tensor: Tensor, dtype: torch.dtype) -> Any:
-    """What a program is told that reads a tensor of the device."""
+    """The placeholder for a tensor read from the device."""
     if name == "aten::_local_scalar_dense":
         return torch.ones((), dtype=dtype).item()
     if name == "aten::nonzero":
@@ -98,5 +98,5 @@ def _check(func: Any, name: str, args: Sequence[Any], tensors: Sequence[Tensor])
 
 
 def _is_ours(tensor: Tensor) -> bool:
-    """Whether it lies on the device, or has no dimensions, so that it is taken for a number."""
+    """Whether the tensor is on the device, or is zero-dimensional and counts as a number."""
     return tensor.device == META or tensor.ndim == 0

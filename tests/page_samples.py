@@ -50,7 +50,7 @@ def bars() -> BarPanel:
 
 
 def model_info() -> ModelInfo:
-    """With the features that a training has where it is told nothing."""
+    """ModelInfo with the default features of a training run."""
     features = default_features()
     observed, known = (
         tuple(FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in part)
@@ -89,7 +89,7 @@ def card() -> Card:
 
 
 def past() -> PastForecasts:
-    """The same widths from the closes of 60, 40 and 20 sessions before."""
+    """Past forecasts of the same width, from the closes of 60, 40 and 20 sessions before."""
     made = [_as_of(-1 - ago) for ago in (60, 40, 20)]
     return past_forecasts(made, date(2013, 3, 1), card())
 
@@ -180,7 +180,7 @@ STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
 
 
 def media_pages() -> dict[str, Callable[[Path], None]]:
-    """Those of voices and of drawn images; none where the packages of their extras are missing."""
+    """Pages of voices and images; none without their extras."""
     if any(find_spec(name) is None for name in ("soundfile", "scipy", "transformers", "diffusers", "PIL")):
         return {}
     from media_page_samples import PAGES
@@ -189,7 +189,7 @@ def media_pages() -> dict[str, Callable[[Path], None]]:
 
 
 def write_pages(folder: Path) -> dict[str, Path]:
-    """Each page into a file of its name."""
+    """Write each page to a file."""
     written: dict[str, Path] = {}
     for name, write in (STOCK_PAGES | media_pages()).items():
         written[name] = folder / f"{name}.html"

@@ -30,7 +30,7 @@ class Page(HTMLParser):
 
     @property
     def words(self) -> str:
-        """The text with every run of white space as one blank."""
+        """The text with whitespace collapsed."""
         return " ".join(self.text.split())
 
 
@@ -41,7 +41,7 @@ def page_of(text: str) -> Page:
 
 
 def assert_loads_nothing(text: str) -> None:
-    """Nothing in the page can reach out, and the policy would stop what did."""
+    """The page references nothing external, and its content policy forbids it."""
     page = page_of(text)
     assert page.references == []
     assert not {"link", "iframe", "object", "embed", "img", "form", "base"} & set(page.tags)
@@ -50,7 +50,7 @@ def assert_loads_nothing(text: str) -> None:
 
 
 def assert_holds_all(text: str) -> None:
-    """Sounds and pictures are in the page itself, and no script runs."""
+    """Sounds and images are embedded, and no script runs."""
     page = page_of(text)
     assert all(one.startswith("data:") for one in page.references)
     assert not {"link", "iframe", "object", "embed", "form", "base", "script"} & set(page.tags)

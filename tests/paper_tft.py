@@ -42,7 +42,7 @@ def literal_quantiles(network: TFTForecaster, inputs: Inputs, *, static_widths: 
 
 
 def _contexts(network: TFTForecaster, static: Tensor, widths: tuple[int, ...]) -> list[Tensor | None]:
-    """For selection, enrichment, the LSTM's state and its cell, each [N, W]."""
+    """Contexts for selection, enrichment, and the LSTM's state and cell, each [N, W]."""
     if network.static is None:
         return [None] * 4
     selected = _select(network.static.selection, static, None, widths)
@@ -115,7 +115,7 @@ def _cell(lstm: nn.LSTM, row: Tensor, state: Tensor, cell: Tensor) -> tuple[Tens
 
 
 def _attention(network: TFTForecaster, rows: Tensor) -> Tensor:
-    """Every session asks (equations 13 to 16)."""
+    """Attention with a query for every session (equations 13 to 16)."""
     attention, sessions = network.attention, rows.shape[1]
     value = rows @ attention.value.weight.t()
     width = value.shape[-1]

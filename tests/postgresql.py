@@ -23,7 +23,7 @@ SERVANT: Final = "postgres"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A running server that wants a password."""
+    """A running server that requires a password."""
 
     port: int
 
@@ -39,7 +39,7 @@ class Server:
 
 
 def missing() -> str:
-    """Why no server can be started here; empty if one can."""
+    """Why no server can be started here; empty if one can be."""
     if _programs() is None:
         return "PostgreSQL is not installed (apt-get install postgresql)"
     if _is_root() and shutil.which("runuser") is None:
@@ -49,7 +49,7 @@ def missing() -> str:
 
 @contextmanager
 def running() -> Generator[Server]:
-    """A server with an empty database; it listens on this machine alone and is gone with its folder afterwards."""
+    """A server with an empty database on localhost, deleted afterwards."""
     programs = _programs()
     assert programs is not None
     with tempfile.TemporaryDirectory(prefix="quantra-postgresql-") as name:

@@ -13,7 +13,7 @@ Bar = Mapping[str, float]
 
 
 def day_of(panel: BarPanel, session: int, *symbols: str) -> BarPanel:
-    """The bars of one day, of some symbols, or of all."""
+    """Bars of one day, of some or all symbols."""
     return panel.between(session, session).select(symbols or panel.symbols)
 
 
@@ -23,20 +23,20 @@ def push_of(panel: BarPanel, session: int, *symbols: str, flush: bool = False) -
 
 
 def no_bar(panel: BarPanel, session: int, *symbols: str) -> BarPanel:
-    """A day on which these symbols have no bar."""
+    """The day without bars of these symbols."""
     there = day_of(panel, session, *symbols)
     return there.without_bars(session)
 
 
 def scaled(bars: BarPanel, factor: float) -> BarPanel:
-    """The bars at other prices."""
+    """The bars with scaled prices."""
     columns = {name: getattr(bars, name) * factor for name in bars.columns if name not in {"volume", "split_ratio"}}
     return replace(bars, **columns)
 
 
 @dataclass
 class Sent:
-    """All bars that were sent: by day and symbol, the last one counts."""
+    """All bars sent so far; the last one per day and symbol counts."""
 
     like: BarPanel
     """The first panel, for its symbols and columns."""
@@ -44,20 +44,20 @@ class Sent:
 
     @classmethod
     def of(cls, panel: BarPanel) -> "Sent":
-        """What a subscription sends."""
+        """All bars of a subscription request."""
         sent = cls(panel)
         for session in panel.sessions.tolist():
             sent.add(panel.between(session, session))
         return sent
 
     def add(self, bars: BarPanel) -> None:
-        """Bars of one day."""
+        """Add the bars of one day."""
         day = self.days.setdefault(int(bars.sessions[0]), {})
         for row, symbol in enumerate(bars.symbols):
             day[symbol] = {name: float(getattr(bars, name)[row, 0]) for name in bars.columns}
 
     def panel(self) -> BarPanel:
-        """All of them; a bar that was not sent is none."""
+        """The panel of all bars; bars that were not sent are missing."""
         symbols, days = self.like.symbols, sorted(self.days)
 
         def column(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -68,5 +68,5 @@ class Sent:
         return replace(self.like, sessions=np.array(days, np.int32), **columns)
 
     def instance(self, asked: Instance) -> Instance:
-        """The question about all of them, as `asked` reads bars."""
+        """The instance with all bars, with the settings of `asked`."""
         return replace(asked, input=self.panel())

@@ -104,7 +104,7 @@ def _environment(rank: int, port: int) -> dict[str, str]:
 
 
 def _work(file: Path, module_name: str, name: str, given: bytes, environment: Mapping[str, str], result: Path) -> None:
-    """What a rank does, from start to end."""
+    """Run a rank."""
     os.environ.update(environment)
     torch.set_num_threads(1)
     gc.freeze()  # a collection then looks at nothing but what the job has made
@@ -118,7 +118,7 @@ def _work(file: Path, module_name: str, name: str, given: bytes, environment: Ma
 
 
 def _loaded(file: Path, name: str) -> object:
-    """The module, under the name that it has in the tests, so that its classes can be pickled both ways."""
+    """Load the module under its name in the tests, so that its classes can be pickled both ways."""
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

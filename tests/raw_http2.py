@@ -32,12 +32,12 @@ def frame(kind: int, content: bytes = b"", *, flags: int = 0, stream: int = 0) -
 
 
 def message(body: bytes, *, compressed: bool = False) -> bytes:
-    """A gRPC message with its length in front; whether its bytes are compressed is only said."""
+    """A length-prefixed gRPC message; the compressed flag does not change its bytes."""
     return bytes([compressed]) + len(body).to_bytes(4, "big") + body
 
 
 def encoded(headers: dict[str, str]) -> bytes:
-    """A header block of literals that are not indexed."""
+    """A header block of unindexed literals."""
     return b"".join(b"\0" + _text(name) + _text(value) for name, value in headers.items())
 
 
@@ -58,7 +58,7 @@ def _number(value: int, bits: int) -> bytes:
 
 
 def decoded(block: bytes) -> dict[str, str]:
-    """Names and values of a header block; an indexed field counts if it is a :status."""
+    """Names and values of a header block; of indexed fields only :status."""
     found: dict[str, str] = {}
     at = 0
     while at < len(block):
@@ -101,7 +101,7 @@ def _read_text(block: bytes, at: int) -> tuple[str, int]:
 @final
 @dataclass(slots=True)
 class Stream:
-    """One call as far as it has come."""
+    """State of one call."""
 
     number: int
     window: int
@@ -159,7 +159,7 @@ class Connection:
         self.close()
 
     def call(self, path: str, **further: str) -> Stream:
-        """Begin a call; further headers are named with _ for -."""
+        """Start a call; in names of further headers, _ stands for -."""
         number = 2 * len(self._streams) + 1
         stream = self._streams[number] = Stream(number, self._stream_window)
         headers = {":method": "POST", ":path": path, ":authority": "127.0.0.1", **self._headers}
@@ -169,7 +169,7 @@ class Connection:
         return stream
 
     def call_together(self, path: str, content: bytes, count: int) -> list[Stream]:
-        """So many whole calls of the same content, before anything is read; together within the first window."""
+        """Send many complete calls with the same content before reading anything; they must fit the first window."""
         streams = [self.call(path) for _ in range(count)]
         room = self._window - count * len(content)
         whole = (frame(DATA, content, flags=_END_STREAM, stream=stream.number) for stream in streams)
@@ -178,7 +178,7 @@ class Connection:
         return streams
 
     def send(self, stream: Stream, content: bytes, *, last: bool = False) -> bool:
-        """Send content as the server lets it in; False if the server ended the call before all was sent."""
+        """Send content within flow control; False if the server ended the call before all was sent."""
         rest = memoryview(content)
         while rest and not stream.ended:
             room = min(self._window, stream.window, _LARGEST_FRAME, len(rest))
@@ -192,13 +192,12 @@ class Connection:
         return not rest
 
     def finish(self, stream: Stream) -> Stream:
-        """Read until the server has ended the call."""
         while not stream.ended:
             self.read()
         return stream
 
     def read(self) -> int:
-        """Take one frame; which kind it was."""
+        """Read one frame and return its kind."""
         head = self._answers.read(9)
         if len(head) < 9:
             raise ConnectionError("the server closed the connection")
@@ -247,11 +246,11 @@ class Connection:
             stream.ended = stream.ended or "closed"
 
     def cancel(self, stream: Stream) -> None:
-        """Give a call up."""
+        """Cancel a call."""
         self._socket.sendall(frame(RST_STREAM, _CANCEL.to_bytes(4, "big"), stream=stream.number))
 
     def reset(self) -> None:
-        """Go away without a word: the server gets a TCP reset."""
+        """Disconnect with a TCP reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 

@@ -35,7 +35,7 @@ few = partial(CorpusSettings, selection=1, held_out=1)
 
 
 def tones(text: str, rate: int = RATE) -> NDArray[np.float64]:
-    """A tone per letter, higher with its code point, and near silence for a blank."""
+    """One tone per letter, higher with its code point, and near silence for a space."""
     times = np.arange(PER_LETTER * rate // RATE) / rate
     loudness = [0.01 if letter == " " else 0.5 for letter in text]
     pitches = [200 + 23 * (ord(letter) % 64) for letter in text]
@@ -45,19 +45,19 @@ def tones(text: str, rate: int = RATE) -> NDArray[np.float64]:
 
 
 def write_clip_of(path: Path, text: str, rate: int = RATE) -> None:
-    """One recording of 16 bits; the ending chooses the format."""
+    """Write a 16-bit recording in the format of the file's extension."""
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, tones(text, rate), rate)
 
 
 def write_lines(folder: Path, lines: Sequence[str]) -> None:
-    """metadata.csv."""
+    """Write metadata.csv."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metadata.csv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def write_recordings(folder: Path, texts: Mapping[str, str] = TEXTS, rate: int = RATE) -> Path:
-    """metadata.csv and wavs/*.wav; the folder."""
+    """Write metadata.csv and wavs/*.wav, and return the folder."""
     write_lines(folder, [f"{name}|{text}" for name, text in texts.items()])
     for name, text in texts.items():
         write_clip_of(folder / "wavs" / f"{name}.wav", text, rate)
@@ -65,5 +65,5 @@ def write_recordings(folder: Path, texts: Mapping[str, str] = TEXTS, rate: int =
 
 
 def prepared(folder: Path, texts: Mapping[str, str] = TEXTS) -> SpeechCorpus:
-    """Recordings made and prepared below a folder."""
+    """Write recordings below a folder and prepare a corpus from them."""
     return prepare(write_recordings(folder / "source", texts), folder / "prepared", few())

@@ -19,7 +19,7 @@ OUR_FAULT: Final = {Code.Value("UNKNOWN"), Code.Value("INTERNAL")}
 
 
 def predict_request(model: str = "small") -> bytes:
-    """Of bars, of windows, and of as few bars as the model needs."""
+    """A request with bars, with windows, and with the fewest bars that the model needs."""
     bars = recent_bars("AAPL", "IBM")
     sent = [
         Instance(input=bars, request_id="a"),
@@ -47,7 +47,7 @@ def flat_window() -> FeatureWindow:
 
 
 def explain_request(model: str = "small@1") -> bytes:
-    """Of every horizon."""
+    """A request to explain every horizon."""
     query = Query(instance=Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
     return attributions.encode_query(query, model).SerializeToString()
 
@@ -80,13 +80,13 @@ STREAM_REQUESTS: Final = (
 
 
 def ids(requests: Sequence[tuple[str, bytes]]) -> list[str]:
-    """For pytest: bytes make none, since the entries of a map are serialized in another order each time."""
+    """Test ids by position: map entries are serialised in varying order, so bytes cannot be ids."""
     return [f"{name}-{place}" for place, (name, _) in enumerate(requests)]
 
 
 @st.composite
 def mutated(draw: st.DrawFn, requests: Sequence[tuple[str, bytes]] = REQUESTS) -> tuple[str, bytes]:
-    """A method, and its request with a few bytes changed, removed or added; often near the start, where lengths are."""
+    """A method and its request with random byte changes, often near the start, where lengths are."""
     method, unchanged = draw(st.sampled_from(requests))
     body = bytearray(unchanged)
     for _ in range(draw(st.integers(1, 4))):

@@ -28,8 +28,6 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A listener that runs in a thread of this process."""
-
     target: str
     loop: asyncio.AbstractEventLoop
     stopping: asyncio.Event
@@ -37,11 +35,11 @@ class Served:
     drained: "Future[None]"
 
     def begin_drain(self) -> None:
-        """What SIGTERM does; returns at once."""
+        """Start the drain that SIGTERM starts; returns at once."""
         self.loop.call_soon_threadsafe(self.stopping.set)
 
     def end(self) -> None:
-        """Stop, or leave one that has stopped; on its loop."""
+        """Stop the listener on its loop, if it still runs."""
         self.ended.set()
         self.stopping.set()
 
@@ -57,7 +55,7 @@ def serving(
     guard: TokenGuard | None = None,
     credentials: grpc.ServerCredentials | None = None,
 ) -> Generator[Served]:
-    """Serve until the block ends; on a free port of 127.0.0.1, if no other address is given.
+    """Serve until the block ends, by default on a free port of 127.0.0.1.
 
     `calls` are made of the service if none are given.
     """
@@ -100,7 +98,7 @@ async def _serve(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """`python -m predictor.server`, answering."""
+    """A ready process of `python -m predictor.server`."""
 
     popen: "subprocess.Popen[str]"
     target: str
@@ -109,7 +107,7 @@ class Process:
 
 @contextmanager
 def server_process(models: Path, log: IO[str], *options: str) -> Generator[Process]:
-    """Start the server, wait for its first line, and end it if the block did not."""
+    """Start the server and wait for its first line; end it after the block if it still runs."""
     command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0", *options]
     # One thread, as the tests have themselves: sums of several threads may end in other last bits.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -124,7 +122,7 @@ def server_process(models: Path, log: IO[str], *options: str) -> Generator[Proce
 
 
 def failed_start(*options: str) -> "subprocess.CompletedProcess[str]":
-    """Run a server that cannot start, to its end."""
+    """Run a server that fails to start, and return its result."""
     command = [sys.executable, "-m", "predictor.server", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     SUITE.note(done.stderr.splitlines(), allowed={"a path"})  # those that its own command line named
@@ -132,5 +130,5 @@ def failed_start(*options: str) -> "subprocess.CompletedProcess[str]":
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines that say something."""
+    """The non-empty lines."""
     return (line for line in text.splitlines() if line.strip())

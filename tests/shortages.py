@@ -10,13 +10,13 @@ Stage = Literal["forward", "backward"]
 
 
 def cuda_shortage() -> RuntimeError:
-    """What torch raises on CUDA and XPU."""
+    """The out-of-memory error of torch on CUDA and XPU."""
     return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore lines")
 
 
 @final
 class Shortage:
-    """A place in a network where more than so many samples at once do not fit.
+    """A layer that runs out of memory for more than `fits` samples.
 
     Args:
         stage: Whether they do not fit in the forward or in the backward.
@@ -40,7 +40,7 @@ class Shortage:
         self.failures = 0
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` unchanged, shape [samples, …], unless it does not fit."""
+        """Return `x` [samples, …] unchanged, unless it does not fit."""
         self.sizes.append(len(x))
         fails = len(x) > self._fits and len(self.sizes) >= self._since
         if self._stage == "forward":
@@ -50,13 +50,13 @@ class Shortage:
         return _Backward.apply(x, self.fail if fails else None)  # pyright: ignore[reportReturnType]
 
     def fail(self) -> None:
-        """Run out of memory."""
+        """Raise the out-of-memory error."""
         self.failures += 1
         raise self._error()
 
 
 class _Backward(torch.autograd.Function):
-    """The identity, whose backward may fail."""
+    """The identity with a backward that may fail."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, fail: Callable[[], None] | None) -> Tensor:

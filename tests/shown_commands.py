@@ -19,24 +19,24 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{SCRIPTS}{os.path
 
 
 def run_command(line: str, folder: Path) -> str:
-    """Run one line of a shell in a folder; its output."""
+    """Run a shell command in a folder and return its output."""
     return _run(shlex.split(line), folder)
 
 
 def run_python(program: str, folder: Path) -> str:
-    """Run a Python program; its output."""
+    """Run a Python program and return its output."""
     return _run([sys.executable, "-c", program], folder)
 
 
 def run_csharp(program: str, folder: Path, project: Path) -> str:
-    """Build a C# program in `project`, run it in `folder`; its output."""
+    """Build a C# program in `project`, run it in `folder`, and return its output."""
     built = build_program(project, PROJECT.format(client=CLIENT), {"Program.cs": program})
     return _run(["dotnet", str(built)], folder)
 
 
 @contextmanager
 def running(line: str, folder: Path) -> Generator[str]:
-    """A server that a line of a shell starts, from its first line of output, which is given, to the block's end."""
+    """Run a server by a shell command until the block ends; yields its first line of output."""
     command = shlex.split(line)
     with subprocess.Popen(
         [shutil.which(command[0], path=ENVIRONMENT["PATH"]) or command[0], *command[1:]],

@@ -21,7 +21,7 @@ SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler,
 
 
 class Utterances(NamedTuple):
-    """Some utterances, padded to the longest.
+    """Utterances padded to the longest.
 
     Attributes:
         tokens: int64 [N, T].
@@ -35,13 +35,13 @@ class Utterances(NamedTuple):
 
     @property
     def mask(self) -> Tensor:
-        """Where there are frames: bool [N, T]."""
+        """Mask of real frames: bool [N, T]."""
         return torch.arange(self.frames.shape[1]) < self.lengths[:, None]
 
 
 @final
 class ByFrames:
-    """Cuts a batch by utterances, which cost as many frames as they are padded to, and takes needless padding away."""
+    """Splits a batch by utterances, whose cost is their padded length, and removes needless padding."""
 
     def samples(self, batch: Utterances) -> int:
         """Utterances."""
@@ -52,14 +52,14 @@ class ByFrames:
         return batch.frames.shape[1]
 
     def piece(self, batch: Utterances, start: int, stop: int) -> Utterances:
-        """Some of them, padded to the longest among them."""
+        """Some utterances, padded to their longest."""
         lengths = batch.lengths[start:stop]
         longest = int(lengths.max())
         return Utterances(batch.tokens[start:stop, :longest], batch.frames[start:stop, :longest], lengths)
 
 
 class Generator(nn.Module):
-    """Tokens to frames, by a recurrent layer and some noise."""
+    """Tokens to frames, with a recurrent layer and noise."""
 
     def __init__(self, *, random: bool) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Frames to a judgement of each, by way of features."""
+    """A score and features for each frame."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,13 +86,13 @@ class Discriminator(nn.Module):
         self.judgement = nn.Linear(HIDDEN, 1)
 
     def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Judgements, float [N, T], and features, float [N, T, hidden]."""
+        """Scores, float [N, T], and features, float [N, T, hidden]."""
         features = self.convolution(frames.mT).mT.tanh()
         return self.judgement(features)[..., 0], features
 
 
 def speech(ways: Ways) -> TaskShape:
-    """A speech task: its discriminator is trained in every second window, with a clip and a schedule of its own."""
+    """A speech task whose discriminator trains in every second window, with its own clipping and schedule."""
     torch.manual_seed(21)
     dtype = torch.float64 if ways.double else torch.float32
     generator = Generator(random=ways.random).to(dtype)
@@ -146,12 +146,12 @@ def speech(ways: Ways) -> TaskShape:
 
 
 def mean_over_frames(losses: Tensor, batch: Utterances) -> Loss:
-    """The mean over frames that are not padded, which are the targets."""
+    """The mean over real frames, which are the targets."""
     return Loss(losses[batch.mask].mean(), int(batch.lengths.sum()))
 
 
 def utterances(lengths: tuple[int, ...], dtype: torch.dtype) -> Utterances:
-    """A batch of such lengths, always the same."""
+    """A batch of these lengths, always the same."""
     draw = torch.Generator().manual_seed(sum(lengths))
     longest = max(lengths)
     batch = Utterances(

@@ -38,17 +38,17 @@ class Talk(Protocol):
         ...
 
     def rest(self) -> tuple[list[pb.PredictStreamResponse], QuantraError | None]:
-        """All further responses, and how the stream ended."""
+        """All further responses and the end of the stream."""
         ...
 
 
 class Door(Protocol):
-    """Where streams are opened."""
+    """An interface that opens streams."""
 
     def open(self, timeout_s: float | None = None) -> Talk: ...
 
     def drain(self) -> None:
-        """What SIGTERM does."""
+        """Start the drain that SIGTERM starts."""
         ...
 
 
@@ -57,7 +57,7 @@ DoorMaker = Callable[..., Any]
 
 @final
 class GrpcTalk:
-    """Over a connection."""
+    """A stream over gRPC."""
 
     def __init__(self, channel: grpc.Channel, timeout_s: float | None) -> None:
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
@@ -89,7 +89,7 @@ class GrpcTalk:
 
 @final
 class EmbeddedTalk:
-    """In this process, as a host has it."""
+    """A stream of the embedded server."""
 
     def __init__(self, calls: Calls, timeout_s: float | None) -> None:
         self._heard: SimpleQueue[bytes | None] = SimpleQueue()
@@ -145,7 +145,7 @@ def door_of(
     limits: ServiceLimits | None = None,
     sessions: Callable[[], Sessions] | None = None,
 ) -> Generator[Door]:
-    """A door in front of a service: `grpc` or `embedded`."""
+    """The interface `grpc` or `embedded` to a service."""
     calls = Calls(service, limits, sessions)
     if kind == "embedded":
         yield EmbeddedDoor(calls)

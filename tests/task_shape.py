@@ -11,7 +11,7 @@ from trainers.loop import BatchSplitter, FrozenModule, IterableSource, Loop, Los
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """How a task is made.
+    """Options of a task.
 
     Attributes:
         strain: Called with the samples that a phase is about to work, shape [samples, …]; returns them, or runs out of
@@ -25,13 +25,13 @@ class Ways:
     double: bool = False
 
     def strained(self, samples: Tensor) -> Tensor:
-        """The samples, if memory suffices."""
+        """Pass the samples through `strain`."""
         return samples if self.strain is None else self.strain(samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskShape:
-    """A small task with the shape of a real one.
+    """A small task that resembles a real one.
 
     Attributes:
         modules: All of them by name.
@@ -50,7 +50,7 @@ class TaskShape:
     score: Callable[[Any], Loss]
 
     def loop(self, *, accumulate: int, ema: float | None = 0.9) -> Loop[Any]:
-        """The loop over the task."""
+        """A loop for the task."""
         return Loop(
             self.phases,
             modules=self.modules,

@@ -23,12 +23,12 @@ PROMPTS: Final = tuple(f"a bar on the {side}" for side in WORDS[4:])
 
 
 def tiny_tokenizer() -> CLIPTokenizer:
-    """Knows a few words, and spells others."""
+    """A tokenizer that knows a few words and spells others."""
     return tokenizer_of(WORDS)
 
 
 def tiny_pieces() -> PreTrainedTokenizerFast:
-    """Pieces of words as T5 has them: it has a token of its own for what is unknown, and names it as it is written."""
+    """Word pieces like T5's, with a token for unknown text."""
     pieces = [("</s>", 0.0), ("<pad>", 0.0), ("<unk>", 0.0), ("▁", -9.0), *((f"▁{word}", -1.0) for word in WORDS)]
     made = Tokenizer(Unigram(pieces, unk_id=2))
     made.pre_tokenizer = Metaspace()
@@ -53,7 +53,7 @@ def tiny_encoder(*, seed: int = 3, width: int = 16) -> CLIPTextModel:
 
 
 def tiny_vae(*, seed: int = 5, channels: int = 4) -> AutoencoderKL:
-    """8x8 grey pixels to 4x4 latents."""
+    """A VAE from 8x8 grey pixels to 4x4 latents."""
     torch.manual_seed(seed)
     settings: dict[str, Any] = {  # the annotations of diffusers' know one block only
         "down_block_types": ("DownEncoderBlock2D",) * 2,
@@ -88,12 +88,12 @@ def tiny_transformer(*, seed: int = 7) -> PixArtTransformer2DModel:
 
 
 def tiny_model() -> ImageModel:
-    """Random weights, nothing learnt."""
+    """An untrained model."""
     return ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_tokenizer())
 
 
 def bar(prompt: str, seed: int) -> Image.Image:
-    """A bright edge of three pixels on the side that the prompt names."""
+    """An image with a bright edge on the side that the prompt names."""
     draw = np.random.default_rng(seed)
     pixels = draw.integers(0, 60, (8, 8), dtype=np.uint8)
     part = {"left": np.s_[:, :3], "right": np.s_[:, 5:], "top": np.s_[:3], "bottom": np.s_[5:]}[
@@ -104,7 +104,7 @@ def bar(prompt: str, seed: int) -> Image.Image:
 
 
 def write_images(folder: Path, count: int = 12, lines: Sequence[str] = (), *, seed: int = 0) -> Path:
-    """metadata.csv and images/*.png; the folder. Further lines come behind; other seeds give other pixels."""
+    """Write metadata.csv, with further lines, and images/*.png, whose pixels depend on the seed; returns the folder."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     told: list[str] = []
     for number in range(count):

@@ -13,7 +13,7 @@ PARTS = ("text_encoder", "duration_predictor", "flow", "posterior_encoder", "dec
 
 
 def tiny_config(*, stochastic: bool = False, vocabulary: int = 12, dropout: float = 0.0) -> VitsConfig:
-    """One speaker, 16 samples a frame, 513 bins."""
+    """A configuration with one speaker, 16 samples per frame and 513 bins."""
     return VitsConfig(
         vocab_size=vocabulary,
         hidden_size=16,
@@ -52,13 +52,13 @@ def tiny_model(*, stochastic: bool = False, seed: int = 3) -> VitsModel:
 
 
 def utterances(frames: Sequence[int], tokens: Sequence[int], *, seed: int = 5) -> UtteranceBatch:
-    """Noise of these lengths; what each is like depends on its own place and the seed alone."""
+    """Noise utterances of these lengths; each depends only on its position and the seed."""
     rows = [_utterance(f, t, seed * 100 + row) for row, (f, t) in enumerate(zip(frames, tokens, strict=True))]
     return joined(rows)
 
 
 def joined(rows: Sequence[tuple[Tensor, Tensor, int, Tensor]]) -> UtteranceBatch:
-    """Rows of tokens, spectrum, start and slice, padded to the longest."""
+    """Batch rows of tokens, spectrum, start and slice, padded to the longest."""
     token_lengths = torch.tensor([len(tokens) for tokens, *_ in rows])
     frame_lengths = torch.tensor([spectrum.shape[1] for _, spectrum, *_ in rows])
     padded = torch.zeros(len(rows), int(token_lengths.max()), dtype=torch.long)

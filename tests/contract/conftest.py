@@ -12,7 +12,7 @@ import pytest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """What `quantra demo --json` wrote and said."""
+    """Files and output of `quantra demo --json`."""
 
     folder: Path
     said: dict[str, str]

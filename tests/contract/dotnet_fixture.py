@@ -68,7 +68,6 @@ TIGHT = 60_000
 
 
 def write(folder: Path) -> None:
-    """Write everything."""
     folder.mkdir(parents=True, exist_ok=True)
     _cut(small_models(folder / "models"))
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
@@ -87,7 +86,7 @@ def write(folder: Path) -> None:
 
 
 def _export(folder: Path) -> None:
-    """All exports and mistakes of a newcomer, and a file for each other name of a column."""
+    """Write all sample exports and mistakes, and a file for each alternative column name."""
     for place, path in enumerate(sorted(path for path in exports.CASES.rglob("*") if path.is_file())):
         _cleaned(folder / str(place), path.name, path.read_bytes())
     for place, (name, field) in enumerate(SYNONYMS.items()):
@@ -104,7 +103,7 @@ def _cleaned(folder: Path, name: str, content: bytes) -> None:
 
 
 def _cut(models: Path) -> None:
-    """Put a copy of the model with truncated weights next to it."""
+    """Write a copy of the model with truncated weights next to it."""
     shutil.copytree(models / MODEL, models / "cut")
     weights = models / "cut" / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -140,7 +139,7 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
 
 
 def _universes(folder: Path, service: PredictionService) -> dict[str, object]:
-    """Of all bars, none of them left out; and the parts into which a panel is split for requests of `TIGHT` bytes."""
+    """Forecasts of all bars, and the parts into which a panel is split for requests of `TIGHT` bytes."""
     panels = {name: BarPanel.read(folder / f"{name}.csv") for name in UNIVERSES}
     wholes = {name: _described(_forecast(service, panel)) for name, panel in panels.items()}
     reasons = {f"{name}_reasons": _described(_attribution(service, panel)) for name, panel in panels.items()}
@@ -165,7 +164,7 @@ def _of_parts(service: PredictionService, panel: BarPanel) -> Forecast:
 
 
 def _values(sent: Covariates) -> dict[str, object]:
-    """All covariates by name: none stands twice."""
+    """All covariates by name, without duplicates."""
     groups = (sent.observed, sent.known, sent.numbers)
     arrays = {name: _plain(values) for group in groups for name, values in group.items()}
     return {"future_sessions": _plain(sent.future_sessions), **sent.categories, **arrays}
@@ -184,7 +183,7 @@ def _attribution(service: PredictionService, asked: BarPanel | Instance, model: 
 
 
 def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
-    """Over two days of both symbols, and one instance that is refused."""
+    """Global importance over two days of both symbols, and one refused instance."""
     days = (bars, bars.until(int(bars.sessions[-6])), bars.last(5))
     query = GlobalQuery(
         instances=tuple(Instance(input=panel) for panel in days), targets=(TargetPoint(5, 0.5), TargetPoint(20, 0.9))
@@ -193,7 +192,7 @@ def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
 
 
 def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:
-    """The feature windows that the model itself makes of the bars; a fitted scale has one number per horizon."""
+    """The feature windows that the model computes from the bars; a fitted scale has one number per horizon."""
     model = load_single(models / name / "1", (name, 1), Runtime(choose_device("cpu"), 256))
     inputs = model.prepare(Instance(input=bars), datetime.now(UTC)).inputs
     groups = {name: group.numpy() for name, group in inputs._asdict().items()}

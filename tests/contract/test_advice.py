@@ -62,14 +62,14 @@ BEYOND_THE_DEMO = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Something that a person reads."""
+    """A text shown to a user."""
 
     where: str
     text: str
 
 
 def literals(path: Path) -> Iterator[Text]:
-    """Every string of a module, docstrings too; a value that is put into one stands as X."""
+    """Every string of a module, docstrings included; an interpolated value becomes X."""
     inner: set[ast.AST] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.JoinedStr):
@@ -81,7 +81,7 @@ def literals(path: Path) -> Iterator[Text]:
 
 
 def page(path: Path) -> Text:
-    """A page, its folded commands unfolded."""
+    """The text of a page, with continued command lines joined."""
     return Text(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8").replace("\\\n  ", ""))
 
 
@@ -93,7 +93,7 @@ TEXTS = [*LITERALS, *map(page, PAGES), *map(page, OTHERS)]
 
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that these words begin with, and those behind its name."""
+    """The command at the start of these words, and the remaining words."""
     command: Any = typer.main.get_command(app)
     while words and hasattr(command, "commands"):
         if words[0] not in command.commands:
@@ -103,14 +103,14 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
 
 
 def flags_of(command: Any) -> set[str]:
-    """Of a command and of those below it."""
+    """Flags of a command and its subcommands."""
     own = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     below = (command.resolve_command(typer.Context(command), [name])[1] for name in getattr(command, "commands", {}))
     return own.union({"--help"}, *map(flags_of, below))
 
 
 def check_command(before: str, line: str) -> None:
-    """Parse what stands behind the program's name; raises what the program would."""
+    """Parse the words after the program's name; raises what the program would."""
     words = shlex.split(re.split(r"[)#&]| {2,}", line)[0].rstrip(" .,:"))
     command, rest = command_of(words)
     wrong = set(FLAG.findall(" ".join(words))) - flags_of(command)
@@ -120,14 +120,14 @@ def check_command(before: str, line: str) -> None:
 
 
 def commands_in(text: str) -> Iterator[tuple[str, str]]:
-    """What stands before each command, and the words behind the program's name."""
+    """The text before each command, and the words after the program's name."""
     for found in COMMAND.finditer(text):
         if not found[0].startswith(tuple(NO_COMMANDS)):
             yield text[max(0, found.start() - 9) : found.start()], found[1]
 
 
 def test_commands_are_collected_from_messages_pages_and_examples() -> None:
-    """Else all that follows would hold of nothing."""
+    """Otherwise the following tests would pass on an empty list."""
     where = {text.where.split(":")[0] for text in TEXTS for _ in commands_in(text.text)}
     assert {
         "README.md",
@@ -171,14 +171,14 @@ def test_every_flag_in_a_message_is_one_of_a_command() -> None:
 
 
 def extras_in(text: str) -> set[str]:
-    """Those of commands that install."""
+    """Extras in install commands."""
     return {
         extra for names in re.findall(r"(?:quantra|\")?(?:\.|quantra)\[([a-z,]+)\]", text) for extra in names.split(",")
     }
 
 
 def closure(extra: str) -> set[str]:
-    """Names of the distributions that an extra brings."""
+    """Names of the distributions that an extra installs."""
     found: set[str] = set()
     for need in EXTRAS[extra]:
         if need.startswith("quantra["):
@@ -210,7 +210,7 @@ def test_the_extra_of_a_missing_package_brings_it(package: str, extra: str) -> N
 
 
 def test_the_doctor_knows_every_extra_of_users() -> None:
-    """But those of all, the command line's own, without which it does not run, a rare database, speech and images."""
+    """All but `all`, the command line's own extra, a rare database, speech and images."""
     assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver", "tts", "dit"}
 
 
@@ -221,7 +221,7 @@ def test_what_the_demo_does_not_bring_is_known() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_names_the_extras_of_the_commands_that_it_shows(path: Path) -> None:
-    """A page of results and of changes tells nobody to run anything."""
+    """Benchmark results and the changelog are not instructions."""
     text = page(path).text
     if path.parent.name == "benchmarks" or path.name == "CHANGELOG.md" or "```" not in text:
         return
@@ -272,7 +272,7 @@ def test_torchrun_takes_what_it_is_given() -> None:
 
 
 def _daily(sessions: NDArray[np.int32]) -> BarPanel:
-    """A coin that never moves, with a bar on each of these days."""
+    """A coin with a constant price, with a bar on each of these days."""
     prices = np.ones((1, len(sessions)))
     return BarPanel(
         symbols=("BTC",), sessions=sessions, open=prices, high=prices, low=prices, close=prices, volume=prices

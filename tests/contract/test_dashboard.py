@@ -85,7 +85,7 @@ ALERTS = {
 
 
 def expressions() -> list[str]:
-    """Every expression, of panels, variables and alerts."""
+    """Every Prometheus expression of panels, variables and alerts."""
     panels = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
     variables = [one["query"]["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
     return [*panels, *variables, *(rule["expr"] for group in RULES["groups"] for rule in group["rules"])]
@@ -93,7 +93,7 @@ def expressions() -> list[str]:
 
 @pytest.fixture(scope="module")
 def scraped() -> str:
-    """What a server tells after one forecast."""
+    """Metrics of a server after one forecast."""
     metrics = Metrics()
     held = (0, 0, 0)
     metrics.read(ServerGauges(versions=lambda: [("m", 1)], queues={"predictions": lambda: held}, sessions=lambda: 0))

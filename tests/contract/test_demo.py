@@ -134,7 +134,7 @@ def test_without_dotnet_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def _put_on_the_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that is all there is on the PATH."""
+    """Put a program on an otherwise empty PATH."""
     if os.name != "posix":
         pytest.skip("the program is a shell script")
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")

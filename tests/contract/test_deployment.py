@@ -24,7 +24,7 @@ def documents(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def words(value: Any) -> Iterator[str]:
-    """Every text in a document."""
+    """Every string in a document."""
     if isinstance(value, dict):
         for one in value.values():
             yield from words(one)

@@ -33,7 +33,7 @@ def dotnet() -> str:
 
 @pytest.fixture(scope="module")
 def fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with what the C# tests compare with."""
+    """A folder with the expected results of the C# tests."""
     folder = tmp_path_factory.mktemp("fixture")
     writer = Path(__file__).with_name("dotnet_fixture.py")
     subprocess.run([sys.executable, str(writer), str(folder)], check=True)

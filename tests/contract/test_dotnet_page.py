@@ -50,7 +50,7 @@ internal sealed class Watchlist(IStockPredictor predictor)
 
 
 def snippets() -> list[tuple[str, str]]:
-    """A name for each program of C#, and its text."""
+    """Names and sources of the C# programs on the pages."""
     found: list[tuple[str, str]] = []
     for page in PAGES:
         blocks = re.findall(r"^```csharp\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -61,7 +61,7 @@ def snippets() -> list[tuple[str, str]]:
 
 
 def program(name: str, block: str) -> str:
-    """A block as a method of a class of its own."""
+    """Wrap a code block in a class with one method."""
     lines = block.splitlines()
     usings = [line for line in lines if re.fullmatch(r"using [\w.]+;", line)]
     statements = [f"        {line}" for line in lines if line not in usings]

@@ -70,7 +70,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["server", "embedded"])
 def door(request: pytest.FixtureRequest, models: Path) -> Iterator[tuple[str, ...]]:
-    """The options that lead to the models."""
+    """Command line options for the models."""
     if request.param == "embedded":
         yield "--embedded", "--models", str(models)
         return
@@ -143,7 +143,7 @@ def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, st
 
 
 def drawn(terminal: int) -> Iterator[str]:
-    """What a program draws, until it ends."""
+    """Output of a program on a terminal, until it ends."""
     # Linux tells by an error that nobody writes any more.
     with open(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):
         while part := screen.read(65536):
@@ -151,7 +151,7 @@ def drawn(terminal: int) -> Iterator[str]:
 
 
 def refused(terminal: tuple[str, str], models: Path, environment: Path) -> str:
-    """The one line with which the sample ends in an environment that does not do."""
+    """The one-line error of the sample in an unusable environment."""
     embedded = ("--embedded", "--models", str(models), "--bars", str(models / "bars.csv"), "--symbol", "AAPL")
     done = run_program(*terminal, *embedded, environment=environment)
     assert (done.returncode, done.stdout) == (1, "")
@@ -177,7 +177,7 @@ def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], model
 
 @pytest.fixture(scope="module")
 def ending(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The command that runs a program which ends while Python works."""
+    """The command for a program that exits while Python works."""
     project = ENDING_PROJECT.format(dotnet=DOTNET)
     built = build_program(tmp_path_factory.mktemp("ending"), project, {"Program.cs": ENDING})
     return built_solution(), str(built)

@@ -73,7 +73,7 @@ SAME: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FadingConfig:
-    """Settings of a network that looks at an average of the past."""
+    """Settings of a network that reads an average of the past."""
 
     hidden: HiddenSize = 4
     """Width of the layer before the head."""
@@ -127,12 +127,10 @@ class AbsoluteNormaliser:
 
     @property
     def kind(self) -> str:
-        """As `Normaliser.kind`."""
         return ABSOLUTE.name
 
     @property
     def is_per_horizon(self) -> bool:
-        """As `Normaliser.is_per_horizon`."""
         return False
 
     def series(self, target: Target, bars: AdjustedBars) -> DailySeries:
@@ -140,7 +138,7 @@ class AbsoluteNormaliser:
         return (target.daily(bars),)
 
     def levels(self, windows: DailySeries) -> WindowLevels:
-        """As `Normaliser.levels`, [N, 1]."""
+        """Location and scale, [N, 1] each."""
         size = self.stages(windows)["mean_size"][:, None]
         return WindowLevels(location=0.0 * size, scale=np.maximum(size, self.floor))
 
@@ -151,12 +149,11 @@ class AbsoluteNormaliser:
             return {"mean_size": np.nansum(sizes, axis=1) / np.isfinite(sizes).sum(axis=1)}
 
     def settings(self) -> Mapping[str, Json]:
-        """As `Normaliser.settings`."""
         return asdict(self)
 
 
 def read_absolute(record: Record, _target: Target) -> AbsoluteNormaliser:
-    """From an artifact."""
+    """Read the normaliser from an artifact."""
     return AbsoluteNormaliser(window=record.integer("window"), floor=record.number("floor"))
 
 
@@ -168,7 +165,7 @@ MOST: Final = 1e6
 
 
 class PriceTooHighError(InvalidInputError):
-    """A price beyond what an operator reads."""
+    """A price above the operator's limit."""
 
 
 TOO_HIGH: Final = ErrorStatus(Status.INVALID_ARGUMENT, "PRICE_TOO_HIGH")
@@ -227,14 +224,14 @@ COIN: Final = BaselineModel(name="coin", estimator=coin, fits=(FitScope.AS_IS,))
 
 
 def units(artifact_folder: Annotated[Path, typer.Argument()]) -> None:
-    """Print the units that an artifact's network has learnt in."""
+    """Print the units of an artifact's network."""
     typer.echo(artifact.load(artifact_folder).artifact.manifest.normaliser.kind)
 
 
 UNITS: Final = Command(
     "units",
     f"{__name__}:units",
-    "Print the units that an artifact's network has learnt in.",
+    "Print the units of an artifact's network.",
     "Example: quantra units models/demo/1",
 )
 
@@ -246,7 +243,7 @@ READ_AT_THE_START: Final = ("trainers.cli.commands", "trainers.stock.command")
 
 @pytest.fixture(scope="module")
 def lines() -> Iterator[None]:
-    """One line more in each table."""
+    """Add the new kinds to the tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(_open(KINDS), FADING.name, FADING)
         patch.setitem(_open(NORMALISERS), ABSOLUTE.name, ABSOLUTE)
@@ -260,13 +257,13 @@ def lines() -> Iterator[None]:
 
 
 def _open(closed: Mapping[Any, Any]) -> dict[Any, Any]:
-    """A table as what it is, which nothing but a test may write to."""
+    """A read-only table as a mutable dict."""
     assert isinstance(closed, dict)
     return closed
 
 
 def _forget(patch: pytest.MonkeyPatch, module: str) -> None:
-    """The next import reads the module anew; afterwards all is as it was."""
+    """Import the module afresh in the test, and restore it afterwards."""
     package, _, name = module.rpartition(".")
     __import__(module)
     patch.setattr(sys.modules[package], name, sys.modules[module])
@@ -289,7 +286,7 @@ def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
 
 
 def quantra(arguments: Sequence[str]) -> int:
-    """Run the program with the tables as they are; its exit code."""
+    """Run the program with the changed tables; returns its exit code."""
     from trainers.cli.commands import app  # anew, with the tables of this moment
 
     with pytest.raises(SystemExit) as ended:
@@ -333,7 +330,7 @@ def forecaster(trained: TrainingResult) -> Iterator[Forecaster]:
 
 @pytest.fixture(scope="module")
 def client(trained: TrainingResult) -> Iterator[QuantraClient]:
-    """Of a server of the trained model."""
+    """A client of a server with the trained model."""
     models = trained.folder.parent.parent
     with (
         PredictionService.open(models, device="cpu") as service,
@@ -465,7 +462,7 @@ def write_csv(panel: BarPanel, file: Path) -> None:
 
 
 def test_without_its_line_a_kind_is_refused_by_name(trained: TrainingResult) -> None:
-    """What an artifact of a newer version says to a program that lacks its kinds."""
+    """An artifact of a newer version, loaded by a program that lacks its kinds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(_open(KINDS), FADING.name)
         with pytest.raises((ArtifactError, ConfigurationError), match="fading"):

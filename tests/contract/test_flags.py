@@ -19,7 +19,7 @@ LIST = Path(__file__).with_name("flags.jsonl")
 
 
 def flags() -> list[str]:
-    """One line of JSON a flag, by command and name."""
+    """One JSON line per flag, by command and name."""
     programs = {"quantra": app, "python -m trainers.stock": trainer, "python -m trainers.vits": speech}
     found = [
         {"command": command, **facts}
@@ -31,7 +31,7 @@ def flags() -> list[str]:
 
 
 def facts_of(command: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The command's flags and those of all below it; loaded as the program would load them."""
+    """Flags of the command and its subcommands, loaded as the program loads them."""
     context = typer.Context(command, info_name=name)
     for parameter in command.params:
         yield name, facts_about(parameter, context)
@@ -60,7 +60,7 @@ def facts_about(parameter: Any, context: typer.Context) -> dict[str, Any]:
 
 
 def type_name(annotation: Any) -> str:
-    """The type, with all choices where there are some."""
+    """The type, with its choices if it has any."""
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return "|".join(str(member.value) for member in annotation)
     if get_origin(annotation) is Literal:
@@ -71,7 +71,7 @@ def type_name(annotation: Any) -> str:
 
 
 def value_name(value: Any) -> str | int | float | None:
-    """Plain values as they are; others as text."""
+    """Plain values unchanged, others as text."""
     plain = type(value) in (str, int, float, bool, type(None))
     return value if plain else f"{'Path' if isinstance(value, Path) else type(value).__name__} {value}"
 

@@ -18,7 +18,7 @@ NO_ENVIRONMENT = 3
 
 @pytest.fixture(scope="module")
 def regenerated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the generator writes now; its environment is made once and stays in .venv-protos."""
+    """Fresh output of the generator, whose environment is created once in .venv-protos."""
     output = tmp_path_factory.mktemp("generated")
     command = [sys.executable, str(REPOSITORY / "protos" / "generate.py"), "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -164,7 +164,7 @@ def test_pickled_scalers_have_no_place_in_an_artifact(tmp_path: Path) -> None:
 
 
 class _Deaf(nn.Module):
-    """A network whose output does not depend on its inputs by any gradient."""
+    """A network whose output has no gradient with respect to its inputs."""
 
     def forward(self, inputs: Inputs) -> Tensor:
         return torch.zeros(len(inputs.observed), 4, 3)
@@ -504,7 +504,7 @@ def _window() -> FeatureWindow:
 
 
 def _with_another_future(bars: BarPanel, day: int) -> BarPanel:
-    """The same bars up to a day, and others after it; the adjustment factor stays."""
+    """The bars with a different future after a day, and the same adjustment factor."""
     factor = np.ones(len(bars.sessions))
     factor[day + 1 :] = 1.5 + np.random.default_rng(0).random(len(bars.sessions) - day - 1)
     return replace(

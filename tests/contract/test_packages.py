@@ -72,22 +72,22 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder of a user's, outside the checkout: `.venv`, `models/demo/1`, `bars.csv`."""
+    """A user's folder outside the checkout: `.venv`, `models/demo/1`, `bars.csv`."""
 
     folder: Path
 
     def program(self, name: str) -> Path:
-        """One of its environment."""
+        """Path of a program in the environment."""
         scripts = "Scripts" if os.name == "nt" else "bin"
         return self.folder / ".venv" / scripts / (f"{name}.exe" if os.name == "nt" else name)
 
     def run(self, *command: str | Path, **variables: str) -> str:
-        """What a command says there."""
+        """Run a command in the folder and return its output."""
         return _run(*command, folder=self.folder, variables=variables)
 
     @contextmanager
     def serving(self, address: str) -> Generator[None]:
-        """A server of its own, from when it is ready."""
+        """Run a server until the block ends."""
         command = [self.program("quantra"), "serve", "--models", "models", "--listen", address]
         with subprocess.Popen(
             command, cwd=self.folder, env=_environment({}), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -121,7 +121,7 @@ def _run(*command: str | Path, folder: Path, variables: Mapping[str, str]) -> st
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One from the checkout, one from the sdist."""
+    """The wheel built from the checkout, and the one built from the sdist."""
     folder = tmp_path_factory.mktemp("dist")
     _build(ROOT, folder)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as sdist:
@@ -132,7 +132,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _build(sources: Path, folder: Path, *targets: str) -> None:
-    """With the build backend of pyproject.toml, which the extra `dev` brings."""
+    """Build with the backend of pyproject.toml, which the extra `dev` installs."""
     path = os.environ.get("PYTHONPATH", "")
     _run(
         sys.executable,
@@ -204,7 +204,7 @@ def test_an_installed_quantra_forecasts(place: Place) -> None:
 
 
 def _forecast(place: Place) -> Forecast:
-    """What this environment says to the same question."""
+    """The same forecast in this environment."""
     with Forecaster.load(place.folder / "models" / "demo" / "1", device="cpu") as forecaster:
         return forecaster.predict(BarPanel.read(place.folder / "bars.csv").select(["AAPL"]))
 
@@ -216,13 +216,13 @@ def test_an_installed_quantra_writes_pages(places: dict[str, Place]) -> None:
 
 
 def test_the_core_is_few_packages() -> None:
-    """Beside those of CUDA, which a machine with a GPU has; what this checkout lists counts."""
+    """Not counting CUDA packages, which depend on the machine."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert len(closure(project["dependencies"])) + 1 <= MOST_CORE_PACKAGES
 
 
 def closure(requirements: Iterable[str]) -> set[str]:
-    """Names of all packages that these need, here and now."""
+    """Names of all installed packages that these require."""
     found: set[str] = set()
     waiting = [Requirement(text) for text in requirements]
     while waiting:
@@ -301,13 +301,13 @@ def test_the_package_carries_python_net_and_its_licence(feed: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address() -> str:
-    """Where the programs find a server."""
+    """Address of a server for the programs."""
     return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(scope="module")
 def programs(feed: Path, places: dict[str, Place], address: str) -> Path:
-    """The programs of the packages' pages, built together, each from its package alone."""
+    """The programs of the package READMEs, built together, each from its package only."""
     folder = places["checkout"].folder / "programs"
     for package, (blocks, more) in PROGRAMS.items():
         project = folder / package
@@ -325,7 +325,7 @@ def programs(feed: Path, places: dict[str, Place], address: str) -> Path:
 
 
 def ask(package: str, programs: Path, place: Place) -> str:
-    """The output of the program of a package's page."""
+    """Output of the program in a package's README."""
     program = programs / package / "bin" / "Debug" / "net10.0" / f"Ask.{package}.dll"
     return place.run("dotnet", program, QUANTRA_VENV=str(place.folder / ".venv"))
 

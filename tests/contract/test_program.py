@@ -36,7 +36,7 @@ finally:
 
 
 def modules_of(*words: str) -> set[str]:
-    """What is imported when the program has done."""
+    """Modules that the program imports."""
     command = [sys.executable, "-c", SHOW, *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Usage: quantra" in ended.stdout

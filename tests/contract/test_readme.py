@@ -26,7 +26,7 @@ def test_the_readme_shows_commands_python_and_csharp() -> None:
 
 @pytest.mark.slow
 def test_the_readmes_blocks_run_in_order(demo: "Demo") -> None:
-    """All of them but the make targets and their plain equivalents, which stand in unnamed blocks."""
+    """All but the make targets and their plain equivalents, which are unnamed blocks."""
     port = str(free_port())
     with ExitStack() as servers:
         for number, (language, text) in enumerate(BLOCKS):

@@ -84,7 +84,7 @@ def run_line(line: str, folder: Path, servers: ExitStack) -> list[object]:
 
 
 def grpcurl(words: list[str]) -> object:
-    """Do what grpcurl does with these arguments, by reflection."""
+    """Emulate grpcurl with these arguments, by reflection."""
     plaintext, data, request, target, path = words
     assert (plaintext, data) == ("-plaintext", "-d")
     service, method = path.split("/")
@@ -111,7 +111,7 @@ def test_the_table_of_flags_matches_serve_and_its_defaults() -> None:
 
 
 def shown(default: object) -> set[str]:
-    """How the table shows a default."""
+    """A default as the table shows it."""
     if default is None:
         return {"required", "none", "nowhere"}
     return {"off"} if default is False else {str(default)}
@@ -128,7 +128,7 @@ def test_the_table_of_errors_has_every_status_and_valid_reasons() -> None:
 
 
 def limit(name: str) -> float:
-    """The value in the code of a limit in the table."""
+    """The value of a documented limit in the code."""
     owner, _, path = name.partition(".")
     if owner == "wire":
         return getattr(of_requests, name.rpartition(".")[2])

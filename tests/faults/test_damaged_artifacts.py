@@ -40,7 +40,7 @@ def folder(sound: Path, tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, name: str, data: bytes) -> None:
-    """Replace a file and make all digests right again, as a forger would."""
+    """Replace a file and correct all digests, as a forger would."""
     (folder / name).write_bytes(data)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     if name != MANIFEST:
@@ -51,7 +51,7 @@ def rewrite(folder: Path, name: str, data: bytes) -> None:
 
 
 def forge_manifest(folder: Path, change: Callable[[Entry], object]) -> None:
-    """Change values in the manifest, digests made right."""
+    """Change values in the manifest and correct the digests."""
     manifest = json.loads((folder / MANIFEST).read_bytes())
     change(manifest)
     text = json.dumps(manifest).encode()
@@ -60,14 +60,14 @@ def forge_manifest(folder: Path, change: Callable[[Entry], object]) -> None:
 
 
 def forge_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
-    """Change tensors, digests made right."""
+    """Change tensors and correct the digests."""
     weights = load_tensors((folder / WEIGHTS).read_bytes())
     change(weights)
     rewrite(folder, WEIGHTS, save_tensors(weights))
 
 
 def refused(folder: Path) -> str:
-    """The message that the artifact is refused with on its way to a served model."""
+    """The error message when the artifact is loaded as a served model."""
     with pytest.raises(ArtifactError) as caught:
         load_model(folder, ("small", 1), Runtime(torch.device("cpu"), 256))
     return caught.value.message

@@ -40,14 +40,14 @@ def folder(parts: Path, tmp_path: Path) -> Path:
 
 
 def refused(folder: Path) -> str:
-    """The message that the ensemble is refused with on its way to a served model."""
+    """The error message when the ensemble is loaded as a served model."""
     with pytest.raises(ArtifactError) as caught:
         load_model(folder, ("joint", 1), RUNTIME)
     return caught.value.message
 
 
 def forge(folder: Path, change: Callable[[Entry], object]) -> None:
-    """Change values in the ensemble's manifest, its digest made right."""
+    """Change values in the ensemble's manifest and correct its digest."""
     manifest = json.loads((folder / MANIFEST).read_bytes())
     change(manifest)
     text = json.dumps(manifest).encode()
@@ -56,7 +56,7 @@ def forge(folder: Path, change: Callable[[Entry], object]) -> None:
 
 
 def adopt(folder: Path, name: str) -> None:
-    """Let the manifest name the member that stands there, as a forger would."""
+    """Make the manifest list the member that is in the folder, as a forger would."""
     digest = hashlib.sha256((folder / MEMBERS / name / MANIFEST).read_bytes()).hexdigest()
 
     def change(manifest: Entry) -> None:
@@ -67,7 +67,7 @@ def adopt(folder: Path, name: str) -> None:
 
 
 def replace_member(folder: Path, other: Path) -> None:
-    """Put another artifact in the place of member b."""
+    """Replace member b by another artifact."""
     shutil.rmtree(folder / MEMBERS / "b")
     shutil.copytree(other, folder / MEMBERS / "b")
 
@@ -161,7 +161,7 @@ def test_members_that_changed_places_are_found(folder: Path) -> None:
 
 
 def test_an_adopted_stranger_is_found_by_the_ensembles_own_golden_instance(folder: Path, parts: Path) -> None:
-    """All digests are right and the member is whole, but the ensemble was another one."""
+    """All digests are right and the member is intact, but it does not belong to this ensemble."""
     replace_member(folder, parts / "3")
     adopt(folder, "b")
     assert refused(folder).startswith("golden/arrays.safetensors: golden instance: stage values is off by")

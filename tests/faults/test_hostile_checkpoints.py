@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def forge(folder: Path, name: str, data: bytes) -> None:
-    """Replace a file of the newest checkpoint and make all digests right again."""
+    """Replace a file of the newest checkpoint and correct all digests."""
     newest = folder / "window-000000002"
     newest.joinpath(name).write_bytes(data)
     meta = CheckpointMetadata.parse(newest.joinpath("meta.json").read_bytes())
@@ -52,7 +52,7 @@ def forge(folder: Path, name: str, data: bytes) -> None:
 
 
 def cause(folder: Path) -> str:
-    """Why the newest was not taken; the one before it was."""
+    """Why the newest checkpoint was refused; the previous one is loaded."""
     found = Checkpoints(folder).load()
     assert found is not None
     assert found.windows == 1
@@ -61,14 +61,14 @@ def cause(folder: Path) -> str:
 
 
 def archived(state: object) -> bytes:
-    """What torch makes of it."""
+    """The object as torch saves it."""
     file = io.BytesIO()
     torch.save(state, file)
     return file.getvalue()
 
 
 def rezipped(data: bytes, method: int, again: int = 0) -> bytes:
-    """The same archive, compressed or not; `again` further directory entries lead to its first member."""
+    """The same archive, compressed or not; `again` more directory entries point to its first member."""
     file = io.BytesIO()
     with ZipFile(io.BytesIO(data)) as source, ZipFile(file, "w", method) as target:
         for member in source.infolist():

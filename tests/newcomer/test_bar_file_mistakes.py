@@ -21,7 +21,7 @@ MISTAKES: Final = exports.CASES / "mistakes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """What is said of a mistake, and what following it comes to.
+    """The message about a mistake, and the result of following it.
 
     Attributes:
         says: the whole message, as a pattern.
@@ -39,12 +39,12 @@ class Refused:
 
 
 def edit(before: str, after: str) -> Callable[[bytes], bytes]:
-    """Replace the first of a text."""
+    """Replace the first occurrence."""
     return lambda content: content.decode().replace(before, after, 1).encode()
 
 
 def one_bar_a_day(content: bytes) -> bytes:
-    """As the message describes it."""
+    """Keep one bar per day, as the message advises."""
     bars = pl.read_csv(content).with_columns(pl.col("date").str.slice(0, 10)).group_by("date", maintain_order=True)
     day = bars.agg(
         pl.col("open").first(),
@@ -190,7 +190,7 @@ def test_a_mistake_is_refused_with_what_is_wrong_and_what_to_do(name: str) -> No
 
 
 def told_in_python(options: ReadingOptions) -> str:
-    """The end of a message after which these are given."""
+    """The end of a message that offers these Python arguments."""
     given = [one.name for one in fields(options) if getattr(options, one.name) != getattr(NO_OPTIONS, one.name)]
     return (
         rf"; in Python pass options=ReadingOptions\({given[0]}=…\) to BarPanel\.of or BarPanel\.read" if given else ""

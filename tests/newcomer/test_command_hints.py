@@ -37,21 +37,21 @@ def called(*words: object) -> int:
 
 
 def shown(capsys: Capture, *words: object) -> str:
-    """Standard output of a command that succeeds."""
+    """Standard output of a successful command."""
     capsys.readouterr()
     assert called(*words) == 0
     return capsys.readouterr().out
 
 
 def next_commands(told: str) -> list[str]:
-    """The commands below `Next:`, as they are typed."""
+    """The commands listed below `Next:`."""
     lines = told.partition("Next: ")[2].splitlines()
     return [line.strip() for line in lines if line.strip().startswith("quantra ")]
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two versions of one model, one that tells its skill and is the champion, and one that is broken."""
+    """Two versions of one model: a champion with known skill, and a broken one."""
     folder = tmp_path_factory.mktemp("alone") / "models"
     save_small_artifact(folder / "mine" / "1")
     save_artifact(folder / "mine" / "2", with_skill(small_artifact(), NO_SKILL))
@@ -151,7 +151,7 @@ def test_the_models_of_a_folder_are_listed_for_programs(models: Path, capsys: Ca
 def test_a_version_whose_folder_may_not_be_read_is_told_alone(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """As on another user's machine; whoever runs the tests may be root, who may read everything."""
+    """The check is faked, because root may read everything."""
     shutil.copytree(models / "mine", tmp_path / "mine")
     closed, is_file = tmp_path / "mine" / "2", Path.is_file
 
@@ -223,7 +223,7 @@ def test_inspect_fits_on_a_screen(tmp_path: Path, capsys: Capture, monkeypatch: 
 def test_every_command_that_is_named_as_next_can_be_given_as_it_stands(
     bars: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From one command to those that it names, as a person would go on who copies each line."""
+    """Follow each command's `Next:` lines, copying them literally."""
     monkeypatch.chdir(tmp_path)
     waiting = [quantra("train", "stock", "--bars", bars, "--out", "my models/mine/1", *TINY.split())]
     done = dict[str, str]()

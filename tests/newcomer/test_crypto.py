@@ -42,7 +42,7 @@ NYSE: Final = SessionCalendar.from_exchange("XNYS", 20240101, 20240331)
 
 
 def klines(days: int) -> str:
-    """Bars as Binance exports them: a random walk that opens where it closed on the day before."""
+    """Bars as Binance exports them: a random walk without gaps."""
     rng = np.random.default_rng(5)
     closes = 42_000 * np.exp(np.cumsum(0.02 * rng.standard_normal(days)))
     opens = np.concatenate([[42_000.0], closes[:-1]])
@@ -58,7 +58,7 @@ def klines(days: int) -> str:
 
 
 def quantra(arguments: Sequence[str | Path]) -> int:
-    """Run the program; its exit code."""
+    """Run the program and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         run(app, [str(argument) for argument in arguments])
     assert isinstance(ended.value.code, int | None)
@@ -76,18 +76,17 @@ class Made:
 
     @property
     def artifact(self) -> Path:
-        """The model's folder."""
         return self.models / self.name / "1"
 
     @property
     def bars(self) -> BarPanel:
-        """All days."""
+        """Bars of all days."""
         return read_file(self.file).panel
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Trained by the command line on the first days of a file."""
+    """A model trained by the command line on the first days of a file."""
     folder = tmp_path_factory.mktemp("crypto")
     made = Made(models=folder / "models", name="coin", file=folder / "all" / "BTCUSDT.csv")
     made.file.parent.mkdir()
@@ -99,19 +98,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 class Clock:
-    """A present that is set."""
+    """A clock with a fixed time."""
 
     def __init__(self) -> None:
         self.now = MIDNIGHT
 
     def __call__(self) -> datetime:
-        """Now."""
         return self.now
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A server's client, and the server's clock."""
+    """A client and its server's clock."""
 
     client: QuantraClient
     clock: Clock
@@ -129,7 +127,7 @@ def asked(made: Made) -> Iterator[Asked]:
 
 
 def predicted(made: Made, file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What the command line forecasts of a file."""
+    """The command line's forecast for a file."""
     capsys.readouterr()
     assert quantra(["predict", "--artifact", made.artifact, "--bars", file, "--json"]) == 0
     return json.loads(capsys.readouterr().out)

@@ -27,7 +27,7 @@ def same(panel: BarPanel, truth: BarPanel) -> bool:
 
 
 class OnlyArrow:
-    """Gives its columns as Arrow has them, and has nothing else."""
+    """A frame that supports only the Arrow protocol."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -37,7 +37,7 @@ class OnlyArrow:
 
 
 class OnlyInterchange:
-    """Follows the older protocol, and has nothing else."""
+    """A frame that supports only the older interchange protocol."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame

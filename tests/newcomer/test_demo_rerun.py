@@ -35,7 +35,7 @@ def training(out: Path) -> DemoTraining:
 
 
 def told(what: DemoTraining) -> str:
-    """What a person is shown while the demo gets its model."""
+    """Console output while the demo obtains its model."""
     shown = io.StringIO()
     what.done(Console(file=shown, width=200))
     return shown.getvalue()
@@ -126,7 +126,7 @@ def test_every_module_of_the_program_counts(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What an SDK that does nothing was told to do, a line a call."""
+    """Calls of a fake SDK, one per line."""
     if os.name != "posix":
         pytest.skip("the program is a shell script")
     log, sdk = tmp_path / "calls", tmp_path / "dotnet"

@@ -31,7 +31,7 @@ TOLD = (
 
 
 def todays_bars() -> BarPanel:
-    """Bars of the last 400 sessions, as somebody has them who comes years after the model was trained."""
+    """Bars of the last 400 sessions, years after the model was trained."""
     sessions = SessionCalendar.from_exchange("XNYS", 20240101, 20261125).sessions(20240101, 20261125)[-400:]
     return replace(bokeh_panel("AAPL").last(400), sessions=np.ascontiguousarray(sessions))
 

@@ -23,7 +23,7 @@ BOTH: Final = ("AAPL", "MSFT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What an export must be read as.
+    """The expected content of an export.
 
     Attributes:
         layout: the program's name, as the line that is shown says.
@@ -125,7 +125,7 @@ def test_the_committed_files_are_what_the_script_writes(part: str, cases: "dict[
 
 
 def held(name: str, content: bytes) -> object:
-    """What a file holds; of packed ones the bytes differ between versions of what packs them."""
+    """Content of a file, uncompressed, since compressed bytes differ between versions."""
     if name == "cut_off.csv.gz":
         return exports.plain().encode().startswith(zlib.decompressobj(wbits=31).decompress(content))
     if name.endswith(".gz"):
@@ -170,7 +170,7 @@ def test_an_export_is_read_with_the_numbers_of_the_plain_file(name: str) -> None
 
 
 def _kept(volume: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", step: int) -> np.ndarray:
-    """What is left of a volume that an export rounds, by Python's own rule."""
+    """A volume as the export rounds it, by Python's rounding rule."""
     return np.array([[float(f"{shares / step:.0f}") * step for shares in row] for row in volume.tolist()])
 
 

@@ -75,7 +75,7 @@ class Form:
 
 
 def wrongly_read(seeds: range, folder: Path) -> tuple[list[str], int]:
-    """The mixtures that are read with other numbers, and how many are refused."""
+    """Mixtures that are read with wrong numbers, and the number of refused ones."""
     plain = BarPanel.read(exports.CASES / "exports" / "plain.csv")
     wrong, refused = list[str](), 0
     for seed in seeds:

@@ -36,7 +36,7 @@ def window() -> Generator[Browser]:
 
 
 def seen(window: Browser, path: Path, width: int) -> dict[str, Any]:
-    """What is wrong with a page at this width, in the light and then in the dark; empty where nothing is."""
+    """Problems of a page at this width, in light and dark mode."""
     window.size(width, phone=width == PHONE)
     window.open(path)
     window.value(LOOK)

@@ -82,7 +82,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fitted() -> tuple[StockTrainer, Forecaster]:
-    """A trainer after its fit, and what that gave."""
+    """A fitted trainer and its result."""
     made = StockTrainer(**QUICK)
     return made, made.fit(bars())
 
@@ -93,7 +93,7 @@ def saved(fitted: tuple[StockTrainer, Forecaster], tmp_path_factory: pytest.Temp
 
 
 def call(command: Callable[..., None], *arguments: str | Path) -> int:
-    """The exit code of a command."""
+    """Exit code of a command."""
     app = typer.Typer(add_completion=False)
     app.command()(command)
     with pytest.raises(SystemExit) as ended:
@@ -107,7 +107,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 class Canned:
-    """Takes the place of the training: gives files that were made before, or an error."""
+    """Replaces the training: returns prepared files, or raises an error."""
 
     def __init__(self, files: dict[str, bytes] | BaseException) -> None:
         self.files = files
@@ -380,7 +380,7 @@ def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_ali
 def test_the_live_bar_of_a_training_that_stops_early_ends_before_the_next_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two bars at once are drawn into one another."""
+    """Two live bars at once would overwrite each other."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     ended: list[int] = []
 

@@ -35,7 +35,7 @@ def ibm() -> BarPanel:
 
 
 def repeated(bars: BarPanel, symbol: str, days: int) -> BarPanel:
-    """The bars whose last days repeat the close before with a volume of 0."""
+    """Bars whose last days repeat the previous close with a volume of 0."""
     columns = {name: getattr(bars, name).copy() for name in (*PRICES, "volume")}
     row, close, adjusted = bars.symbols.index(symbol), bars.close, bars.adj_close
     assert adjusted is not None
@@ -47,7 +47,7 @@ def repeated(bars: BarPanel, symbol: str, days: int) -> BarPanel:
 
 
 def with_split(bars: BarPanel, ratio: float) -> BarPanel:
-    """The bars with a split that their prices do not show."""
+    """Bars with a recorded split that their prices do not show."""
     ratios = np.ones(bars.close.shape)
     ratios[0, 145] = ratio
     return replace(bars, adj_close=None, split_ratio=ratios)

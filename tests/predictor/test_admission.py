@@ -16,7 +16,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def settle() -> None:
-    """Let every task go on as far as it can."""
+    """Run the loop until no task can proceed."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -100,7 +100,7 @@ def test_those_who_go_away_leave_nothing_behind() -> None:
 
 
 class Clocked(asyncio.SelectorEventLoop):
-    """A loop whose clock a test can move on."""
+    """An event loop with a clock that a test advances."""
 
     ahead_s = 0.0
 
@@ -140,7 +140,7 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
 
 
 class Speaking:
-    """A call whose request is there."""
+    """A call whose request has arrived."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name

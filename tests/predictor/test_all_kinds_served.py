@@ -39,13 +39,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def target(models: Path) -> Iterator[str]:
-    """One server of all of them."""
+    """A server of all models."""
     with PredictionService.open(models) as service, serving(service) as served:
         yield served.target
 
 
 def panels() -> list[BarPanel]:
-    """Of several sizes, and one that ends earlier."""
+    """Panels of several sizes, and one that ends earlier."""
     return [
         recent_bars("AAPL", "IBM"),
         recent_bars("GOOG"),
@@ -57,7 +57,7 @@ def panels() -> list[BarPanel]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answers:
-    """What a model said over the wire."""
+    """Responses of a model over gRPC."""
 
     reasons: tuple[Attribution, ...]
     """Of `TARGETS`, for the panel of all stocks."""
@@ -69,7 +69,7 @@ class Answers:
 
 @pytest.fixture(scope="module")
 def answers(target: str) -> dict[str, Answers]:
-    """Of every model. Explanations come first: they give way to predictions, and would wait for these."""
+    """Responses of every model, explanations first, because they yield to predictions."""
     query = Query(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=Detail.CELLS)
     reasons: dict[str, tuple[Attribution, ...]] = {}
     for name in MODELS:

@@ -58,7 +58,7 @@ SOON_S = 30
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One network, one that looks across stocks, an ensemble whose members read unlike many bars, covariates."""
+    """Models: a network, a graph, an ensemble with members of different look-back, and one with covariates."""
     models = tmp_path_factory.mktemp("models")
     save_small_artifact(models / "lstm" / "1")
     save_small_artifact(models / "graph" / "1", "graph")
@@ -81,7 +81,7 @@ def client(served: Served) -> Iterator[QuantraClient]:
 
 
 def assert_same(pushed: object, asked: Forecast) -> None:
-    """To the last bit, warnings and names of what was read included."""
+    """Assert bit-for-bit equality, including warnings and input names."""
     assert isinstance(pushed, Forecast)
     assert pushed.forecast_id == asked.forecast_id
     assert np.array_equal(pushed.values, asked.values, equal_nan=True)
@@ -101,7 +101,7 @@ def test_each_forecast_is_that_of_all_bars_sent_so_far(served: Served, model: st
 
 
 def with_events(panel: BarPanel) -> BarPanel:
-    """Raw bars with a 2:1 split of GOOG, a 1:3 one of MSFT and dividends of IBM, among the last days."""
+    """Raw bars with a 2:1 split of GOOG, a 1:3 split of MSFT and dividends of IBM among the last days."""
     nothing = np.full_like(panel.close, np.nan)
     split, paid = nothing.copy(), nothing.copy()
     columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume")}
@@ -114,7 +114,7 @@ def with_events(panel: BarPanel) -> BarPanel:
 
 
 def with_gaps(panel: BarPanel) -> BarPanel:
-    """The panel without some bars of some symbols, before and among the last days."""
+    """The panel with missing bars, early and among the last days."""
     columns = {name: getattr(panel, name).copy() for name in panel.columns}
     for values in columns.values():
         values[0, [-40, -39, -6]] = np.nan
@@ -123,7 +123,7 @@ def with_gaps(panel: BarPanel) -> BarPanel:
 
 
 def raw(panel: BarPanel) -> BarPanel:
-    """The panel without anything that tells of splits and dividends."""
+    """The panel without adjusted closes, splits and dividends."""
     return replace(panel, adj_close=None)
 
 
@@ -180,7 +180,7 @@ def covariates(tmp_path_factory: pytest.TempPathFactory) -> CovariateSource:
 
 
 def on_day(every: Covariates, sessions: int) -> Covariates:
-    """The part of covariates beside so many sessions that is pushed with the last of them."""
+    """The covariates that are pushed with the last of so many sessions."""
     day = every.last(1)
     assert len(every.known["rebalance"][0]) == sessions + len(every.future_sessions)
     return replace(day, numbers={}, categories={})
@@ -354,7 +354,7 @@ def test_a_server_that_stops_ends_its_sessions_and_another_one_can_be_asked() ->
 
 @final
 class Written:
-    """A stream that keeps what it is asked."""
+    """A stream that records its requests."""
 
     def __init__(self) -> None:
         self.pushed: list[pb.PushBars] = []
@@ -408,7 +408,7 @@ def test_a_client_that_is_closed_ends_its_sessions_on_a_channel_that_stays_open(
 
 
 def wait_for_none(calls: Calls, target: str) -> None:
-    """Until no session is open."""
+    """Wait until no session is open."""
     with QuantraClient(target) as other:
         while calls.sessions_held[0]:
             other.models()

@@ -31,7 +31,7 @@ def panel() -> BarPanel:
 
 
 def rows(bars: BarPanel) -> Iterator[tuple[str | float, ...]]:
-    """One row a bar, the dates in ISO form."""
+    """One row per bar, with ISO dates."""
     for place, symbol in enumerate(bars.symbols):
         for column, session in enumerate(bars.sessions.tolist()):
             date = f"{session // 10000}-{session // 100 % 100:02d}-{session % 100:02d}"
@@ -39,7 +39,7 @@ def rows(bars: BarPanel) -> Iterator[tuple[str | float, ...]]:
 
 
 def sqlite(folder: Path, *statements: str, name: str = "market.db") -> str:
-    """The URI of a database in which these statements ran."""
+    """URI of a SQLite database after these statements."""
     with closing(sqlite3.connect(folder / name)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -243,13 +243,13 @@ def test_a_driver_that_is_not_installed_is_named_with_its_extra(
 
 
 def everything_of(error: QuantraError) -> str:
-    """What any log could show of an error: message, facts, traceback and the errors behind it."""
+    """Everything that a log could show of an error: message, details, traceback and causes."""
     return "".join((error.message, str(error.metadata), *traceback.format_exception(error)))
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server that holds the panel as doubles, and once more as decimals with moments for dates."""
+    """A server with the panel as doubles, and as decimals with timestamps."""
     reason = postgresql.missing()
     if reason:
         pytest.skip(reason)

@@ -41,7 +41,7 @@ NOON = datetime(2013, 3, 1, 17, tzinfo=UTC)
 
 
 def cut(bars: BarPanel, left_out: Sequence[int], columns: Mapping[str, FloatArray] | None = None) -> BarPanel:
-    """The bars without the sessions at these places, and with other columns."""
+    """The bars without some sessions, and with other columns."""
     changed = {name: getattr(bars, name) for name in (*PRICES, "volume", "adj_close")} | dict(columns or {})
     kept = np.delete(np.arange(len(bars.sessions)), left_out)
     parts = {name: None if values is None else values[:, kept] for name, values in changed.items()}
@@ -49,7 +49,7 @@ def cut(bars: BarPanel, left_out: Sequence[int], columns: Mapping[str, FloatArra
 
 
 def missing(bars: BarPanel, row: int, places: Sequence[int]) -> BarPanel:
-    """A symbol has no bar on these sessions."""
+    """The bars with missing sessions of one symbol."""
     columns: dict[str, FloatArray] = {}
     for name in (*PRICES, "volume", "adj_close"):
         values = getattr(bars, name)
@@ -60,14 +60,14 @@ def missing(bars: BarPanel, row: int, places: Sequence[int]) -> BarPanel:
 
 
 def event(name: str, value: float, places: Sequence[int], row: int = 0) -> BarPanel:
-    """Unadjusted bars of which one symbol has splits or dividends."""
+    """Unadjusted bars in which one symbol has splits or dividends."""
     values = np.full(PLAIN.close.shape, 1.0 if name == "split_ratio" else 0.0)
     values[row, places] = value
     return replace(PLAIN, **{name: values})
 
 
 def scaled(bars: BarPanel, row: int, first: int, by: float) -> BarPanel:
-    """One symbol's prices from a place on times a factor: a jump, or prices that no market has."""
+    """The bars with one symbol's prices multiplied from a position on: a jump, or absurd prices."""
     columns = {name: getattr(bars, name).copy() for name in PRICES}
     for values in columns.values():
         values[row, first:] *= by
@@ -75,7 +75,7 @@ def scaled(bars: BarPanel, row: int, first: int, by: float) -> BarPanel:
 
 
 def still(bars: BarPanel, row: int) -> BarPanel:
-    """One symbol's price never moves."""
+    """The bars with one constant price."""
     columns = {name: getattr(bars, name).copy() for name in PRICES}
     for values in columns.values():
         values[row] = 10.0
@@ -119,7 +119,7 @@ ASKED: Mapping[str, Instance] = {
 
 
 def window_of(model: Model, bars: BarPanel) -> Instance:
-    """What a caller sends that computes the features itself."""
+    """Feature windows as a caller computes them."""
     pipeline = model.pipeline
     inputs = pipeline.latest_window(pipeline.encode_latest(bars))
     groups = {name: group.numpy() for name, group in inputs._asdict().items()}
@@ -133,7 +133,7 @@ def window_of(model: Model, bars: BarPanel) -> Instance:
 
 
 def facts(prepared: object) -> object:
-    """All that an instance came to, as bytes and texts."""
+    """Everything in a prepared instance, as bytes and strings."""
     match prepared:
         case QuantraError():
             return type(prepared), prepared.message, dict(prepared.metadata)
@@ -168,7 +168,7 @@ def together(model: Model | Ensemble, instances: Sequence[Instance], now: dateti
 
 @cache
 def of_different_readings() -> Ensemble:
-    """One member reads less, one looks across symbols, two read the same."""
+    """An ensemble: one member reads less, one looks across symbols, two read the same."""
     made = {
         "short": artifact_of(encoder_length=30, features=(0, 5, 9)),
         "first": artifact_of(seed=1),
@@ -213,7 +213,7 @@ def test_windows_among_bars_get_what_they_get_alone() -> None:
 
 
 def broken(window: Instance, group: str, value: float) -> Instance:
-    """The same with one other number."""
+    """The instance with one number changed."""
     assert isinstance(window.input, FeatureWindow)
     values = getattr(window.input, group).copy()
     values.flat[-1] = value
@@ -240,7 +240,7 @@ def test_windows_get_together_what_they_get_alone_also_beside_impossible_ones(na
 
 
 def _kind(found: object) -> tuple[type, ...]:
-    """Of an error; of anything else none that is one."""
+    """The kind of an error, or a placeholder."""
     assert isinstance(found, tuple)
     return (found[0],) if isinstance(found[0], type) else (object,)
 
@@ -286,7 +286,7 @@ def test_one_bad_instance_of_a_thousand_is_answered_with_its_own_error() -> None
 
 @cache
 def with_covariates() -> tuple[Model, tuple[Instance, ...]]:
-    """A model that reads all groups of covariates, and instances of several dates with them."""
+    """A model that reads all groups of covariates, and instances of several dates."""
     with TemporaryDirectory() as folder:
         files = source(Path(folder))
         model = small_model(artifact_with(pipeline_with(files)))
@@ -326,7 +326,7 @@ def test_covariates_of_several_dates_are_read_as_alone() -> None:
 
 
 def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The symbols of each computation from here on."""
+    """Record the number of symbols of each computation."""
     module, rows = import_module("predictor.model.preparation"), list[int]()
     adjust_each = module.adjust_each
 
@@ -414,13 +414,13 @@ def test_a_batch_answers_any_of_its_instances_in_the_order_that_is_asked(model: 
 
 
 def _told(outcome: object) -> object:
-    """The id of a forecast, which stands for its inputs, or the error's message."""
+    """The id of a forecast, which identifies its inputs, or the error message."""
     return outcome.message if isinstance(outcome, QuantraError) else getattr(outcome, "forecast_id")  # noqa: B009
 
 
 def test_a_batch_looks_at_the_deadline_before_each_instance() -> None:
     class Counting:
-        """Somebody waits, and it is counted how often that is asked."""
+        """A deadline that counts how often it is checked."""
 
         asked = 0
 

@@ -170,7 +170,7 @@ def test_requests_that_wait_to_be_counted_when_all_is_closed_are_answered(servic
 
 
 def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Calls) -> None:
-    """Turns of another thread while a request of thousands of instances is counted, decoded and answered."""
+    """Another thread gets turns while a request of thousands of instances is counted, decoded and answered."""
     body = predict_bytes(4000)
     turns, ended = [0], threading.Event()
 
@@ -311,7 +311,7 @@ def test_a_deadline_is_looked_at_between_instances(service: PredictionService) -
 
 
 def test_bytes_of_the_same_folder_come_from_the_same_answers(service: PredictionService) -> None:
-    """The layer adds nothing of its own: what it encodes is what the service answers."""
+    """The layer only encodes the service's results."""
     calls = Calls(service)
     answer = pb.PredictResponse.FromString(calls.call("Predict", predict_bytes(), Deadline()).result(SOON_S))
     (outcome,) = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)

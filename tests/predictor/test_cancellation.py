@@ -32,7 +32,7 @@ PANEL = Instance(input=recent_bars(*UNIVERSE))
 
 
 def _wide() -> BarPanel:
-    """Twelve symbols: three forwards."""
+    """Twelve symbols, which need three forward passes."""
     bars = recent_bars(*UNIVERSE)
     names = ("open", "high", "low", "close", "volume", "adj_close")
     return replace(
@@ -45,7 +45,7 @@ WIDE = Instance(input=_wide())
 
 @dataclass(slots=True)
 class Steps:
-    """Counts steps, and sets off something at one of them."""
+    """Counts steps and triggers a callback at one of them."""
 
     at: int = 0
     then: Callable[[], object] = lambda: None
@@ -117,7 +117,7 @@ def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not_wait_for_them(
     model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The members of the ensemble read the same, so an instance is prepared once for both."""
+    """The members read the same inputs, so each instance is prepared once for both."""
     count_preparations(steps, monkeypatch)
     gone = Deadline()
     steps.at, steps.then = 3, gone.cancelled.set

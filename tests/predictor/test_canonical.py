@@ -158,7 +158,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Fields with a fixed set of texts."""
+    """Fields with a fixed set of strings."""
 
     engine: Literal["eager", "fast"]
     side: Side

@@ -22,7 +22,7 @@ def card_of(told: Mapping[str, Json]) -> Card:
 
 
 def todays() -> dict[str, Json]:
-    """The card of cards.py with what has been told since."""
+    """The card of cards.py with the newer sections."""
     card = json.loads(json.dumps(full_card()))
     for row in card["scores"]["rows"][1:]:
         row["fit"] = "refitted"

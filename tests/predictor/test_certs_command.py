@@ -25,7 +25,7 @@ def exit_code(*arguments: object) -> int:
 
 
 def printed(text: str) -> tuple[str, str, str]:
-    """The command of the server, that of a client, and the program."""
+    """The printed server command, client command, and program."""
     indented = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
     serve, predict, *program = indented
     return serve, predict, "\n".join(program)

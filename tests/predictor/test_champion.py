@@ -32,7 +32,7 @@ SOON_S = 60
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts 0, 1 and 2 of different weights."""
+    """Artifacts 0, 1 and 2 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
 
 
@@ -324,7 +324,7 @@ def _champion(registry: Registry) -> int:
 
 
 def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged about the model since the last call."""
+    """Log messages about the model since the last call."""
     told = [message for message in caplog.messages if message.startswith("mine")]
     caplog.clear()
     return told

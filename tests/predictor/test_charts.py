@@ -40,7 +40,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def traces(figure: Figure) -> list[Any]:
-    """What the figure draws; plotly carries no types."""
+    """Traces of a figure; plotly is untyped."""
     return list(cast("Any", figure).data)
 
 
@@ -52,7 +52,7 @@ def chart(**changes: Any) -> FanChart:
 
 
 def past(start: date, *targets: date) -> PastFan:
-    """A forecast as of a session, with the same prices at every target."""
+    """A forecast as of a session, with the same prices for every target."""
     return PastFan(start=start, close=88, target_dates=targets, prices=np.tile(PRICES[0], (len(targets), 1)))
 
 

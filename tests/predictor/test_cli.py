@@ -60,7 +60,7 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the Python API says of the bars."""
+    """Results of the Python API for the bars."""
 
     both: Forecast
     aapl: Forecast
@@ -83,14 +83,14 @@ def answers(artifact: Path, bars: Path) -> Answers:
 
 
 def exit_code(*arguments: object) -> int:
-    """Run one command to its end."""
+    """Run a command and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         run(app, [str(argument) for argument in arguments])
     return int(ended.value.code or 0)
 
 
 def output_of(capsys: Capture, *arguments: object) -> str:
-    """Standard output of a command that must succeed."""
+    """Standard output of a successful command."""
     capsys.readouterr()
     assert exit_code(*arguments) == 0
     return capsys.readouterr().out
@@ -141,7 +141,7 @@ def test_predict_prints_prices_and_writes_the_chart(
 
 
 def figures_of(chart: Path) -> list[list[dict[str, Any]]]:
-    """The traces of each figure of a page, with dates written out and arrays decoded."""
+    """Traces of each figure on a page, with dates written out and arrays decoded."""
     text = chart.read_text("utf-8")
     found = re.search(r'id="common">(.*?)</script>', text)
     assert found is not None
@@ -155,7 +155,7 @@ def figures_of(chart: Path) -> list[list[dict[str, Any]]]:
 
 
 def past_of(figure: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """The median of each past forecast after its close, by its first day."""
+    """Median of each past forecast, by its first day."""
     return {
         trace["x"][0]: trace["y"][1:]
         for trace in figure
@@ -307,7 +307,7 @@ AS_HAR = "the network added nothing to HAR on these data: this model forecasts a
 
 
 def trained_card(kind: str) -> dict[str, Json]:
-    """The card of a training without an epoch that was better than the start."""
+    """The card of a training run in which no epoch improved on the start."""
     training: dict[str, Json] = {"device": "cpu", "precision": "fp32", "parameters": 9, "best_selection": 0.25}
     return full_card() | {
         "recipe": {"kind": kind, "scale": "har"},
@@ -317,7 +317,7 @@ def trained_card(kind: str) -> dict[str, Json]:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models of the kinds lstm and har that forecast the same for all windows, in units of their volatility."""
+    """LSTM and HAR models with the same forecast for all windows, in units of volatility."""
     folder = tmp_path_factory.mktemp("kept")
     for kind, made in (("lstm", constant_artifact(fitted=True)), ("har", small_artifact("har"))):
         manifest = replace(made.manifest, card=trained_card(kind))
@@ -372,7 +372,7 @@ def test_har_says_nothing_of_what_it_lacks(kept: Path, bars: Path, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that ranks and one that tells its internals."""
+    """A ranking model and one with internals."""
     folder = tmp_path_factory.mktemp("others")
     for kind in ("graph", "tft"):
         save_small_artifact(folder / kind / "1", kind)

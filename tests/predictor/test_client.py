@@ -68,7 +68,7 @@ def forecaster(models: Path) -> Iterator[Forecaster]:
 
 
 def assert_same(left: Forecast | Attribution, right: Forecast | Attribution) -> None:
-    """Equal to the last bit, but for the name and version, which a folder gives and a bare artifact lacks."""
+    """Assert bit-for-bit equality, except for name and version, which a bare artifact lacks."""
     for field in dataclasses.fields(left):
         one, other = getattr(left, field.name), getattr(right, field.name)
         if isinstance(one, np.ndarray):
@@ -121,7 +121,7 @@ MANY = GlobalQuery(
 
 
 def told(reports: Iterable[GlobalImportance]) -> list[tuple[int, int, list[bytes]]]:
-    """What each report says, to the last bit."""
+    """Content of each report, bit for bit."""
     return [(one.done, one.refused, [target.mean_size.tobytes() for target in one.targets]) for one in reports]
 
 
@@ -250,7 +250,7 @@ def test_the_asynchronous_client_raises_the_same_errors(target: str) -> None:
 
 @pytest.fixture(scope="module")
 def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of `one` and `two`, where no name means neither."""
+    """A server of `one` and `two`, with no default model."""
     folder = small_models(small_models(tmp_path_factory.mktemp("two"), name="one"), name="two")
     with PredictionService.open(folder) as service, serving(service) as served:
         yield served.target
@@ -269,7 +269,7 @@ def test_the_model_told_is_the_one_named_else_the_clients_own(two_models: str, r
 
 @pytest.fixture(scope="module")
 def long_answers() -> Iterator[str]:
-    """A server whose forecasts have 5 MiB, more than gRPC takes unless it is told to."""
+    """A server whose forecasts have 5 MiB, more than gRPC's default limit."""
     note = "x" * (5 * 2**20)
     with serving(CannedService(lambda one: dataclasses.replace(forecast_of(one), warnings=(note,)))) as served:
         yield served.target
@@ -426,7 +426,7 @@ def test_the_client_needs_no_torch() -> None:
 
 
 def test_a_refusal_that_is_not_quantras_is_a_full_queue_unless_it_speaks_of_size() -> None:
-    """A proxy's or the transport's own; what may be repeated is told from what may not."""
+    """Such statuses come from a proxy or the transport; only a full queue may be retried."""
 
     def refuse(_: bytes, context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many requests")

@@ -19,7 +19,7 @@ NAN = float("nan")
 
 
 def series(*rows: tuple[int, int, float], name: str = "sales") -> Series:
-    """Rows of (date, known_from, value) about all symbols."""
+    """A series for all symbols of (date, known_from, value) rows."""
     date, known_from, value = zip(*rows, strict=True)
     return Series(
         name=name,
@@ -78,7 +78,7 @@ def test_a_withdrawn_value_is_unknown_from_then_on() -> None:
 
 @pytest.mark.parametrize("session", range(6))
 def test_rows_known_later_change_nothing_before(session: int) -> None:
-    """The leak test: whatever becomes known after a session, its value stays."""
+    """Leak test: values do not depend on rows that become known later."""
     random = np.random.default_rng(session)
     days = np.unique(random.choice(np.arange(20231201, 20231229), 12))
     rows = [(int(day), int(random.choice(SESSIONS)), float(random.normal())) for day in days]
@@ -108,7 +108,7 @@ def test_a_known_row_that_comes_too_late_is_named() -> None:
 
 
 def test_a_superseded_known_row_may_come_late() -> None:
-    """Nobody reads it: a later day before the first session took its place."""
+    """It is unused, because a later day before the first session replaced it."""
     one = series((20231201, 20240104, 1.0), (20231215, 20231220, 2.0))
     one.check_known_ahead(SESSIONS, 2)
 
@@ -252,7 +252,7 @@ SALES_AND_CAP = (
 
 
 def of_apple(source: CovariateSource) -> Covariates:
-    """What a model that reads sales and cap is sent beside six bars of AAPL."""
+    """Covariates sales and cap for six bars of AAPL."""
     bars = bokeh_panel("AAPL").last(6)
     return source.values_for(SALES_AND_CAP, bars, np.zeros(0, np.int32), known_by=int(bars.sessions[-1]))
 
@@ -330,7 +330,7 @@ def test_static_columns_are_numbers_where_every_entry_is_one(tmp_path: Path) -> 
 
 
 def beside(**changes: object) -> Covariates:
-    """Two symbols, six sessions, two future ones."""
+    """Covariates of two symbols for six sessions and two future ones."""
     values: dict[str, object] = {
         "observed": {"sales": np.arange(12.0).reshape(2, 6)},
         "known": {"earnings": np.arange(16.0).reshape(2, 8)},

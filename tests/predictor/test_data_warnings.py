@@ -32,7 +32,7 @@ RETURNS = (0, 1)
 
 
 def taught(made: Artifact, symbols: Sequence[str] = ("AAPL", "IBM"), adjustment: str = "adj_close") -> Artifact:
-    """The artifact whose card tells what it was trained on."""
+    """An artifact whose card describes its training data."""
     card = full_card()["data"]
     assert isinstance(card, dict)
     told = {"data": {**card, "symbols": list(symbols), "adjustment": adjustment}}
@@ -51,7 +51,7 @@ def forecast(model: Predictor, bars: BarPanel) -> Forecast:
 
 
 def silent(bars: BarPanel, *symbols: str) -> BarPanel:
-    """The bars with every volume of these symbols 0."""
+    """The bars with all volumes of these symbols set to 0."""
     volume = bars.volume.copy()
     volume[[bars.symbols.index(symbol) for symbol in symbols]] = 0.0
     return replace(bars, volume=volume)
@@ -157,7 +157,7 @@ def test_a_symbol_without_a_forecast_is_not_doubted_too(model: Model) -> None:
 
 
 def many(count: int, bars: BarPanel, name: str = "NEW{}") -> BarPanel:
-    """One stock's bars under many names."""
+    """One stock's bars under many symbols."""
     columns = ("open", "high", "low", "close", "volume")
     return replace(
         bars,
@@ -269,7 +269,7 @@ def call(*arguments: str) -> int:
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Flags of a question with covariates that the model does not read, about a symbol that it does not know."""
+    """Flags for unused covariates and an unknown symbol."""
     folder = tmp_path_factory.mktemp("asked")
     save_artifact(folder / "1", taught(small_artifact()))
     recent_bars("MSFT").write_csv(folder / "bars.csv")

@@ -48,7 +48,7 @@ CALLS = {"Predict": predict_request(), "Explain": explain_request()}
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One model, one that ranks, and one that tells its internals."""
+    """A plain model, a ranking model, and one with internals."""
     folder = small_models(tmp_path_factory.mktemp("models"))
     for kind in ("graph", "tft"):
         save_small_artifact(folder / kind / "1", kind)
@@ -79,7 +79,7 @@ def service(models: Path) -> Iterator[PredictionService]:
 def held(
     models: Path, limits: ServiceLimits | None = None
 ) -> Generator[tuple[EmbeddedServer, threading.Event, Callable[[], None]]]:
-    """A door behind which work is held at its first look at the clock, an event that it is, and what lets it go on."""
+    """An embedded server whose work pauses at its first look at the clock, and events for reaching and leaving it."""
     begun, released = threading.Event(), threading.Event()
 
     def clock() -> datetime:
@@ -105,7 +105,7 @@ def explain_bytes(query: Query, model: str = "small") -> bytes:
 
 
 def answer(door: EmbeddedServer, name: str, request: bytes) -> bytes:
-    """The bytes of an answer that is no error."""
+    """Bytes of a successful response."""
     given, status = door.call(name, request, 30).answer()
     assert status == b""
     return given
@@ -116,7 +116,7 @@ def results(door: EmbeddedServer, request: bytes) -> list[pb.Result]:
 
 
 def error_of(pending: EmbeddedCall) -> QuantraError:
-    """What a call's google.rpc.Status says."""
+    """The google.rpc.Status of a failed call."""
     given, status = pending.answer()
     assert given == b""
     error = errors.decode_details(status)
@@ -357,7 +357,7 @@ def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
 
 
 def end_of(stream: EmbeddedStream) -> Future[None]:
-    """Done when the stream has ended."""
+    """A future that is done when the stream has ended."""
     ended: Future[None] = Future()
     stream.when_done(lambda: ended.set_result(None))
     return ended

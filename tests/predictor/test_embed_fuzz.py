@@ -49,13 +49,13 @@ def channel(models: Path) -> Iterator[grpc.Channel]:
 
 
 def from_door(door: EmbeddedServer, name: str, request: bytes) -> tuple[bytes, bytes]:
-    """The bytes of the answer and those of the status."""
+    """Response bytes and status bytes of the embedded server."""
     answer, status = door.call(name, request, 30).answer()
     return timeless(name, answer), status
 
 
 def from_server(channel: grpc.Channel, name: str, request: bytes) -> tuple[bytes, bytes]:
-    """The same, from over there."""
+    """Response bytes and status bytes of the gRPC server."""
     call: Any = channel.unary_unary(f"/quantra.v1.PredictionService/{name}")
     try:
         return timeless(name, call(request, timeout=30)), b""
@@ -65,7 +65,7 @@ def from_server(channel: grpc.Channel, name: str, request: bytes) -> tuple[bytes
 
 
 def timeless(name: str, answer: bytes) -> bytes:
-    """An answer without how long it took, and without the bytes that one door and not the other lets through."""
+    """A response without durations and without request counts that differ between interfaces."""
     if name == "GetModel" and answer:
         told = pb.GetModelResponse.FromString(answer)
         assert told.limits.bytes > 0
@@ -109,6 +109,6 @@ def test_bytes_at_random_have_the_servers_answer(
 
 
 def codes_in(name: str, answer: bytes, status: bytes) -> set[int]:
-    """Every google.rpc.Code in an answer: the call's own, and its instances'."""
+    """Every google.rpc.Code in a response: the call's own, and its instances'."""
     results = pb.PredictResponse.FromString(answer).results if name == "Predict" else ()
     return {Status.FromString(status).code, *(result.error.code for result in results)}

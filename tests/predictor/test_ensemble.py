@@ -68,7 +68,6 @@ def joint(folders: dict[str, Path]) -> Ensemble:
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
-    """Members that read the same inputs."""
     folder = tmp_path_factory.mktemp("twins")
     stored = {str(seed): artifact.load(save_small_artifact(folder / str(seed), seed=seed)) for seed in (1, 2)}
     return ensemble_of(manifest_of(stored), stored)
@@ -134,7 +133,7 @@ def test_quantiles_never_cross_whatever_the_offsets(
 
 
 def test_a_symbol_that_one_member_cannot_forecast_gets_no_numbers(folders: dict[str, Path], tmp_path: Path) -> None:
-    """The short-sighted one reads returns alone, and the sessions that it reads have none."""
+    """One member reads returns only, and its short window has none."""
     blind = save_artifact(tmp_path / "blind", artifact_of("gru", encoder_length=20, features=(0, 1)))
     stored = {"long": artifact.load(folders["long"]), "blind": artifact.load(blind)}
     mixed = ensemble_of(manifest_of(stored), stored)
@@ -286,7 +285,7 @@ def test_one_member_that_has_not_converged_keeps_the_ensemble_from_it() -> None:
 
 
 def test_gaps_that_are_small_relative_to_members_may_be_large_relative_to_the_ensemble() -> None:
-    """Two members that disagree: what is left of their differences is no more than their errors."""
+    """The members' attributions nearly cancel, so that their errors dominate."""
     up = _told(added=0.01009, prediction=0.01, gap=0.009, converged=True, nodes=16)
     down = _told(added=-0.00991, prediction=-0.01, gap=0.009, converged=True, nodes=16)
     found = _joined([up, down], prediction=0.0)
@@ -461,7 +460,7 @@ def _with_statics(statics: StaticFeatures) -> Artifact:
 
 
 def test_members_that_read_one_static_covariate_as_number_and_as_text_are_refused() -> None:
-    """Nobody could ask them together: a covariate is sent once."""
+    """A covariate is sent once, so no request could serve both."""
     number = StaticFeatures(numbers=(StaticNumber(name="cap", center=0.0, scale=1.0),))
     text = StaticFeatures(categories=(StaticCategory(name="cap", categories=("large", "small")),))
     with pytest.raises(ConfigurationError, match="'cap' of a is a static number, that of b is a static text"):
@@ -561,7 +560,7 @@ def _explained_alone(model: Ensemble, name: str, bars: BarPanel) -> Attribution:
 
 
 def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes: int) -> Attribution:
-    """A member's reasons: one feature adds so much to a baseline of 0."""
+    """A member's attribution: one feature adds so much to a baseline of 0."""
     return replace(
         attribution(("AAPL",)),
         row_names=("return_1", "conformal"),
@@ -584,18 +583,18 @@ def _joined(members: list[Attribution], *, prediction: float) -> Attribution:
 
 
 def _row(found: Attribution, kind: RowKind, name: str) -> NDArray[np.float64]:
-    """[S] one row; 0 where the explanation lacks it."""
+    """One row [S]; 0 where the explanation lacks it."""
     keys = list(zip(found.row_kinds, found.row_names, strict=True))
     return found.per_row[:, keys.index((kind, name))] if (kind, name) in keys else np.zeros(len(found.symbols))
 
 
 def _without_last_bar(bars: BarPanel) -> BarPanel:
-    """The first symbol has none."""
+    """The panel without the last bar of its first symbol."""
     return _without(bars, slice(-1, None))
 
 
 def _without(bars: BarPanel, sessions: slice) -> BarPanel:
-    """The first symbol has no bar on these."""
+    """The panel without these bars of its first symbol."""
     columns = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
     for column in columns.values():
         column[0, sessions] = np.nan

@@ -170,7 +170,7 @@ def test_what_is_straight_takes_three_nodes_at_any_tolerance() -> None:
 
 
 class Opposed(nn.Module):
-    """Two features that bend the forecast alike, in opposite directions: where they are equal, all errors cancel."""
+    """Two features with opposite curvature: where they are equal, all errors cancel."""
 
     def forward(self, inputs: Inputs) -> Tensor:
         bent = torch.tanh(8 * inputs.observed[:, 0])
@@ -370,7 +370,7 @@ def test_a_cruder_quadrature_would_not_converge(monkeypatch: pytest.MonkeyPatch)
 
 
 class Rationed(nn.Module):
-    """A network that memory lets run on a few rows only."""
+    """A network that runs out of memory beyond a few rows."""
 
     def __init__(self, network: nn.Module, most: int, error: Exception | None = None) -> None:
         super().__init__()
@@ -401,7 +401,7 @@ def test_one_row_that_does_not_fit_is_an_error() -> None:
 
 
 class Stopping(nn.Module):
-    """A network that does something at one of its forwards."""
+    """A network that runs a callback at one of its forward passes."""
 
     def __init__(self, network: nn.Module, act: Callable[[], None], at_call: int) -> None:
         super().__init__()

@@ -177,7 +177,7 @@ def test_the_switch_may_end_before_the_backward() -> None:
 
 
 class Greedy(nn.Module):
-    """Asks for far more memory than there is whenever it gets more than a few rows."""
+    """Allocates far too much memory for more than a few rows."""
 
     def __init__(self, network: NormalisedLSTM) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ PAIR = replace(SIZES, nodes=2)
 
 
 class Case(NamedTuple):
-    """Windows and what follows from them."""
+    """Windows and their labels."""
 
     inputs: Inputs
     labels: Tensor
@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
 
 def planted(rows: int, source: torch.Generator) -> Case:
-    """Windows in which the planted cells decide, and a little noise."""
+    """Windows in which the planted cells decide, plus a little noise."""
     observed = torch.randn(rows, ENCODER, FEATURES, generator=source)
     labels = 0.1 * torch.randn(rows, generator=source)
     labels += sum(weight * observed[:, session, feature] for feature, (session, weight) in PLANTED.items())
@@ -66,13 +66,13 @@ def planted(rows: int, source: torch.Generator) -> Case:
 
 
 def planted_pairs(pairs: int, source: torch.Generator) -> Case:
-    """Panels of two stocks, panel by panel, where each also depends on the other."""
+    """Panels of two stocks that depend on each other."""
     inputs, labels = planted(2 * pairs, source)
     return Case(inputs, labels + NEIGHBOURS_WEIGHT * others(inputs.observed[:, -1, OF_NEIGHBOUR]))
 
 
 def others(values: Tensor) -> Tensor:
-    """[2 x pairs, ...] each pair's values the other way round."""
+    """Values [2 x pairs, ...] swapped within each pair."""
     return values.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
 
 
@@ -126,12 +126,12 @@ def explainer(network: nn.Module, *, members: int | None = None) -> Explainer:
 
 
 def sizes_of(found: Contributions) -> NDArray[np.float64]:
-    """[T, F] mean size of each cell's contribution."""
+    """Mean absolute contribution of each cell, [T, F]."""
     return np.abs(found.observed).mean(0)
 
 
 def share_learnt(found: Contributions, labels: Tensor) -> float:
-    """Share of the labels' variance that the network explains: the tests judge explanations only if it has learnt."""
+    """Share of the labels' variance that the network explains; explanations are judged only if it has learnt."""
     errors = found.prediction / SCALE - labels.numpy()
     return 1 - float(errors.var()) / float(labels.var(correction=0))
 
@@ -141,7 +141,7 @@ def correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def assert_names_the_planted(found: Contributions, inputs: Inputs) -> None:
-    """The two features come first, each at its session, with the sign and size of the truth."""
+    """Assert that the two features come first, with the right session, sign and size."""
     size = sizes_of(found)
     assert set(np.argsort(size.sum(0))[-2:].tolist()) == set(PLANTED)
     for feature, (session, weight) in PLANTED.items():

@@ -21,7 +21,7 @@ MEDIAN = [(0, 0)]
 
 
 class Planted(NamedTuple):
-    """A trained network, windows that it has not seen, and what they were planted with."""
+    """A trained network, unseen windows, and the planted effects."""
 
     network: LSTMForecaster
     inputs: Inputs
@@ -105,7 +105,7 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def test_the_network_has_learnt_what_was_planted(planted: Planted) -> None:
-    """Every test below measures explanations only if this one holds."""
+    """The tests below are meaningful only if this one passes."""
     errors = units(planted.network, planted.inputs) - planted.labels.numpy()
 
     assert 1 - errors.var() / planted.labels.numpy().var() >= 0.97
@@ -141,7 +141,7 @@ def test_contributions_of_a_learnt_forecast_are_complete(planted: Planted) -> No
 
 
 def without(inputs: Inputs, cells: NDArray[np.int64]) -> Inputs:
-    """The windows with some of each one's cells [N, count] (flat indices) at the baseline."""
+    """The windows with the given cells [N, count] (flat indices) set to the baseline."""
     flat = inputs.observed.clone().flatten(1)
     return inputs._replace(observed=flat.scatter(1, torch.from_numpy(cells), 0.0).view_as(inputs.observed))
 
@@ -189,7 +189,7 @@ def test_a_little_noise_turns_an_explanation_little(planted: Planted, contributi
 
 
 def test_other_weights_give_another_explanation(planted: Planted, contributions: NDArray[np.float64]) -> None:
-    """An explanation that ignores the weights (Adebayo et al. 2018, "Sanity checks for saliency maps") would agree."""
+    """Adebayo et al. 2018, "Sanity checks for saliency maps": an explanation must depend on the weights."""
     random = fresh_network(2).eval().requires_grad_(requires_grad=False)
     other = explained(random, planted.inputs).observed
 

@@ -12,7 +12,7 @@ SOURCES = sorted(Path(predictor.__file__).parent.rglob("*.py"))
 
 
 def switches(source: str) -> list[str]:
-    """Settings of the process-wide cuDNN flags, imports that could hide one, and calls of `.train()`."""
+    """Uses of the process-wide cuDNN flags, imports that could hide one, and calls of `.train()`."""
     return [f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(ast.parse(source)) if is_switch(node)]
 
 
@@ -31,7 +31,7 @@ def test_the_package_switches_neither_cudnn_nor_whole_networks() -> None:
 
 
 def test_no_gradient_of_a_gradient_is_ever_asked_for() -> None:
-    """cuDNN's recurrent layers have none."""
+    """cuDNN's recurrent layers have no second derivative."""
     calls = [node for source in SOURCES for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))]
     assert not [k for call in calls if isinstance(call, ast.Call) for k in call.keywords if k.arg == "create_graph"]
 

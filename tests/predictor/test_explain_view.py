@@ -137,7 +137,7 @@ def test_predictions_inside_the_switch_are_the_same_bytes() -> None:
 
 
 class WatchedLSTM(nn.LSTM):
-    """Notes whether a forward in another thread could ever have met train mode with dropout."""
+    """Records whether a concurrent forward pass could see train mode with dropout."""
 
     exposed = False
 
@@ -178,7 +178,7 @@ def explain_with_the_view(network: nn.Module, inputs: Inputs) -> None:
 
 
 def explain_in_train_mode(network: nn.Module, inputs: Inputs) -> None:
-    """The obvious way: switch the whole model and back, with gradients of a sum over all outputs."""
+    """The naive way: switch the whole model to train mode and back, with gradients of a sum over all outputs."""
     observed = inputs.observed.clone().requires_grad_()
     network.train()
     try:
@@ -188,7 +188,7 @@ def explain_in_train_mode(network: nn.Module, inputs: Inputs) -> None:
 
 
 def changed_predictions(explain: Callable[[nn.Module, Inputs], None]) -> int:
-    """How many predictions of four threads differ from the first while two explain, and once after these have ended."""
+    """How many predictions of four threads change while two threads explain, and once afterwards."""
     network, inputs = normalised_lstm(), windows(4)
     expected = forecast(network, inputs)
     changed: list[bool] = []

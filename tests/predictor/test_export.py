@@ -34,7 +34,7 @@ SAME = 1e-6
 
 @dataclass(frozen=True)
 class Written:
-    """A model and its file."""
+    """A model and its ONNX file."""
 
     made: Artifact
     exported: ExportedFile
@@ -42,7 +42,7 @@ class Written:
     """Warnings while the file was made."""
 
     def run(self, inputs: Inputs, nodes: NDArray[np.int64] | None = None) -> list[NDArray[np.float64]]:
-        """The file's answers."""
+        """Outputs of the ONNX file."""
         session = onnxruntime.InferenceSession(self.exported.file, providers=["CPUExecutionProvider"])
         given = {name: group.numpy() for name, group in inputs._asdict().items()}
         given |= {} if nodes is None else {"nodes": nodes}
@@ -234,7 +234,7 @@ def test_the_command_refuses_in_one_line(
 
 
 def _trace_nothing(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
-    """Take this graph for whatever is exported."""
+    """Replace tracing by this graph."""
 
     def traced(*_: object) -> onnx.ModelProto:
         return onnx.load(written.exported.file)
@@ -243,7 +243,7 @@ def _trace_nothing(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
 
 
 def _rows(made: Artifact, rows: int) -> Inputs:
-    """Random windows; cells that are unknown are 0."""
+    """Random windows with zeros in unknown cells."""
     sizes, random = made.pipeline.sizes, np.random.default_rng(rows)
     mask = random.random((rows, sizes.encoder_length, sizes.observed)) > 0.1
     observed = np.where(mask, random.normal(size=mask.shape), 0.0)
@@ -259,5 +259,5 @@ def _rows(made: Artifact, rows: int) -> Inputs:
 
 
 def _alike(values: NDArray[np.float64], made: Artifact) -> NDArray[np.float64]:
-    """[N, H] the same for every horizon, as a window's own levels are."""
+    """Levels [N, H], the same for every horizon."""
     return np.repeat(values[:, None], len(made.manifest.target.horizons), axis=1)

@@ -55,7 +55,7 @@ LEVELS: st.SearchStrategy[Expression] = st.sampled_from(sorted(OBSERVED.formulas
 
 
 def calls_over(series: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
-    """A call of any operator, with windows that keep the look-back small."""
+    """A call of an operator with short windows."""
 
     def call(name: str) -> st.SearchStrategy[Expression]:
         operator = OPERATORS[name]
@@ -209,7 +209,7 @@ def test_endless_expressions_are_refused(text: str, problem: str) -> None:
 
 
 def test_a_text_whose_canonical_form_could_not_be_read_back_is_refused() -> None:
-    """An artifact holds the canonical text; the sum of 7 groups has 1000 characters, but 2700 with spaces and zeros."""
+    """An artifact stores the canonical text: here 1000 characters become 2700 with spaces and zeros."""
     group = f"({'+'.join(['$low*1e15'] * 16)})"
     parse("+".join([group] * 4), OBSERVED)
     with pytest.raises(ExpressionError, match=r"in canonical form it has \d+ characters, at most 2000 are allowed"):

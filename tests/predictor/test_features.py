@@ -39,7 +39,7 @@ def values_of(panel: BarPanel) -> FloatArray:
 
 
 def largest_difference(one: FloatArray, two: FloatArray) -> float:
-    """The largest difference; both must be missing at the same places."""
+    """The largest difference; missing values must match."""
     assert np.array_equal(np.isnan(one), np.isnan(two))
     return float(np.nanmax(np.abs(one - two)))
 
@@ -457,7 +457,7 @@ def test_a_feature_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("last", [1, 2, 60, 300, 400])
 @pytest.mark.parametrize("symbols", [("IBM",), ("AAPL", "GOOG", "IBM", "MSFT")], ids=len)
 def test_the_last_sessions_alone_have_the_same_bits(symbols: tuple[str, ...], last: int) -> None:
-    """More sessions than have a full look-back are computed too."""
+    """Also when more sessions are requested than have a full look-back."""
     bars = bokeh_panel(*symbols).last(400).adjusted()
     for (rows, whole), (same, part) in zip(FEATURES.blocks(bars), FEATURES.blocks(bars, last=last), strict=True):
         assert rows == same

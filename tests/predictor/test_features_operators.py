@@ -133,7 +133,7 @@ quickly = settings(deadline=None, derandomize=True, max_examples=40)
 
 
 def windowed(x: FloatArray, n: int, oracle: Callable[[Window], float | np.float64]) -> FloatArray:
-    """The oracle over every full window, NaN before the first."""
+    """The reference over every full window, NaN before the first."""
     result = np.full(x.shape, np.nan)
     for row, column in np.ndindex(*x.shape):
         if column >= n - 1:
@@ -347,7 +347,7 @@ def test_windows_agree_with_talib(apple: dict[str, FloatArray]) -> None:
 
 
 def tail_bound(values: FloatArray, decay: float, taps: int) -> FloatArray:
-    """How far a cut-off average can lie from the endless one: its tail's weight times the range of all values so far.
+    """Bound of the error of a truncated average: the tail's weight times the range of all values so far.
 
     The endless average is (1 - tail) * ours + tail * (an average of older values), tail = decay ** taps.
     """
@@ -397,7 +397,7 @@ def test_macd_agrees_with_talib_within_its_tails(apple: dict[str, FloatArray]) -
 
 
 def called(name: str, window: int) -> str:
-    """The operator over prices and volumes, with one number for all of its windows."""
+    """The operator over prices and volumes, with one number for all its windows."""
     operator = OPERATORS[name]
     series = ("$close", "$volume")[: len(operator.series)]
     settings = (*(str(window) for _ in operator.windows), *("0.3" for _ in operator.numbers))

@@ -25,8 +25,6 @@ def _doubled(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brew:
-    """Tea."""
-
     minutes: Annotated[int, Flag("How long.", minimum=1)] = 3
     heat: Annotated[float, Flag("How hot.", spelling="--celsius", own="the leaf's own")] = 95.0
     leaves: Annotated[tuple[int, ...], Flag("Of each sort.", read=partial(integers, "leaves"))] = (1, 2)
@@ -38,7 +36,7 @@ class Brew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infusion:
-    """Tea of herbs, which shares a setting."""
+    """Herbal tea, which shares a setting."""
 
     minutes: Annotated[int, Flag("How long.", minimum=1)] = 10
     herb: Annotated[str, Flag("Which.")] = "mint"

@@ -49,7 +49,7 @@ def forecast() -> Forecast:
 
 
 def delayed() -> Forecast:
-    """The same from the close after the next session."""
+    """The forecast from the close after the next session."""
     return replace(forecast(), prices=None, lag=1, base_session=date(2013, 3, 4))
 
 
@@ -203,7 +203,7 @@ def test_a_title_is_not_folded_to_the_width_of_a_narrow_table(models: Path, caps
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`told`, whose card knows its skill, and `delayed`, of lag 1, whose card does not."""
+    """`told`, with skill in its card, and `delayed`, of lag 1, without."""
     folder = tmp_path_factory.mktemp("models")
     save_artifact(folder / "told" / "1", with_skill(small_artifact(), NO_SKILL))
     save_small_artifact(folder / "delayed" / "1", target=Target(lag=1))
@@ -214,13 +214,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Doors:
-    """Ways to ask the same models."""
+    """The same models at every interface."""
 
     models: Path
     target: str
 
     def answers(self, model: str, capsys: Capture) -> dict[str, dict[str, Any]]:
-        """What a program gets of a forecast's base, prices and skill, by door."""
+        """Base, prices and skill of a forecast, by interface."""
         bars = recent_bars("AAPL")
         with Forecaster.load(self.models / model / "1") as forecaster:
             near = forecaster.predict(bars)
@@ -259,7 +259,7 @@ def skill_fields(skill: Skill) -> dict[str, Any]:
 
 
 def embedded(models: Path, model: str, bars: BarPanel) -> dict[str, Any]:
-    """As a host program asks: the wire's bytes."""
+    """Call the embedded server with serialised requests."""
     request = pb.PredictRequest(model=model, instances=[instances.encode(Instance(input=bars))])
     door, _ = open_embedded_server(str(models), "cpu", 256, 1)
     assert door is not None
@@ -462,7 +462,7 @@ def test_a_symbol_that_is_not_there_or_stands_twice_is_an_error(
 
 
 def young_beside_old(folder: Path) -> Path:
-    """A file in which GOOG has two bars."""
+    """A file in which GOOG has only two bars."""
     panel = recent_bars("AAPL", "GOOG")
     columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
     for column in columns.values():

@@ -11,7 +11,7 @@ SESSIONS = 40
 
 
 def windows(*, rows: int = 3, columns: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Noise over a level and two waves, wholly known."""
+    """A level, two waves and noise, without missing cells."""
     generator = torch.Generator().manual_seed(seed)
     time = torch.arange(SESSIONS)[:, None] * 2 * torch.pi / SESSIONS
     waves = 3 + 5 * torch.sin(2 * time + 1) + 4 * torch.cos(7 * time)
@@ -20,7 +20,7 @@ def windows(*, rows: int = 3, columns: int = 2, seed: int = 0) -> tuple[Tensor, 
 
 
 def strongest_by_fft(observed: Tensor, frequencies: int) -> Tensor:
-    """The paper's main components: real FFT along time, the strongest bins whole, back again."""
+    """The paper's main components: real FFT over time, keep the strongest bins, and invert."""
     spectrum = torch.fft.rfft(observed, dim=1)
     strongest = spectrum.abs().topk(frequencies, dim=1).indices
     kept = torch.zeros_like(spectrum).scatter(1, strongest, spectrum.gather(1, strongest))

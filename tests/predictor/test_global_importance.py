@@ -40,7 +40,7 @@ def tally(total: int = 2) -> ImportanceTally:
 
 
 def told(*rows: Sequence[float], converged: bool = True, horizon: int = 5) -> Attribution:
-    """Two inputs of as many symbols as there are rows; a row of NaN is a symbol without a forecast."""
+    """Reports of two inputs, one row per symbol; a row of NaN is a symbol without a forecast."""
     symbols = tuple("ABCDEFGHIJKL"[: len(rows)])
     per_row = np.array(rows, np.float64)
     refused = np.isnan(per_row[:, 0])

@@ -148,7 +148,7 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
 
 
 def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
-    """Stopping as soon as a gap is small could end at another node count on another machine."""
+    """Stopping as soon as the gap is small could use another number of nodes on another machine."""
     model = small_model(made)
     prepared = prepare(model, GoldenRequest(_panel(recorded), Covariates()))
     few, all_nodes = (
@@ -290,7 +290,7 @@ def _panel(recorded: Golden) -> BarPanel:
 
 
 def _short_sighted(made: Artifact, encoder_length: int, window: int) -> Artifact:
-    """A model of one feature that reads its own day only."""
+    """A model of one feature without look-back."""
     body = FeatureDefinition("body", "Log($close / $open)", "the day's return", "log return")
     fitted = FittedFeatures(
         features=FeatureSet(observed=(body,)), scaling=Scaling(center=np.zeros(1), scale=np.full(1, 0.01))

@@ -26,7 +26,7 @@ RING = Edges(
 
 
 def network(*, edges: Edges | None = RING, config: GraphConfig | None = None) -> GraphForecaster:
-    """A network whose every weight does something."""
+    """A network without zero weights."""
     torch.manual_seed(3)
     made = GraphForecaster(
         config or GraphConfig(hidden=8, heads=2, neighbours=2, frequencies=2), sizes=SIZES, target=TARGET, levels=LEVELS
@@ -40,7 +40,7 @@ def network(*, edges: Edges | None = RING, config: GraphConfig | None = None) ->
 
 
 def panel(*, rows: int = STOCKS, seed: int = 0) -> Inputs:
-    """A panel in which every cell is known."""
+    """A panel without missing cells."""
     generator = torch.Generator().manual_seed(seed)
     observed = torch.randn(rows, SIZES.encoder_length, SIZES.observed, generator=generator)
     known = torch.randn(SIZES.encoder_length + SIZES.future_length, SIZES.known, generator=generator)
@@ -69,7 +69,7 @@ def with_absent(inputs: Inputs, row: int) -> Inputs:
 
 
 def with_other(inputs: Inputs, row: int) -> Inputs:
-    """The panel with another window in a row."""
+    """The panel with one window replaced."""
     observed = inputs.observed.clone()
     observed[row] = observed[row].flip(0) * 3
     return inputs._replace(observed=observed)

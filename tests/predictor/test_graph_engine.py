@@ -56,7 +56,7 @@ def slow(folder: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def quick(slow: Model, graph: bytes) -> Model:
-    """The model that forecasts up to two rows by the graph."""
+    """A model that uses the ONNX graph for up to two rows."""
     return slow.with_engine(GraphEngine(slow.engine, open_graph(graph), most_rows=2))
 
 

@@ -53,7 +53,7 @@ def reasons(client: QuantraClient) -> Attribution:
 
 
 def row(found: Attribution, kind: RowKind) -> NDArray[np.float64]:
-    """[S] the one row of a kind."""
+    """The single row of a kind, [S]."""
     return found.per_row[:, found.row_kinds.index(kind)]
 
 
@@ -68,7 +68,7 @@ def ranks(found: Forecast) -> NDArray[np.int32]:
 
 
 def with_moved(bars: BarPanel, symbol: str) -> BarPanel:
-    """The panel in which the last closes of a symbol are others."""
+    """The panel with changed last closes of one symbol."""
     close, s = bars.close.copy(), bars.symbols.index(symbol)
     close[s, -5:] = bars.low[s, -5:]
     return replace(bars, close=close)
@@ -133,7 +133,7 @@ def test_a_stranger_is_named(client: QuantraClient) -> None:
 
 
 def test_an_unknown_symbol_is_forecast_as_a_stock_without_neighbours(client: QuantraClient, whole: Forecast) -> None:
-    """The last universe's stock under another name: what it says of itself stays, what others see of it goes."""
+    """A stock of the universe under another name: its own contributions stay, those to others vanish."""
     found = client.predict(replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW")))
     alone = client.predict(recent_bars("MSFT"))
     np.testing.assert_allclose(found.values[3], alone.values[0], rtol=0, atol=SAME)

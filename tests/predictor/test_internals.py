@@ -152,7 +152,7 @@ def test_the_weights_of_a_variables_columns_are_added(with_covariates: tuple[Mod
 
 
 def weights_by_column(features: FittedFeatures) -> Internals:
-    """One window of three sessions and two ahead: each column's weight is its place, but on the last session 1000."""
+    """Weights of three past and two future sessions: each is its column number, but 1000 on the last session."""
     past, known = len(features.features.names) + len(features.known_columns) + 1, len(features.known_columns)
     ahead = torch.stack([torch.arange(float(known)), torch.full((known,), 1000.0)])
     return Internals(

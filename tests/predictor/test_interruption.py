@@ -30,7 +30,7 @@ except KeyboardInterrupt:
 
 
 def interrupted(library: str, folder: Path, *command: str) -> tuple[int, str, str]:
-    """Exit code, output and error of a program that gets Ctrl+C as soon as it has begun to load a library."""
+    """Exit code, stdout and stderr of a program that gets Ctrl+C while it loads a library."""
     (folder / f"{library}.py").write_text(SLOW)
     path = os.pathsep.join(map(str, (folder, PYTHON)))
     with subprocess.Popen(

@@ -71,7 +71,7 @@ NAT = np.iinfo(np.int64).min
 
 @pytest.fixture(params=["parsed whole where it is small", "taken apart"], autouse=True)
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever holds of a small request holds of the same one read as a large one is."""
+    """Run each test also with the path for large requests."""
     if request.param == "taken apart":
         monkeypatch.setattr(request_counts, "SMALL", 0)
 
@@ -209,7 +209,7 @@ def test_padding_may_stand_before_the_symbols(calls: Calls) -> None:
 
 @final
 class Asked:
-    """What a service was asked, row by row; each answer warns with the symbols of its row."""
+    """A service that records its requests per row; each forecast warns with its symbols."""
 
     def __init__(self) -> None:
         self.rows: list[Instance] = []
@@ -288,7 +288,7 @@ def test_each_row_of_bars_has_its_own_part_of_every_input_without_what_pads(adju
 
 @final
 class Referred:
-    """Notes which model is asked."""
+    """Records the requested model."""
 
     def __init__(self) -> None:
         self.canned = CannedService(forecast_of)
@@ -647,7 +647,7 @@ def test_an_input_of_more_values_than_a_request_may_have_is_refused_by_its_shape
 
 
 def test_values_one_by_one_are_counted_on_a_thread_for_it() -> None:
-    """Packed they are one field of any length; unpacked each is a field, which takes time to go past."""
+    """Packed values are one field; unpacked ones are a field each, which takes time to skip."""
     unpacked = b"\x35\x00\x00\x80\x3f" * (AT_ONCE + 1)
     head = tensor_of("observed", np.zeros((1, 1, AT_ONCE + 1), np.float32)).SerializeToString()
     contents = b"\x2a" + _varint(len(unpacked)) + unpacked
@@ -874,7 +874,7 @@ def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
 
 
 def test_our_messages_take_no_name_in_the_default_pool() -> None:
-    """Other clients of the protocol register theirs there, which works once in a process."""
+    """Other clients register their messages there, which works once per process."""
     assert pb.ModelInferRequest.DESCRIPTOR.full_name == "inference.ModelInferRequest"
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("inference.ModelInferRequest")

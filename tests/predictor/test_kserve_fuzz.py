@@ -44,7 +44,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calls]:
 
 
 def status_of(answer: "Future[bytes]") -> Status | None:
-    """None for an answer."""
+    """The status of a failed call; None for a response."""
     error = answer.exception(30)
     if error is None:
         return None

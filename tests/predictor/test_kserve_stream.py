@@ -17,7 +17,7 @@ MOST = 3
 
 
 class Stream:
-    """A stream whose answers a test gives."""
+    """A stream whose responses come from the test."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.begun: list[Future[bytes]] = []
@@ -40,7 +40,7 @@ class Stream:
         self.begun[place].set_result(pb.ModelInferResponse(id=request_id).SerializeToString())
 
     def told(self) -> list[tuple[str, str]]:
-        """Ids and errors, as they came."""
+        """Ids and errors in the order of arrival."""
         answers = [pb.ModelStreamInferResponse.FromString(one) for one in self.emitted]
         return [(one.infer_response.id, one.error_message) for one in answers]
 

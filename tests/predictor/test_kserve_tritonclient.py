@@ -33,7 +33,7 @@ PAGE = (ROOT / "docs" / "kserve.md").read_text(encoding="utf-8")
 
 @dataclass(frozen=True)
 class Asked:
-    """What one server told tritonclient, and our own client."""
+    """Responses of one server to tritonclient and to QuantraClient."""
 
     told: dict[str, Any]
     answers: dict[str, Any]
@@ -42,7 +42,7 @@ class Asked:
 
 
 def run(*command: str | Path, folder: Path) -> str:
-    """A program's output, where this project's packages are not on its path."""
+    """Output of a program without this project's packages."""
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, env=ALONE, capture_output=True, text=True, check=False
     )
@@ -122,7 +122,7 @@ def test_both_can_be_imported_in_one_process_in_any_order(first: str) -> None:
 
 
 def test_every_name_and_number_is_the_public_one() -> None:
-    """Ours may have less, and one field more, which its comment names."""
+    """Our messages may have fewer fields, and one more, which its comment names."""
     service_pb2 = import_module("tritonclient.grpc.service_pb2")  # another pool: the names do not meet
 
     public = service_pb2.DESCRIPTOR.pool

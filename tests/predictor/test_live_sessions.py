@@ -34,7 +34,7 @@ SOON_S = 30
 
 @dataclass
 class Held:
-    """Answers each question when a test says so."""
+    """A model that responds when the test says so."""
 
     info: ModelInfo = field(default_factory=model_info)
     asked: SimpleQueue["tuple[PredictionRequest, Future[tuple[Outcome, ...]]]"] = field(default_factory=SimpleQueue)
@@ -53,7 +53,7 @@ class Held:
         return answer
 
     def answer(self, outcome: Outcome | None = None) -> Instance:
-        """Answer the next question: with a forecast, or so."""
+        """Complete the next request with a forecast or an error."""
         asked, answer = self.asked.get(timeout=SOON_S)
         (instance,) = asked.instances()
         assert isinstance(instance, Instance)
@@ -64,7 +64,7 @@ class Held:
 
 @dataclass
 class Stream:
-    """A stream, and all that it has answered."""
+    """A stream and all its responses."""
 
     calls: Calls
     heard: list[pb.PredictStreamResponse] = field(default_factory=list[pb.PredictStreamResponse])
@@ -99,7 +99,7 @@ class Stream:
         self.call.send(pb.PredictStreamRequest(request_id=request_id, **action).SerializeToString())  # type: ignore[arg-type]
 
     def told(self) -> dict[str, str]:
-        """What each request was answered with, since the last time."""
+        """Responses since the last call."""
         heard, self.heard = self.heard, []
         return {one.request_id: _told(one) for one in heard}
 
@@ -125,7 +125,7 @@ def calls(held: Held) -> Iterator[Calls]:
 
 @pytest.fixture
 def stream(calls: Calls, held: Held) -> Stream:
-    """With one session that is open."""
+    """A stream with one open session."""
     opened = Stream(calls)
     opened.open()
     held.answer()
@@ -173,7 +173,7 @@ def test_many_pushes_that_fail_at_once_are_all_answered(stream: Stream, held: He
 
 
 def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(stream: Stream, held: Held) -> None:
-    """Else a host that pushes where it hears would go one call deeper with each push."""
+    """Otherwise a host that pushes from its callback would recurse."""
     depths: list[int] = []
 
     def push_again(message: bytes) -> None:

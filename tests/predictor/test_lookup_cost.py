@@ -17,7 +17,7 @@ MANY = 10_000
 
 
 class Counted(str):
-    """A name that counts how often any is compared."""
+    """A string that counts comparisons."""
 
     __slots__ = ()
     compared = 0
@@ -30,12 +30,12 @@ class Counted(str):
 
 
 def named(count: int = MANY) -> tuple[Counted, ...]:
-    """New objects each time, so that none is known by its identity."""
+    """Fresh objects, so that identity checks cannot match."""
     return tuple(Counted(f"s{k}") for k in range(count))
 
 
 def twice() -> tuple[Counted, ...]:
-    """The last name stands twice."""
+    """Names with the last one repeated."""
     return (*named(), Counted(f"s{MANY - 1}"))
 
 

@@ -15,7 +15,7 @@ from predictor.server.loop_bridge import LoopBridge
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Knows how often other threads woke it."""
+    """An event loop that counts wake-ups from other threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Callable[[LoopBridge], Awaitable[object]]) -> int:
-    """Do it on a loop of its own; how often that was woken."""
+    """Run on a new loop; returns how often it was woken."""
 
     async def on_loop() -> None:
         await work(LoopBridge())
@@ -42,7 +42,6 @@ def run(work: Callable[[LoopBridge], Awaitable[object]]) -> int:
 
 
 async def begun(*waiting: "asyncio.Task[bytes]") -> None:
-    """Let tasks run until they wait."""
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
 
@@ -74,7 +73,7 @@ def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
 def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
     @final
     class Emptied(deque[Callable[[], None]]):
-        """Ready news; at the look that finds none, another thread tells some."""
+        """A queue of results; another thread adds some just after it was found empty."""
 
         told = False
 

@@ -47,7 +47,7 @@ def python_shortage() -> object:
 
 
 def starved(*_: object) -> object:
-    """In place of what there is no memory for."""
+    """Replaces a function that runs out of memory."""
     return python_shortage()
 
 
@@ -78,7 +78,7 @@ def raised_by(fail: Callable[[], object]) -> Exception:
 
 @final
 class Ration:
-    """Lets a network run on so many rows and no more."""
+    """Limits the number of rows of a forward pass."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -209,7 +209,7 @@ def test_onednn_that_ran_out_of_memory_is_never_used_again_for_it_never_works_ag
 
 
 class Holding:
-    """Large, so that memory lacks while it lives."""
+    """A large object: memory is short while it exists."""
 
 
 def test_calls_that_do_not_fit_together_are_answered_one_by_one_with_what_they_took_free_again(

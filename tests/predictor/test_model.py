@@ -77,7 +77,7 @@ def test_prices_stand_on_the_last_raw_close(model: Model) -> None:
 
 
 def test_a_forecast_in_volatility_units_is_undone_once(model: Model) -> None:
-    """From the network's output to the answer by hand, offsets included."""
+    """From the network's output to the forecast by hand, with offsets."""
     prepared = model.prepare(Instance(input=recent_bars("AAPL")), LONG_AFTER)
     units = model.engine.units(prepared.inputs).numpy().astype(np.float64)
     calibrated = units + np.array([-0.05, 0.0, 0.08])
@@ -184,7 +184,7 @@ def test_a_symbol_whose_features_are_all_unknown_is_named(model: Model) -> None:
 
 
 def test_a_symbol_without_a_return_in_its_last_sessions_is_named(model: Model) -> None:
-    """Features of the day alone are known on every other day, but no return is."""
+    """Features without look-back are known on every other day, but no return is."""
     bars = _without(recent_bars("AAPL", "IBM"), 1, slice(0, -1, 2))
     refusal = _forecast(model, bars).refusals["IBM"]
     assert isinstance(refusal, TooFewBarsError)
@@ -520,7 +520,7 @@ def test_windows_of_no_symbol_are_refused(model: Model) -> None:
 
 @pytest.mark.parametrize("session", [date(2013, 3, 2), date(2013, 2, 18), date(2099, 12, 31), date(1, 1, 1)])
 def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: date) -> None:
-    """At once, and not when a whole batch is answered."""
+    """Immediately, not after a whole batch."""
     window = replace(_window(model, recent_bars("AAPL")), as_of_session=session)
     with pytest.raises((InvalidInputError, CalendarEndedError)):
         model.prepare(Instance(input=window), LONG_AFTER)
@@ -699,7 +699,7 @@ def _of_no_exchange() -> Model:
 
 
 def _young(model: Model, sessions: int) -> tuple[PreparedInstance, PreparedInstance]:
-    """IBM with so few bars, read beside AAPL with all of its own, and alone."""
+    """IBM with few bars, next to a complete AAPL and alone."""
     bars = replace(recent_bars("AAPL", "IBM"), calendar="")
     columns = {name: getattr(bars, name).copy() for name in COLUMNS}
     for column in columns.values():

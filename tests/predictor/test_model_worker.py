@@ -42,7 +42,7 @@ SOON_S = 30
 
 @final
 class Watched:
-    """A real model that tells what it was asked together, and that a test can hold back or break."""
+    """A real model that records its batches, and that a test can pause or break."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -99,8 +99,6 @@ class _Counted:
 
 @final
 class Unreadable:
-    """A call whose instances cannot be read."""
-
     rows = size = 1
 
     def instances(self) -> Sequence[ReadInstance]:
@@ -126,7 +124,7 @@ def watched(model: Model) -> Watched:
 
 
 def held(service: PredictionService, watched: Watched) -> Future[tuple[Outcome, ...]]:
-    """One call that the model's thread works on until `released` is set, so that others pile up behind it."""
+    """A call that occupies the model's thread until `released` is set, so that others queue up."""
     watched.released.clear()
     first = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
     assert watched.begun.wait(SOON_S)
@@ -245,7 +243,7 @@ def test_a_forecast_among_many_is_the_one_asked_alone(watched: Watched) -> None:
 
 
 def test_calls_that_nobody_waits_for_any_more_run_no_network(watched: Watched) -> None:
-    """They are over while they wait, and while the batch that they are in is prepared."""
+    """They are cancelled in the queue, or while their batch is prepared."""
     good = Instance(input=recent_bars("AAPL"))
     with PredictionService(registry_of(watched)) as service:
         first = held(service, watched)
@@ -364,7 +362,7 @@ def test_a_model_that_is_served_no_more_is_named(watched: Watched) -> None:
 
 
 def threads_of(watched: Watched) -> list[str]:
-    """The name of the thread of each batch from here on."""
+    """Record the name of the thread of each batch."""
     names: list[str] = []
     watched.meanwhile = lambda: names.append(threading.current_thread().name)
     return names

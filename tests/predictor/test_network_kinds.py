@@ -38,7 +38,7 @@ each_kind = pytest.mark.parametrize("kind", BY_ROW, ids=lambda kind: kind.name)
 
 
 def _network(kind: NetworkKind, sizes: InputSizes = SIZES) -> nn.Module:
-    """A small network whose head tells contexts apart."""
+    """A small network whose head depends on the context."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         network = build_network(kind, make_config(kind, {"hidden": 8}), sizes=sizes, target=TARGET, levels=LEVELS)
@@ -63,7 +63,7 @@ def _inputs(rows: int, sizes: InputSizes = SIZES) -> Inputs:
 
 
 def _moved(network: nn.Module, before: Inputs, after: Inputs) -> Tensor:
-    """[H] how far each horizon's quantiles move."""
+    """Distance that each horizon's quantiles move, [H]."""
     return (network(after) - network(before)).abs().amax(dim=(0, 2))
 
 
@@ -215,7 +215,7 @@ def test_a_copy_of_a_network_forecasts_alike(kind: NetworkKind) -> None:
 
 
 def test_all_that_tells_a_network_across_stocks_from_others_is_its_class_s_own() -> None:
-    """From Python 3.12 on, `isinstance` finds no buffer and no part, which a module's `__getattr__` gives."""
+    """From Python 3.12 on, `isinstance` ignores what a module's `__getattr__` provides."""
     offered = [name for name in vars(PanelForecastNetwork) if not name.startswith("_")]
     assert "connect" in offered
     assert not PanelForecastNetwork.__annotations__

@@ -129,7 +129,7 @@ def test_pinball_loss_weighs_misses_by_the_level() -> None:
 
 @pytest.mark.parametrize("kind", TargetKind)
 def test_labels_come_back_exactly_from_units_of_volatility(kind: TargetKind) -> None:
-    """Scaling a target twice on the way there, or undoing it once too often, shows here."""
+    """Scaling a target twice, or inverting it twice, shows here."""
     target = Target(kind=kind)
     bars = bokeh_panel("AAPL", "IBM").last(400).adjusted()
     centred = kind is TargetKind.LOG_VOLATILITY
@@ -210,7 +210,7 @@ def test_a_target_that_cannot_be_is_refused_by_name(lag: int, horizons: tuple[in
 @pytest.mark.parametrize("symbols", [1, 3])
 @pytest.mark.parametrize("centred", [False, True])
 def test_measuring_the_last_session_gives_the_bits_of_measuring_all(*, centred: bool, symbols: int) -> None:
-    """With one symbol and one session too, where NumPy's plain sum would pair its terms."""
+    """Also with one symbol and one session, where NumPy's sum would pair its terms."""
     daily = _daily()[:symbols]
     normaliser = WindowNormaliser(centred=centred)
     location, scale = measured(normaliser, daily, daily.shape[1])

@@ -68,7 +68,7 @@ Samples = Mapping[tuple[str, Labels], float]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one server told of its calls."""
+    """Metrics, log and spans of one server."""
 
     ready: Mapping[str, object]
     before: Samples
@@ -81,7 +81,7 @@ class Seen:
 
 
 def samples(port: object) -> Samples:
-    """What Prometheus reads."""
+    """Samples as Prometheus reads them."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         text = page.read().decode()
     families = text_string_to_metric_families(text)
@@ -101,7 +101,7 @@ def ended(method: str, model: str, version: str, code: str, reason: str = "") ->
 
 
 def marked_bars() -> BarPanel:
-    """Bars that a log must not repeat."""
+    """Bars that must not appear in a log."""
     bars = recent_bars()
     factor = VALUE / bars.close[0, -1]
     prices = {name: factor * getattr(bars, name) for name in ("open", "high", "low", "close")}
@@ -113,7 +113,7 @@ def request(*bars: BarPanel, model: str = "") -> pb.PredictRequest:
 
 
 class Collector(BaseHTTPRequestHandler):
-    """Keeps the spans that it is sent."""
+    """A collector that records spans."""
 
     spans: list[Span]
 
@@ -130,7 +130,7 @@ class Collector(BaseHTTPRequestHandler):
 
 @contextmanager
 def collecting() -> Generator[tuple[str, list[Span]]]:
-    """The address of one that takes spans, and what it was sent."""
+    """Address of a collector, and the recorded spans."""
     spans: list[Span] = []
     with HTTPServer(("127.0.0.1", 0), type("One", (Collector,), {"spans": spans})) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -152,7 +152,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def watched(folder: Path, log: Path) -> tuple[Mapping[str, object], Samples, Samples]:
-    """One server's life: its first line, and its metrics before and after one of its models goes."""
+    """A server from startup to shutdown, with its metrics before and after unloading a model."""
     options = ("--metrics-port", "0", "--admin-listen", "127.0.0.1:0", "--log-level", "debug", "--otel")
     with log.open("w") as file, server_process(folder, file, *options) as process:
         with grpc.insecure_channel(process.target) as channel:
@@ -164,7 +164,7 @@ def watched(folder: Path, log: Path) -> tuple[Mapping[str, object], Samples, Sam
 
 
 def ask(stub: PredictionServiceStub) -> None:
-    """Calls of each kind: 5 forecasts of two versions, one of them half refused, and what cannot be answered."""
+    """Calls of each kind: 5 forecasts of two versions, one half refused, and failing calls."""
     secret = (("authorization", f"Bearer {TOKEN}"),)
     named = (("traceparent", f"00-{TRACE}-{PARENT}-01"), ("x-request-id", "mine-1"))
     stub.Predict(request(marked_bars(), model="small"), metadata=(*secret, *named))
@@ -255,7 +255,7 @@ def test_the_log_at_level_debug_holds_no_value_no_token_no_path_and_nothing_of_g
 
 @final
 class Ended:
-    """A watcher that keeps what it hears."""
+    """An observer that records ended calls."""
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[EndedCall] = SimpleQueue()
@@ -434,7 +434,6 @@ def test_a_json_line_has_the_facts_of_a_call_by_name(caplog: pytest.LogCaptureFi
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs on a thread."""
     running = asyncio.new_event_loop()
     thread = threading.Thread(target=running.run_forever)
     thread.start()
@@ -447,7 +446,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def port(loop: asyncio.AbstractEventLoop) -> Iterator[int]:
-    """A port where metrics are read."""
+    """A running metrics port."""
     opened = MetricsPort(Metrics(), 0)
     number = opened.bind()
     asyncio.run_coroutine_threadsafe(opened.start(), loop).result()
@@ -456,7 +455,7 @@ def port(loop: asyncio.AbstractEventLoop) -> Iterator[int]:
 
 
 def raw(port: int, sent: bytes) -> bytes:
-    """All that comes back."""
+    """Send raw bytes and return the whole response."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(65536), b""))
@@ -475,7 +474,7 @@ def test_three_hundred_connections_that_say_nothing_do_not_hold_the_metrics(
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the other side ends it; one that it keeps raises TimeoutError."""
+    """Whether the other side closes the connection; raises TimeoutError if it does not."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:

@@ -25,7 +25,7 @@ SOON_S = 30
 @final
 @dataclass
 class Heard:
-    """An observer that keeps what it hears."""
+    """An observer that records observations."""
 
     reached_models: list[tuple[str, int]] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Heard:
 
 @final
 class Waits:
-    """An instance whose reading waits, and so holds its model's thread."""
+    """An instance that blocks while it is read, and so occupies its model's thread."""
 
     rows, size = 1, 10
 

@@ -36,7 +36,7 @@ COLUMNS = ("open", "high", "low", "close", "volume")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one instance comes to, whatever door it went through."""
+    """Result of one instance at any interface."""
 
     reason: str = ""
     """Why there is no forecast at all."""
@@ -49,7 +49,7 @@ Ask = Callable[[Sequence[BarPanel]], Sequence[Answer]]
 
 
 def spoiled(bars: BarPanel, row: int, pattern: FloatArray, *, adjusted: bool = True) -> BarPanel:
-    """The panel with these prices as open, high, low and close of one symbol."""
+    """The panel with these open, high, low and close prices of one symbol."""
     changed = {name: getattr(bars, name).copy() for name in COLUMNS}
     for name in COLUMNS[:-1]:
         changed[name][row] = pattern
@@ -96,7 +96,7 @@ def service(models: Path) -> Iterator[PredictionService]:
 
 @pytest.fixture(scope="module", params=["forecaster", "client", "embedded"])
 def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService) -> Iterator[Ask]:
-    """One way to the model."""
+    """One interface to the model."""
     if request.param == "forecaster":
         with Forecaster.load(models / "small" / "1", device="cpu") as forecaster:
             yield lambda panels: told(forecaster.predict_many(panels))
@@ -120,7 +120,7 @@ def told(outcomes: Sequence[Outcome]) -> list[Answer]:
 
 
 def embedded(door: EmbeddedServer, panels: Sequence[BarPanel]) -> list[Answer]:
-    """As a host program asks: the wire's bytes."""
+    """Call the embedded server with serialised requests."""
     asked = [instances.encode(Instance(input=bars)) for bars in panels]
     request = pb.PredictRequest(model="small", instances=asked).SerializeToString()
     answer, error = door.call("Predict", request, 100).answer()
@@ -180,7 +180,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
 def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
     kinds: dict[str, Predictor], pattern: str, *, adjusted: bool
 ) -> None:
-    """Bars that are bad at a glance are refused at once; a warning of numpy's is an error here, as in a strict host."""
+    """Obviously bad bars are refused at once; a numpy warning is an error here, as in a strict host."""
     bars = spoiled(THREE, 1, PATTERNS[pattern], adjusted=adjusted)
     sound = THREE if adjusted else replace(THREE, adj_close=None)
     for kind, model in kinds.items():

@@ -15,13 +15,12 @@ from predictor.registry import ALIASES, Registry, Runtime, alias_problems, read_
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two artifacts, 0 and 1, of different weights."""
+    """Artifacts 0 and 1 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
 
 
 @pytest.fixture
 def models(saved: Path, tmp_path: Path) -> Path:
-    """Versions 1 and 2 of `small`, version 7 of `other`."""
     for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/7", "1")):
         shutil.copytree(saved / seed, tmp_path / "models" / version)
     return tmp_path / "models"
@@ -117,7 +116,7 @@ def test_a_broken_version_is_refused_and_the_others_are_served(models: Path) -> 
 
 
 def test_a_broken_champion_makes_the_model_unavailable(models: Path) -> None:
-    """Serving another version in its place would be a fallback that nobody sees."""
+    """Serving another version would be a silent fallback."""
     set_alias(models / "small", "champion", 2)
     break_weights(models / "small" / "2")
     registry = _open(models)
@@ -134,7 +133,7 @@ def test_a_broken_champion_makes_the_model_unavailable(models: Path) -> None:
 
 
 def test_weights_of_another_model_are_refused_by_the_golden_instance(models: Path) -> None:
-    """All digests are right, but the parts do not belong together."""
+    """All digests are right, but the parts are of different models."""
     one, two = models / "small" / "1", models / "small" / "2"
     forge_weights(two, one)
     registry = _open(models)
@@ -240,7 +239,7 @@ def test_the_aliases_of_one_folder_are_judged_as_a_server_would(models: Path) ->
 
 @pytest.mark.parametrize("linked", ["models", "models/small", "models/small/2"])
 def test_links_to_whole_folders_are_how_people_deploy_and_are_served(models: Path, linked: str) -> None:
-    """What stands behind the link proves itself as any artifact does."""
+    """The link's target is verified like any artifact."""
     place = models.parent / linked
     place.rename(models.parent / "release")
     place.symlink_to(models.parent / "release", target_is_directory=True)

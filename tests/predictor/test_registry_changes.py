@@ -21,7 +21,7 @@ NO_VERSIONS = ["", "01", "-1", "1.0", "champion", "../1", "1/", "²", "9" * 5000
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts 0, 1 and 2 of different weights."""
+    """Artifacts 0, 1 and 2 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
 
 
@@ -41,7 +41,7 @@ def folder(models: Path) -> ModelsFolder:
 
 @pytest.fixture(scope="module")
 def standing(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelsFolder, Registry]:
-    """A folder with version 1 of `small` and of `other`, and its registry, for steps that change nothing."""
+    """A folder with version 1 of `small` and `other`, and its registry, for changes without effect."""
     models = tmp_path_factory.mktemp("standing")
     for name in ("small", "other"):
         shutil.copytree(saved / "0", models / name / "1")
@@ -248,7 +248,7 @@ def test_what_was_unloaded_can_be_loaded_again(folder: ModelsFolder) -> None:
 
 
 def test_a_version_alone_is_not_loaded_while_the_champion_is_not(folder: ModelsFolder) -> None:
-    """Another version in its place would be a fallback that nobody sees."""
+    """Another version would be a silent fallback."""
     gone = folder.unload(folder.open(), "small")
     with pytest.raises(ArtifactError, match="alias 'champion' names version 1, which is not loaded, so no version"):
         folder.load(gone, "small@2")
@@ -348,7 +348,7 @@ def _served(registry: Registry) -> dict[str, set[int]]:
 
 
 def _kept(before: Registry, after: Registry) -> set[str]:
-    """References of the versions that are the same object in both."""
+    """References of versions that are the same object in both registries."""
     old, new = _objects(before), _objects(after)
     return {reference for reference, model in new.items() if old.get(reference) is model}
 

@@ -25,7 +25,7 @@ ASKED = Instance(input=recent_bars("AAPL"))
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts 0 and 1 of different weights, and an ensemble of them."""
+    """Artifacts 0 and 1 with different weights, and an ensemble of them."""
     folder = save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
     save_ensemble(folder / "joint", {"a": folder / "0", "b": folder / "1"})
     return folder
@@ -33,7 +33,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def models(saved: Path, tmp_path: Path) -> Path:
-    """Versions 1 and 2 of `small`; the newest becomes the champion."""
+    """Versions 1 and 2 of `small`; version 2 becomes the champion."""
     for version, seed in (("small/1", "0"), ("small/2", "1")):
         shutil.copytree(saved / seed, tmp_path / "models" / version)
     return tmp_path / "models"
@@ -41,7 +41,7 @@ def models(saved: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Every version that is built, in order."""
+    """Records every version that is built."""
     built: list[tuple[str, int]] = []
     build = loading.built
 

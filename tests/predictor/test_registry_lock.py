@@ -16,7 +16,7 @@ DIGEST = "0123456789abcdef" * 4
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts 0, 1 and 2 of different weights, and an ensemble of two."""
+    """Artifacts 0, 1 and 2 with different weights, and an ensemble of two."""
     folder = save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
     save_ensemble(folder / "joint", {"a": folder / "0", "b": folder / "1"})
     return folder

@@ -30,19 +30,19 @@ NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Server:
-    """A watch and the registry that it last made."""
+    """A folder watcher and its latest registry."""
 
     watch: FolderWatcher
     registry: Registry
 
     def poll(self) -> RegistryChange:
-        """Look once, and serve what came of it."""
+        """Poll once and apply the new registry."""
         change = self.watch.poll(self.registry)
         self.registry = change.registry
         return change
 
     def problems(self) -> list[str]:
-        """What a look tells anew."""
+        """Problems that a poll reports for the first time."""
         return [problem.message for problem in self.poll().problems]
 
     @property
@@ -52,7 +52,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts 0, 1 and 2 of different weights."""
+    """Artifacts 0, 1 and 2 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
 
 
@@ -426,5 +426,5 @@ def _watched(folder: ModelsFolder) -> Server:
 
 
 def _ask(server: Server, reference: str) -> int:
-    """How many answers one question has."""
+    """Number of forecasts for one request."""
     return len(server.registry.find(reference).predict([Instance(input=recent_bars("AAPL"))], NOW, NEVER))

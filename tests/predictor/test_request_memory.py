@@ -59,7 +59,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
 
 
 def peak(work: Callable[[], object]) -> int:
-    """Bytes that Python and numpy held at most on the way; torch's inputs are as large as what numpy made of them."""
+    """Peak bytes that Python and numpy held; torch's inputs are as large as numpy's."""
     tracemalloc.start()
     try:
         work()
@@ -100,7 +100,7 @@ def test_a_few_sessions_of_many_symbols_take_no_more_than_they_are(
 
 
 def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, Predictor]) -> None:
-    """As few as can be forecast at all, and then the same number of bars with the longest gap before them."""
+    """The same number of bars, in a row and with a gap of years."""
     whole = DAYS[-60:].tolist()
     apart = [20000103, *whole[1:]]
 
@@ -115,7 +115,7 @@ def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, 
 def test_refusing_many_symbols_looks_at_each_once(
     models: dict[str, Predictor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A whole panel's `present` for each of them made ten thousand symbols take ten seconds."""
+    """Computing the panel's `present` once per symbol made ten thousand symbols take ten seconds."""
     bars = panel(DAYS[-60::2].tolist(), 500)
     looked: list[int] = []
     present = BarPanel.present.fget
@@ -135,7 +135,7 @@ def test_refusing_many_symbols_looks_at_each_once(
 
 
 def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol and a date of its own in each row: rows squared."""
+    """A different symbol and date in each row would make a panel of rows squared."""
     monkeypatch.setattr(tables, "ALWAYS_TAKEN", 1000)
     rows = [f"S{k},{day},1,1,1,1,1" for k, day in enumerate(DAYS.tolist())]
     path = tmp_path / "bars.csv"
@@ -153,7 +153,7 @@ def test_a_file_of_single_bars_is_no_huge_panel(tmp_path: Path, monkeypatch: pyt
 
 
 def field(message: type[Message], name: str, content: bytes = b"") -> bytes:
-    """One field of length-delimited content, as it stands on the wire."""
+    """A length-delimited field in wire format."""
     number, length, size = message.DESCRIPTOR.fields_by_name[name].number, len(content), b""
     while length > 0x7F:
         size, length = size + bytes([length & 0x7F | 0x80]), length >> 7
@@ -161,7 +161,7 @@ def field(message: type[Message], name: str, content: bytes = b"") -> bytes:
 
 
 def within(*names: str, content: bytes) -> bytes:
-    """An instance that holds the content in fields within fields."""
+    """An instance with the content in nested fields."""
     kinds: list[type[Message]] = [
         pb.PredictRequest,
         pb.Instance,
@@ -215,7 +215,7 @@ def test_an_instance_of_the_emptiest_content_is_refused_alone_and_before_it_is_p
 
 
 def test_counting_stops_at_the_first_instance_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four million took seconds in which nothing else was answered."""
+    """Counting four million blocked other requests for seconds."""
     monkeypatch.setattr("predictor.wire.request_counts.MAX_PARTS", MAX_INSTANCES + 2)
     with pytest.raises(RequestTooLargeError, match=f"instances: have more than {MAX_INSTANCES}"):
         count_parts(EMPTIEST["instances"], pb.PredictRequest, MAX_INSTANCES + 1)
@@ -239,7 +239,7 @@ def test_empty_targets_of_an_explanation_are_refused_too() -> None:
 
 
 def test_the_largest_watch_lists_are_taken() -> None:
-    """As many instances as may be, of bars that can be forecast, and one panel of as many symbols as may be."""
+    """The largest allowed number of instances with enough bars, and one panel of as many symbols."""
     one = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 3), request_id="x" * 20)).SerializeToString()
     many = field(pb.PredictRequest, "instances", one) * MAX_INSTANCES
     whole = instances.encode(Instance(input=panel(DAYS[-30:].tolist(), 10_000))).SerializeToString()
@@ -300,7 +300,7 @@ def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) ->
 
 
 def plain_and_counted(body: bytes, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[bytes, bytes]:
-    """The answer to a small request, and to the same where none is taken for small."""
+    """Responses to a request on the path for small requests and on the other one."""
     with PredictionService.open(small_models(folder), device="cpu") as service:
         calls = Calls(service)
         plain = calls.call("Predict", body, Deadline()).result(SOON_S)

@@ -23,7 +23,7 @@ SOON_S = 30
 
 @dataclass(frozen=True)
 class Asked:
-    """Nothing but its size."""
+    """A request that has only a size."""
 
     name: str = ""
     rows: int = 1
@@ -311,7 +311,7 @@ def test_joining_waits_until_everything_has_its_answer() -> None:
 
 @dataclass(frozen=True)
 class Steps:
-    """Takes as many steps as it is told to, and says when each was."""
+    """Work of `count` steps that records its name at each step."""
 
     name: str
     count: int
@@ -332,7 +332,7 @@ def put(lane: ExplanationWorker, line: str, work: object, deadline: Deadline | N
 
 
 def held_lane(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None]]:
-    """A lane whose thread waits in its first step until it is released."""
+    """An explanation worker that pauses in its first step until released."""
     lane, begun, released = ExplanationWorker("held", queue), threading.Event(), threading.Event()
 
     class Holding:

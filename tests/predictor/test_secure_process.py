@@ -27,7 +27,7 @@ FIRST, SECOND, OPERATOR, OWN = map(token, ("first", "second", "operator", "own")
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What one process answered, and what it wrote."""
+    """Responses and output of one process."""
 
     ready: dict[str, object]
     answers: dict[str, str]
@@ -57,7 +57,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
 
 
 def asked(process: Process, certs: IssuedCertificates, tokens: Path, place: Path) -> Iterator[tuple[str, str]]:
-    """Ask for everything that must be answered or refused."""
+    """Make every call that must succeed or fail."""
 
     @contextmanager
     def client(token: str) -> Generator[QuantraClient]:
@@ -129,7 +129,7 @@ def test_the_log_tells_of_tokens_without_showing_one(life: Life) -> None:
 
 
 def test_the_log_has_no_token_no_path_and_no_price(life: Life) -> None:
-    """At its most talkative, with calls that were answered, refused and wrong."""
+    """At the most verbose level, after successful, refused and malformed calls."""
     assert " Predict " in life.log
     assert [secret for secret in life.secrets if secret in life.log] == []
     bars = recent_bars()

@@ -90,24 +90,24 @@ def token_file(folder: Path, text: str = TOKENS) -> Path:
 
 
 def known_by(issued: IssuedCertificates, **further: Path | str) -> ClientCredentials:
-    """A client that knows servers by this authority."""
+    """Client credentials that trust this authority."""
     return replace(ClientCredentials(ca=issued.ca), **further)
 
 
 def shown_by(issued: IssuedCertificates) -> ClientCredentials:
-    """The same, with its client certificate."""
+    """Client credentials with a client certificate."""
     return ClientCredentials(ca=issued.ca, cert=issued.client, key=issued.client_key)
 
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A server of this process, with its files followed by hand."""
+    """A server in this process whose files are polled by the test."""
 
     served: Served
     rotation: CredentialRotation
 
     def models(self, credentials: ClientCredentials | None = None) -> tuple[str, ...]:
-        """What a client over a connection of its own is told."""
+        """The models that a new client lists."""
         with QuantraClient(self.served.target, credentials=credentials) as client:
             return tuple(info.name for info in client.models())
 
@@ -125,7 +125,7 @@ def tls(ours: IssuedCertificates, tmp_path: Path, service: CannedService) -> Ite
 
 @pytest.fixture
 def mutual(ours: IssuedCertificates, service: CannedService, tmp_path: Path) -> Iterator[Secured]:
-    """A server that asks clients for certificates."""
+    """A server that requires client certificates."""
     rotation = CredentialRotation(settings(tmp_path, tls_of(ours, asks_clients=True)))
     with serving(service, credentials=rotation.credentials()) as served:
         yield Secured(served, rotation)
@@ -133,7 +133,7 @@ def mutual(ours: IssuedCertificates, service: CannedService, tmp_path: Path) -> 
 
 @pytest.fixture
 def guarded(service: CannedService, tmp_path: Path) -> Iterator[tuple[Secured, Path]]:
-    """A server that asks for tokens, without TLS."""
+    """A server that requires tokens, without TLS."""
     path = token_file(tmp_path)
     rotation = CredentialRotation(settings(tmp_path, tokens=path))
     with serving(service, guard=rotation.guard) as served:
@@ -210,7 +210,7 @@ def test_a_server_that_asks_for_certificates_refuses_those_of_others(
 def test_a_server_that_asks_for_certificates_refuses_expired_ones(
     service: CannedService, ours: IssuedCertificates, tmp_path: Path
 ) -> None:
-    """The authority and the client's certificate are of long ago, the server's own is good."""
+    """The client's certificate and its authority are expired, the server's is valid."""
     old = issue(tmp_path / "old", begin=LONG_AGO)
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, old.ca)))
     with serving(service, credentials=rotation.credentials()) as served:
@@ -269,7 +269,7 @@ def test_a_client_whose_authority_was_taken_away_is_refused(
 
 
 def first_refusal(client: QuantraClient) -> str:
-    """Ask until nobody answers; not for ever."""
+    """Repeat a call until it fails, up to a limit."""
     for _ in range(10_000):
         try:
             client.models()
@@ -281,7 +281,7 @@ def first_refusal(client: QuantraClient) -> str:
 def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
     service: CannedService, ours: IssuedCertificates, others: IssuedCertificates, tmp_path: Path
 ) -> None:
-    """So that a certificate that was taken away is good for an hour at most, and for ten milliseconds here."""
+    """This bounds the use of a revoked certificate: an hour, and ten milliseconds here."""
     authorities = tmp_path / "authorities.pem"
     shutil.copy(ours.ca, authorities)
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
@@ -411,7 +411,7 @@ def test_health_needs_no_token(guarded: tuple[Secured, Path]) -> None:
 
 
 def test_a_caller_without_a_token_is_refused_before_its_request_is_read(guarded: tuple[Secured, Path]) -> None:
-    """It never comes, so that whoever waited for it would wait until the call's time is over."""
+    """The request never arrives, so a server that waited for it would run into the deadline."""
     released = threading.Event()
 
     def never() -> Iterator[bytes]:
@@ -610,7 +610,7 @@ def test_a_token_may_go_to_this_machine_in_plain_text(target: str) -> None:
 def test_a_token_for_this_machine_goes_through_no_proxy(
     guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gRPC would hand it to whomever the environment names, for addresses of this machine too."""
+    """gRPC would use a proxy from the environment even for localhost."""
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
         assert guarded[0].models(ClientCredentials(token=PREDICTS)) == ("canned",)
@@ -668,7 +668,7 @@ def test_a_channel_of_the_callers_is_used_and_stays_open(service: CannedService)
 
 
 def test_a_channel_of_the_callers_gets_no_token(guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here knows where it leads."""
+    """Its destination is unknown."""
     monkeypatch.setenv("QUANTRA_TOKEN", PREDICTS)
     with grpc.insecure_channel(guarded[0].served.target) as channel, pytest.raises(UnauthenticatedError):
         QuantraClient("mine", channel=channel).models()
@@ -698,7 +698,7 @@ def test_a_channel_and_credentials_are_too_much() -> None:
 
 
 def are_long(service: CannedService) -> list[bool]:
-    """Of each call, whether it has more than 900 seconds left."""
+    """Whether each call has more than 900 seconds left."""
     then_s = time.monotonic() + 900
     return [deadline.expires_at_s is None or deadline.expires_at_s > then_s for deadline in service.deadlines]
 
@@ -733,7 +733,7 @@ def test_each_call_of_asyncio_has_a_time_of_its_own(service: CannedService) -> N
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> SocketAddress:
-    """A path that is short enough."""
+    """A path short enough for a Unix socket."""
     return SocketAddress.parse(f"unix:{tmp_path_factory.mktemp('s')}/run/q.sock")
 
 
@@ -889,6 +889,6 @@ def test_a_host_that_is_no_name_is_refused_and_nothing_written(tmp_path: Path, h
 
 
 def test_servers_and_clients_need_no_cryptography() -> None:
-    """Certificates may come from elsewhere."""
+    """Certificates may come from other tools."""
     program = "import sys; sys.modules['cryptography'] = None; import predictor.server, predictor.client"
     subprocess.run([sys.executable, "-c", program], check=True)

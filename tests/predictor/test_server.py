@@ -89,12 +89,12 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 def health_of(channel: grpc.Channel | grpc.aio.Channel) -> Any:
-    """The health service, whose stub has no types."""
+    """A stub of the untyped health service."""
     return health_pb2_grpc.HealthStub(channel)
 
 
 def raw(channel: grpc.Channel, method: str, body: bytes, **options: Any) -> bytes:
-    """Call with bytes of our choice."""
+    """Call a method with raw bytes."""
     return channel.unary_unary(f"/quantra.v1.PredictionService/{method}")(body, timeout=10, **options)
 
 
@@ -107,7 +107,7 @@ def frame(kind: int, content: bytes = b"") -> bytes:
 
 
 def kinds_until(answers: BinaryIO, last: int) -> list[int]:
-    """The kinds of frames that come, up to one of that kind or a goodbye."""
+    """Kinds of the received frames, up to one of that kind or GOAWAY."""
     kinds: list[int] = []
     while not kinds or kinds[-1] not in {last, GOAWAY}:
         head = answers.read(9)
@@ -121,7 +121,7 @@ def _exhausted(answer: Any) -> list[Any]:
 
 
 def refusal(call: Callable[[], object]) -> tuple[grpc.StatusCode, str, str]:
-    """Status, reason and message of a call that must fail."""
+    """Status, reason and message of a failing call."""
     with pytest.raises(grpc.RpcError) as failure:
         call()
     code, message = failure.value.code(), failure.value.details() or ""
@@ -570,7 +570,7 @@ def test_a_negative_drain_time_is_refused() -> None:
 
 
 def begun(connection: Connection, content: bytes) -> Stream:
-    """A call whose request has begun."""
+    """A call that has sent part of its request."""
     stream = connection.call("/quantra.v1.PredictionService/Predict")
     assert connection.send(stream, content)
     return stream
@@ -631,7 +631,7 @@ def test_a_slow_request_for_whose_place_nobody_waits_stays(service: CannedServic
 
 
 def test_requests_without_a_place_are_hardly_taken_in(service: CannedService) -> None:
-    """gRPC grants 64 KiB until a request is read."""
+    """gRPC buffers 64 KiB until a request is read."""
     with (
         serving(service, ServerLimits(arriving=1)) as running,
         Connection(port_of(running)) as first,
@@ -750,7 +750,6 @@ def test_beyond_the_calls_of_one_connection_others_are_still_let_in() -> None:
 
 
 def grpc_first_done(calls: list[Any]) -> Iterator[Any]:
-    """The call that ends first."""
     ended: SimpleQueue[Any] = SimpleQueue()
     for call in calls:
         call.add_done_callback(ended.put)
@@ -859,7 +858,7 @@ def test_a_caller_that_goes_while_its_request_arrives_leaves_nothing_behind(serv
 
 
 def until_let_in(stub: PredictionServiceStub) -> None:
-    """The server hears of a reset a moment later."""
+    """Retry until admitted: the server sees a reset a moment later."""
     for _ in range(1000):
         try:
             assert stub.Predict(request_of("AAPL"), timeout=10).results

@@ -41,12 +41,12 @@ ASKED = ServerSettings(
 
 
 def nothing(_: logs.LogSettings) -> None:
-    """In place of the log of this process."""
+    """Replaces the log setup."""
 
 
 @pytest.fixture(autouse=True)
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.LogSettings]]:
-    """What both programs would have served."""
+    """Settings that both programs would serve with."""
     monkeypatch.setenv("QUANTRA_TOKEN", TOKEN)
     monkeypatch.setattr("sys.platform", "linux")
     found: list[tuple[ServerSettings, logs.LogSettings]] = []
@@ -62,12 +62,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.L
 
 
 def quantra(arguments: Sequence[str]) -> int:
-    """The exit code of `quantra serve`."""
+    """Run `quantra serve` and return its exit code."""
     return CliRunner().invoke(commands.app, ["serve", *arguments]).exit_code
 
 
 def plain(arguments: Sequence[str]) -> int:
-    """That of `python -m predictor.server`."""
+    """Run `python -m predictor.server` and return its exit code."""
     try:
         return program.main(arguments)
     except SystemExit as ended:

@@ -31,7 +31,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Channel]:
 
 
 def codes_of(channel: grpc.Channel, method: str, body: bytes) -> set[int]:
-    """Every google.rpc.Code in the answer: the call's own, or its instances'."""
+    """Every google.rpc.Code in a response: the call's own, or its instances'."""
     call: Any = channel.unary_unary(f"/quantra.v1.PredictionService/{method}")
     try:
         answer = call(body, timeout=30)

@@ -31,7 +31,7 @@ def own_handler(*_: object) -> None:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """A program with handlers and a switch interval of its own."""
+    """A program with its own signal handlers and switch interval."""
     before = [signal.signal(number, own_handler) for number in SIGNALS]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(OURS)
@@ -52,7 +52,7 @@ def check_as_before() -> None:
 
 
 def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[float]:
-    """Send the signal where the server says that it is ready; the switch interval that it had then."""
+    """Send the signal once the server is ready; returns the switch interval at that time."""
     seen: list[float] = []
 
     def announce(_: int) -> None:
@@ -123,7 +123,7 @@ def test_a_server_that_fails_gives_its_port_back(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_is_pythons_own_again_after_a_server(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """asyncio puts back a handler of SIGINT only where it finds its own."""
+    """asyncio restores the SIGINT handler only if it finds its own."""
     before: Callable[..., object] | int | None = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -166,7 +166,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 
 
 def test_a_model_is_loaded_without_torchs_compiler(models: Path) -> None:
-    """The import takes a second and more of a server's start."""
+    """The import would add more than a second to startup."""
     program = f"import sys; from predictor import Forecaster; Forecaster.load({str(models / 'small' / '1')!r})"
     command = [sys.executable, "-c", f"{program}; print('torch._dynamo' in sys.modules)"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "False"

@@ -34,7 +34,7 @@ SOON_S = 60
 
 @dataclass(frozen=True)
 class Running:
-    """A server, and a model of it that is a test's own."""
+    """A server and the model that the test controls."""
 
     models: Path
     name: str
@@ -89,7 +89,7 @@ def versions(infos: Any) -> list[tuple[int, bool]]:
 
 
 def until(happened: Callable[[], bool]) -> None:
-    """Wait for what a server does by itself."""
+    """Wait for a condition on the server."""
     ends_at_s = time.monotonic() + SOON_S
     while not happened():
         assert time.monotonic() < ends_at_s
@@ -159,7 +159,7 @@ def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_ser
 def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explains_lose_nothing(
     running: Running, tmp_path: Path
 ) -> None:
-    """Each answer is wholly one version's: its hash and its numbers belong together."""
+    """Each response is of one version: its hash and numbers match."""
     bars, query = recent_bars("AAPL"), Query(instance=Instance(input=recent_bars("IBM")))
     expected: dict[str, Any] = {}
     sources = [save_small_artifact(tmp_path / "sources" / str(seed), seed=seed) for seed in (1, 2)]
@@ -221,7 +221,7 @@ def test_changes_are_taken_from_this_machine_alone(tmp_path: Path) -> None:
 
 
 def test_a_signal_while_models_load_ends_the_server_at_once(tmp_path: Path) -> None:
-    """Calls are told meanwhile that models are loading; nothing says ready."""
+    """Meanwhile calls fail with "models are loading", and the server is not ready."""
     models = small_models(tmp_path / "models")
     holding = tmp_path / "hold.py"
     holding.write_text(

@@ -25,7 +25,7 @@ CALLS = 8
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What one server process did: a good and a broken artifact, an alias of nothing, calls in flight, SIGTERM."""
+    """Results of one server process: a good and a broken artifact, a dangling alias, calls in flight, SIGTERM."""
 
     ready: dict[str, object]
     pid: int
@@ -132,7 +132,7 @@ def test_an_address_that_may_not_be_is_bad_usage(tmp_path: Path, option: str, me
 
 
 def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(tmp_path: Path) -> None:
-    """gRPC calls them so, but for those that it has noticed before."""
+    """gRPC logs them as errors, except those noticed before."""
     question = pb.PredictRequest(model="small", instances=[instances.encode(Instance(input=recent_bars("AAPL")))])
     path, content = tmp_path / "server.log", message(question.SerializeToString())
     with (
@@ -146,7 +146,7 @@ def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(t
 
 
 def leave_while_answered(port: int, content: bytes) -> None:
-    """Be gone, like a process that is killed, while the rest of an answer waits for room."""
+    """Close the socket like a killed process, while the rest of the response is unsent."""
     with Connection(port, window=0) as connection:
         stream = connection.call("/quantra.v1.PredictionService/Predict")
         connection.send(stream, content, last=True)

@@ -37,7 +37,7 @@ CONNECTIONS = 24
 
 
 class Team:
-    """A server of two processes, seen from outside."""
+    """A server with two worker processes."""
 
     def __init__(self, popen: "subprocess.Popen[str]", ready: dict[str, object]) -> None:
         self.popen = popen
@@ -46,31 +46,31 @@ class Team:
         self.admin = f"127.0.0.1:{ready.get('admin_port')}"
 
     def workers(self) -> Sequence[int]:
-        """The processes that it has started and that live."""
+        """The live worker processes."""
         return children_of(self.popen.pid)
 
     def everywhere(self) -> list[frozenset[str]]:
-        """The models that each of many connections finds."""
+        """Models listed over each of many connections."""
         return [self.names() for _ in range(CONNECTIONS)]
 
     def names(self, timeout_s: float = 30.0) -> frozenset[str]:
-        """The models that one more connection finds."""
+        """Models listed over a new connection."""
         with self.connection() as channel:
             found = PredictionServiceStub(channel).ListModels(pb.ListModelsRequest(), timeout=timeout_s)
             return frozenset(f"{info.name}@{info.version}" for info in found.models)
 
     def connection(self) -> grpc.Channel:
-        """One that is shared with nobody: by itself, gRPC has one a process."""
+        """A separate connection: by default gRPC shares one per process."""
         return grpc.insecure_channel(self.target, options=[("grpc.use_local_subchannel_pool", 1)])
 
     def number(self, sample: str) -> float:
-        """What Prometheus reads; 0 for what has not happened yet."""
+        """Value of a metric; 0 if it is missing."""
         with urlopen(f"http://127.0.0.1:{self.ready['metrics_port']}/metrics") as page:
             lines = page.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample))
 
     def change(self, method: str, model: str) -> str:
-        """The status of a call of the admin service, and what it says."""
+        """Status and message of an admin call."""
         request = {"Load": pb.LoadModelRequest, "Unload": pb.UnloadModelRequest, "Reload": pb.ReloadModelRequest}
         with grpc.insecure_channel(self.admin) as channel:
             try:
@@ -81,7 +81,7 @@ class Team:
         return "OK"
 
     def repository(self, method: str, request: Message) -> str:
-        """The status of a call of the public protocol at the address for changes, and what it says."""
+        """Status and message of a KServe repository call at the admin address."""
         with grpc.insecure_channel(self.admin) as channel:
             try:
                 getattr(GRPCInferenceServiceStub(channel), method)(request)
@@ -92,13 +92,13 @@ class Team:
 
 
 def gone(process: int) -> int:
-    """A descriptor that can be read once the process has ended."""
+    """A descriptor that becomes readable once the process has ended."""
     return os.pidfd_open(process)
 
 
 @contextmanager
 def begun(models: Path, *options: str) -> "Generator[subprocess.Popen[str]]":
-    """A server of two processes that has just been started; its log is a pipe that its workers hold too."""
+    """Start a server of two processes, with its log in a pipe that its workers share."""
     command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--processes", "2", *options]
     listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
     pipe = subprocess.PIPE
@@ -139,7 +139,7 @@ sys.exit(
 
 @pytest.fixture(scope="module")
 def team(models: Path) -> Generator[Team]:
-    """With a log that nobody reads until the end."""
+    """A server whose log is read only at the end."""
     log = models / "log"
     with (
         log.open("w") as file,
@@ -166,7 +166,7 @@ def test_the_supervisor_says_when_all_are_ready_and_answers_nothing_itself(team:
 
 
 def listens(process: int, port: int) -> bool:
-    """Whether one of the process's sockets takes connections of this port."""
+    """Whether the process listens on this port."""
     inodes = set[str]()
     for one in Path(f"/proc/{process}/fd").iterdir():
         try:
@@ -228,7 +228,7 @@ def test_the_public_protocol_changes_models_in_every_worker(team: Team, models: 
 
 
 def indexed(team: Team) -> set[str]:
-    """The models that the address for changes lists."""
+    """Models listed at the admin address."""
     with grpc.insecure_channel(team.admin) as channel:
         stub = GRPCInferenceServiceStub(channel)
         assert stub.ServerLive(inference_pb.ServerLiveRequest()).live
@@ -265,7 +265,7 @@ def test_a_worker_that_is_stuck_is_replaced_and_the_change_that_it_held_up_is_ta
 
 
 def wait_for_two(team: Team, without: int) -> None:
-    """Until two workers listen, of which none is that one."""
+    """Wait until two workers other than that one listen."""
     port = int(str(team.ready["port"]))
     while sum(listens(pid, port) for pid in team.workers() if pid != without) < 2:
         assert team.popen.poll() is None
@@ -287,7 +287,7 @@ def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(te
 
 
 def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(team: Team, models: Path) -> None:
-    """The model was unloaded by hand, and came back with a version that the folder has since."""
+    """The model was unloaded, and loaded again with a newer version."""
     save_small_artifact(models / "fourth" / "1", seed=1)
     assert team.change("Unload", "fourth") == "OK"
     save_small_artifact(models / "fourth" / "2", seed=2)
@@ -302,7 +302,7 @@ def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(team: Team
 
 
 def wait_until_all_serve(team: Team, names: set[str]) -> None:
-    """Until many connections find these models."""
+    """Wait until many connections list these models."""
     while not all(names <= found for found in team.everywhere()):
         assert team.popen.poll() is None
 

@@ -36,7 +36,7 @@ def command(models: Path) -> list[str]:
 
 @contextmanager
 def watching(models: Path) -> Generator["subprocess.Popen[str]"]:
-    """A server that has just been started, with this process as its parent."""
+    """Start a server with this process as its parent."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command(models), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as popen:
         try:

@@ -175,7 +175,7 @@ def test_an_explanation_leaves_the_network_as_it_was(model: Model) -> None:
 
 
 class Clock:
-    """Time that passes only in sleep; `meanwhile` happens whenever somebody sleeps."""
+    """A clock that advances only in sleep, and calls `meanwhile` then."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -219,7 +219,7 @@ def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(clock: Clock, traffi
 def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(
     clock: Clock, traffic: PredictionActivity
 ) -> None:
-    """One that takes longer than the quiet time was overtaken when only its beginning counted."""
+    """A prediction longer than the quiet time used to be overtaken, when only its start counted."""
     traffic.begin()
     traffic.begin()
     traffic.end()
@@ -300,7 +300,7 @@ def test_a_call_that_was_cancelled_is_named(service: PredictionService) -> None:
 
 
 def test_a_call_that_nobody_waits_for_is_dropped_before_any_work(model: Model) -> None:
-    """The clock is the first that work on a call looks at."""
+    """Work on a call first looks at the clock."""
     looked = threading.Event()
 
     def clock() -> datetime:
@@ -330,7 +330,7 @@ def test_deadlines_do_not_share_their_flag() -> None:
 
 
 def in_a_fork(work: Callable[[], str]) -> str:
-    """What a forked child says, within `SOON_S`."""
+    """Output of a forked child within `SOON_S`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -365,7 +365,7 @@ def test_a_forked_child_is_refused_at_once_after_its_parent_has_predicted(model:
 
 
 def test_no_thread_is_made_before_it_begins(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From Python 3.13 on, a forked child cannot start a thread that its parent has made."""
+    """From Python 3.13 on, a forked child cannot start a thread created by its parent."""
     made: list[threading.Thread] = []
     make = threading.Thread.__init__
 
@@ -441,7 +441,7 @@ def _registry(*models: Model) -> Registry:
 
 @contextmanager
 def _held_at_first(*models: Model) -> Generator[tuple[PredictionService, Future[tuple[Outcome, ...]]]]:
-    """A service in which the first prediction, of the first model, is held at the clock until the block ends."""
+    """A service in which the first prediction is paused at the clock until the block ends."""
     begun, released = threading.Event(), threading.Event()
 
     def clock() -> datetime:

@@ -47,7 +47,7 @@ def edited(**changes: object) -> bytes:
 
 
 def edited_every_day(**changes: object) -> bytes:
-    """The same of the calendar of every day, which is of the second version."""
+    """The every-day calendar, of format version 2, with some keys changed."""
     return json.dumps(json.loads(EVERY_DAY.to_json()) | changes).encode()
 
 

@@ -25,7 +25,7 @@ MOST_KEPT = 24 << 20
 
 
 def parts() -> tuple[CallKind, ...]:
-    """What callers do: all of it with one model."""
+    """The callers' tasks, all with one model."""
     bars = instances.encode(Instance(input=recent_bars()))
     question = pb.ExplainRequest(model=MODEL, instance=bars).SerializeToString()
     asked = predict_request(bars, model=MODEL)

@@ -67,7 +67,7 @@ def test_a_text_that_nobody_has_is_refused() -> None:
 
 
 def fitted() -> FittedFeatures:
-    """Nothing reads `short_interest`, but it has to be sent."""
+    """No feature reads `short_interest`, but it must be sent."""
     there = small_pipeline(Target()).features
     beside = CovariateFields(observed=("short_interest",))
     return replace(there, features=replace(there.features, covariates=beside), statics=STATICS)

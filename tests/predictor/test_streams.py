@@ -83,12 +83,12 @@ def cancelling(request_id: str, wanted: str = "") -> bytes:
 
 
 def told(response: pb.PredictStreamResponse) -> str:
-    """What a response says, in a word."""
+    """A short summary of a response."""
     return response.error.reason or response.WhichOneof("outcome") or ""
 
 
 def ends(talk: Talk) -> dict[str, str]:
-    """What each request was told, once the stream has ended in order."""
+    """The final response to each request, once the stream has ended in order."""
     talk.end()
     heard, error = talk.rest()
     assert error is None
@@ -260,7 +260,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionServ
 
 
 class Held:
-    """A real service whose work stops at its first look at the clock."""
+    """A real service whose work pauses at its first look at the clock."""
 
     def __init__(self, service: PredictionService, limits: ServiceLimits | None = None) -> None:
         self.begun, self.released = threading.Event(), threading.Event()
@@ -423,7 +423,7 @@ def test_a_stream_that_is_opened_while_it_drains_is_unavailable(canned: CannedSe
 
 
 def abandoned(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
-    """A stream that was cancelled with two requests under way."""
+    """A stream cancelled with two open requests."""
     stream = calls.open("PredictStream", Deadline(), heard.append)
     stream.send(asked("one"))
     stream.send(asked("two", WIDE))
@@ -461,7 +461,7 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
 
     @dataclass
     class Asking:
-        """Hears of the cancellation before it gives the work away."""
+        """A service that sees the cancellation before it queues the work."""
 
         def predict(
             self, reference: str, request: object, deadline: Deadline, *, here: bool = False
@@ -523,7 +523,7 @@ def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
 
 
 class Recorded:
-    """Sessions that write down what they are asked; a push without bars is acknowledged."""
+    """Sessions that record their requests; a push without bars is acknowledged."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -638,7 +638,7 @@ def test_sessions_end_once_when_their_stream_is_cancelled(canned: CannedService,
 
 @final
 class Slow:
-    """Sessions that take their time over a push, and write down when they began, were done and ended."""
+    """Slow sessions that record when a push begins and ends."""
 
     def __init__(self) -> None:
         self.begun, self.may_go_on = threading.Event(), threading.Event()

@@ -26,7 +26,7 @@ def door(request: pytest.FixtureRequest, service: PredictionService) -> Iterator
 
 
 def named(request_id: str) -> bytes:
-    """Good bytes under another id."""
+    """A valid request with another id."""
     request = pb.PredictStreamRequest.FromString(STREAM_REQUESTS[0][1])
     request.request_id = request_id
     return request.SerializeToString()

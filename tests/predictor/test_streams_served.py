@@ -74,7 +74,7 @@ def opened(connection: Connection, content: bytes) -> Stream:
 
 
 def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> None:
-    """Once so many of its answers wait, its requests wait too, where gRPC holds 64 KiB of them."""
+    """Once enough responses are unread, requests are not read either, and gRPC buffers 64 KiB of them."""
     calls = Calls(canned, ServiceLimits(requests_per_stream=8))
     with serving(canned, ServerLimits(), calls) as running:
         with Connection(port_of(running), window=0, timeout_s=2.0) as silent:
@@ -86,14 +86,14 @@ def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> No
 
 
 def large(request_id: str) -> bytes:
-    """Some 10 KB."""
+    """A request of about 10 KB."""
     instance = instances.encode(Instance(input=bokeh_panel("AAPL").last(200)))
     request = pb.PredictStreamRequest(request_id=request_id, predict=pb.StreamPredict(instance=instance))
     return message(request.SerializeToString())
 
 
 def sent_until_refused(connection: Connection, most: int) -> int:
-    """How many requests of one stream the other side takes."""
+    """Number of requests that a stream accepts before it refuses."""
     stream = connection.call(METHOD)
     for count in range(most):
         try:
@@ -195,7 +195,7 @@ def test_a_stream_whose_time_is_over_counts_as_late_and_not_as_cancelled(canned:
 
 @final
 class Told:
-    """A watcher that keeps what it hears."""
+    """An observer that records ended calls."""
 
     def __init__(self) -> None:
         self.calls: SimpleQueue[EndedCall] = SimpleQueue()
@@ -277,7 +277,7 @@ def test_streams_that_are_abandoned_leave_no_task_behind(canned: CannedService) 
 
 
 def tasks_of(running: Served) -> int:
-    """How many tasks the server's loop has beside the one that counts."""
+    """Number of tasks on the server's loop, without the counting one."""
 
     async def count() -> int:
         return len(asyncio.all_tasks())
@@ -295,7 +295,7 @@ def test_a_connection_that_has_fallen_silent_ends_with_its_streams(canned: Canne
 
 
 def failure(client: QuantraClient) -> QuantraError | None:
-    """Why a stream cannot be opened."""
+    """The error of a stream that cannot be opened."""
     try:
         list(client.predict_stream([BARS]))
     except QuantraError as error:
@@ -463,7 +463,7 @@ def test_who_reads_no_more_lets_the_thread_go_that_waits_for_room() -> None:
 
 @final
 class Clock:
-    """What a test says that it is."""
+    """A clock that the test sets."""
 
     def __init__(self, now_s: list[float]) -> None:
         self._now_s = now_s

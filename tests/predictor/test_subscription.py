@@ -44,7 +44,7 @@ def subscribed(
 
 
 def after(subscription: Subscription, *pushes: Push, need: int = NEED) -> Subscription:
-    """The subscription that has taken them all."""
+    """The subscription after all these pushes."""
     for push in pushes:
         subscription = subscription.pushed(push, need).after
     return subscription
@@ -172,7 +172,7 @@ def test_a_bar_without_numbers_says_that_there_is_none() -> None:
 
 
 def refused(push: Push, subscription: Subscription | None = None, *, need: int = NEED) -> QuantraError:
-    """The error of a push."""
+    """Error message of a refused push."""
     with pytest.raises(QuantraError) as caught:
         (subscription or subscribed()).pushed(push, need)
     return caught.value
@@ -270,7 +270,7 @@ def test_an_adjusted_close_off_the_scale_of_the_history_asks_for_a_new_subscript
 
 
 def with_events(panel: BarPanel) -> BarPanel:
-    """The panel with columns for splits and dividends, of which there were none."""
+    """The panel with empty columns for splits and dividends."""
     nothing = np.full_like(panel.close, np.nan)
     return replace(panel, adj_close=None, split_ratio=nothing, cash_dividend=nothing)
 
@@ -374,7 +374,7 @@ def test_a_day_on_which_nothing_traded_is_taken_without_a_forecast() -> None:
 
 
 def given_covariates(sessions: int, *, ahead: int = 3) -> Covariates:
-    """One of each group, beside the first sessions of the panel."""
+    """Covariates of each group for the first sessions of the panel."""
     rng = np.random.default_rng(5)
     every = rng.normal(size=(3, len(DAYS)))
     return Covariates(
@@ -391,7 +391,7 @@ def subscribed_with_covariates() -> Subscription:
 
 
 def beside_day(session: int, *rows: int, ahead: int = 3) -> Covariates:
-    """What is pushed beside the bars of a day, by its place."""
+    """Covariates pushed with the bars of a day."""
     every = given_covariates(session + 1, ahead=ahead)
     at = list(rows or range(3))
     return Covariates(

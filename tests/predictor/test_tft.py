@@ -26,7 +26,7 @@ SMALL_BLOCK = 100
 
 @pytest.fixture(params=[False, True], ids=["plain", "blocks"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways through the sum over variables."""
+    """Both implementations of the sum over variables."""
     if request.param:
         monkeypatch.setattr("predictor.networks.gated_residuals.CELLS", SMALL_BLOCK)
 
@@ -46,7 +46,7 @@ def test_forecasts_are_those_of_the_literal_network(known: int, static: tuple[in
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize(("known", "static", "highway"), KINDS)
 def test_gradients_are_those_of_the_literal_network(known: int, static: tuple[int, ...], *, highway: bool) -> None:
-    """Of every weight and every input, in float64."""
+    """For every weight and input, in float64."""
     network, inputs = _tft(known, static, highway=highway).double(), _double(_inputs(3, known, static))
     wanted = [inputs.observed, *([inputs.known] if known else []), *([inputs.static] if static else [])]
     by_input = [group.requires_grad_() for group in wanted]
@@ -304,7 +304,7 @@ def _tft(
     dropout: float = 0.1,
     fresh: bool = False,
 ) -> TFTForecaster:
-    """In eval mode; unless fresh, with weights that make every part of the network matter."""
+    """A TFT in eval mode; unless fresh, all weights have an effect."""
     sizes = InputSizes(
         encoder_length=ENCODER,
         future_length=FUTURE,

@@ -58,7 +58,7 @@ def test_a_file_of_no_token_or_of_too_many_is_refused(count: int) -> None:
 
 
 def test_a_token_is_compared_with_every_one_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured is how many comparisons there are, and of how many bytes: the same for every token."""
+    """The number and length of comparisons is measured: the same for every token."""
     tokens, compared = Tokens.parse(FILE), list[tuple[int, int]]()
     real = hmac.compare_digest
 

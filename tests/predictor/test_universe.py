@@ -84,14 +84,14 @@ def forecaster(folder: Path) -> Iterator[Forecaster]:
 
 @pytest.fixture(scope="module")
 def wide(service: PredictionService) -> Iterator[str]:
-    """A server that takes what servers take."""
+    """A server with the default limits."""
     with serving(service) as served:
         yield served.target
 
 
 @pytest.fixture(scope="module")
 def narrow(service: PredictionService) -> Iterator[str]:
-    """A server of small requests."""
+    """A server with a small request limit."""
     with serving(service, TIGHT) as served:
         yield served.target
 
@@ -102,7 +102,7 @@ def asking(target: str, model: str = "small") -> tuple[QuantraClient, Noting]:
 
 
 def assert_same(ours: Forecast | Attribution, theirs: Forecast | Attribution, *but: str) -> None:
-    """Equal to the last bit, but for what a bare artifact lacks, and for these fields."""
+    """Assert bit-for-bit equality, except for these fields and those that a bare artifact lacks."""
     for one in dataclasses.fields(ours):
         left, right = getattr(ours, one.name), getattr(theirs, one.name)
         if one.name in {"model", "version", *but}:
@@ -121,7 +121,7 @@ def told(refusals: dict[str, QuantraError]) -> dict[str, tuple[type[QuantraError
 
 
 def whole(forecaster: Forecaster, question: BarPanel | Instance) -> Forecast:
-    """The forecast of all bars, none of them left out."""
+    """The forecast from all bars, without trimming."""
     return forecaster.predict(question)
 
 
@@ -268,7 +268,7 @@ def test_values_of_parts_are_those_of_one_call_and_of_each_symbol(narrow: str, f
 
 
 def parts_of(target: str, panel: BarPanel) -> list[BarPanel]:
-    """The parts in which a panel goes to this server."""
+    """Parts into which a panel is split for this server."""
     client, noting = asking(target)
     client.predict(panel)
     return [panel.select(call.symbols) for call in noting.predictions]
@@ -404,7 +404,7 @@ def test_sessions_that_fit_into_no_call_say_so(service: PredictionService) -> No
 
 
 class Clock:
-    """The client's, moved by hand."""
+    """The client's clock, advanced by the test."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -558,7 +558,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """What a command that must succeed writes."""
+    """Parsed JSON output of a successful command."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         run(app, [*map(str, arguments), "--json"])

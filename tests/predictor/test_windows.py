@@ -34,7 +34,7 @@ def pipeline(model: Model) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def history() -> BarPanel:
-    """Seven years of two symbols, in which AAPL pays and splits."""
+    """Seven years of two symbols, with dividends and a split of AAPL."""
     return bokeh_panel("AAPL", "IBM").between(20040101, 20110101)
 
 
@@ -78,7 +78,7 @@ def test_the_first_of_the_bars_needed_is_really_needed(pipeline: Pipeline, histo
 
 
 def test_the_normalisers_window_counts_among_the_bars_needed() -> None:
-    """A model of short features still needs the closes that its volatility is measured on."""
+    """Even with short features, the closes for the volatility are needed."""
     pipeline = _plain_pipeline(encoder_length=5, window=60)
     assert pipeline.bars_needed == 61
     bars = bokeh_panel("IBM").between(20040101, 20081231)
@@ -88,7 +88,7 @@ def test_the_normalisers_window_counts_among_the_bars_needed() -> None:
 
 
 def test_future_bars_change_nothing(pipeline: Pipeline, history: BarPanel) -> None:
-    """The same past with another future gives the same inputs, bit for bit: raw prices, without adjustments."""
+    """The same past with a different future gives bit-identical inputs, with raw prices and no adjustments."""
     plain = replace(history, adj_close=None)
     now = 1000
     future = {name: getattr(plain, name).copy() for name in (*PRICES, "volume")}
@@ -108,7 +108,7 @@ def test_future_bars_change_nothing(pipeline: Pipeline, history: BarPanel) -> No
 
 
 def test_a_panel_that_begins_late_reads_as_if_it_had_no_bars_before(pipeline: Pipeline) -> None:
-    """The same symbol beside one with a longer history gets the same inputs."""
+    """Next to a symbol with a longer history, the inputs are the same."""
     both = recent_bars("AAPL", "IBM").last(pipeline.bars_needed)
     columns = {name: getattr(both, name).copy() for name in (*PRICES, "volume", "adj_close")}
     for column in columns.values():
@@ -260,7 +260,7 @@ def _assert_same_bits(pipeline: Pipeline, found: EncodedPanel, expected: Encoded
 
 
 def _split(bars: BarPanel, at: int) -> BarPanel:
-    """The same days as if 3 new shares had replaced each old one at the open of day `at`."""
+    """The same days after a 3:1 split at the open of day `at`."""
     before = np.where(np.arange(len(bars.sessions)) < at, 3.0, 1.0)
     ratio = np.ones_like(bars.close)
     ratio[:, at] = 3.0

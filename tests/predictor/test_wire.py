@@ -30,7 +30,7 @@ from predictor.wire import errors as wire_errors
 
 
 def assert_same(left: object, right: object) -> None:
-    """Equal field by field, arrays to the last bit, dtype and shape."""
+    """Assert that all fields are equal, and arrays bit for bit with dtype and shape."""
     assert dataclasses.is_dataclass(left)
     assert type(left) is type(right)
     for field in dataclasses.fields(left):
@@ -190,7 +190,7 @@ def test_an_internal_with_a_field_of_another_length_is_refused(field: str) -> No
 
 
 def shorten(message: Message, field: str) -> None:
-    """Take the last number of a field away."""
+    """Remove the last number of a field."""
     value = getattr(message, field)
     if isinstance(value, bytes):
         setattr(message, field, value[:-8])
@@ -213,7 +213,7 @@ def test_a_kind_of_row_of_a_newer_server_is_refused() -> None:
 
 
 def changed(body: bytes, draw: st.DrawFn) -> bytes:
-    """The bytes with a few set, removed or added."""
+    """The bytes with random changes."""
     some = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(0, len(some) - 1)))

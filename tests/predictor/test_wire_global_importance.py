@@ -144,7 +144,7 @@ def read(query: GlobalQuery) -> list[Instance]:
 
 
 def of_target(target: TargetImportance) -> tuple[object, ...]:
-    """All fields, arrays as bytes."""
+    """All fields of a target, arrays as bytes."""
     values = (getattr(target, one.name) for one in fields(target))
     return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in values)
 

@@ -16,7 +16,7 @@ from predictor.service.served_models import ServedModels
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts 0 and 1 of different weights."""
+    """Artifacts 0 and 1 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
 
 
@@ -31,13 +31,13 @@ def models(saved: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def others(models: Path) -> Iterator[ServedModels]:
-    """Of a worker that has begun first."""
+    """Models of a worker that started first."""
     with closing(PredictionService.open(models, device="cpu")) as service:
         yield service.served
 
 
 def begun(models: Path, others: ServedModels) -> tuple[list[str], list[str]]:
-    """What a worker serves that begins now, once it has been told what the others do, and what is not as there."""
+    """Models of a new worker after agreement, and the differences that remain."""
     with closing(PredictionService.open(models, device="cpu")) as service:
         problems = match_models(service.served, encode_served(others))
         return [f"{one.name}@{one.version}" for one in service.served.infos()], problems

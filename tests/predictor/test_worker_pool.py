@@ -130,7 +130,7 @@ for line in end:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where workers made up here write what they hear, and read what they do."""
+    """A folder where fake workers write the messages that they receive, and read commands."""
     program = tmp_path / "worker.py"
     program.write_text(WORKER)
     monkeypatch.setattr(process, "PROGRAM", (str(program),))
@@ -140,7 +140,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def with_team(folder: Path, work: Callable[[WorkerPool], Awaitable[ResultT]], stuck_s: float = 30.0) -> ResultT:
-    """Do it with a team of two that serves."""
+    """Run with a pool of two ready workers."""
 
     async def run() -> ResultT:
         start = LoadModels(ServerSettings(models=folder, limits=ServerLimits(stuck_s=stuck_s)), LogSettings())
@@ -155,12 +155,12 @@ def with_team(folder: Path, work: Callable[[WorkerPool], Awaitable[ResultT]], st
 
 
 def about(model: str) -> bytes:
-    """A request to change it."""
+    """A request to change this model."""
     return pb.LoadModelRequest(model=model).SerializeToString()
 
 
 def heard(folder: Path, part: str) -> int:
-    """How many workers heard a message with it."""
+    """Number of workers that received a message with this text."""
     return sum(part in one.read_text() for one in folder.iterdir() if one.name.isdigit())
 
 
@@ -193,7 +193,7 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
 
 
 def test_a_port_that_another_server_shares_with_its_own_is_in_use() -> None:
-    """With SO_REUSEPORT alone, this one would take part of the other's calls."""
+    """With SO_REUSEPORT alone, the new server would take some of the other's calls."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
@@ -257,7 +257,7 @@ def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str
 
 
 async def replaced(team: WorkerPool, folder: Path, count: int) -> None:
-    """Keep the team until so many of its workers have begun, those that have ended included, and all serve."""
+    """Run the pool until so many workers have started in total and all are ready."""
     keeping = asyncio.create_task(team.keep())
     while heard(folder, "StartListening()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
         await asyncio.sleep(0)
@@ -326,13 +326,13 @@ def test_a_worker_that_hangs_is_killed_and_replaced(folder: Path, caplog: pytest
 
 
 def signal_all(folder: Path, number: signal.Signals) -> None:
-    """Send it to every worker."""
+    """Send a signal to every worker."""
     for one in folder.iterdir():
         os.kill(int(one.name), number)
 
 
 def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Path) -> None:
-    """As when a machine is suspended: this process is the supervisor, and its loop stands still in `time.sleep`."""
+    """As on a suspended machine: this process is the supervisor, and its loop stands still in `time.sleep`."""
 
     async def suspend_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
@@ -350,7 +350,7 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
 
 
 def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Path) -> None:
-    """As when a server is told to end while it replaces a worker."""
+    """As when a server stops while it replaces a worker."""
     start = LoadModels(ServerSettings(models=folder), LogSettings())
 
     async def has_begun_in(steps: int) -> bool:
@@ -397,7 +397,7 @@ def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
 def test_a_process_that_the_system_does_not_give_is_a_try_like_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As when memory is short, or Python has been moved away."""
+    """As with too little memory, or a missing Python."""
 
     async def kill_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
@@ -433,7 +433,7 @@ seconds_sum 0.5
 
 
 def value(page: bytes, sample: str) -> float:
-    """Of one line of a page."""
+    """Value of a metrics line."""
     return float(next(line for line in page.decode().splitlines() if line.startswith(sample)).rpartition(" ")[2])
 
 
@@ -532,7 +532,7 @@ def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
 
 
 class Changing:
-    """In the place of a host: what it serves is a number, and each change makes it one more."""
+    """A fake host whose model is a number that each change increments."""
 
     def __init__(self) -> None:
         self.models = self
