@@ -474,6 +474,18 @@ def test_a_server_answers_as_an_artifact_does(models: Path, bars: Path, answers:
     assert why["per_row"] == answers.reasons.per_row.tolist()
 
 
+def test_a_chart_of_a_servers_forecast_has_no_past_forecasts(
+    models: Path, bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    chart = tmp_path / "chart.html"
+    with PredictionService.open(models) as service, serving(service) as served:
+        asked = ("--server", served.target, "--model", "small", "--bars", bars, "--symbol", "AAPL")
+        output_of(capsys, "predict", *asked, "--plot", chart)
+
+    assert past_of(figures_of(chart)[0]) == {}
+    assert "Grey" not in page_of(chart.read_text("utf-8")).words
+
+
 def test_inspect_shows_the_card(artifact: Path, tmp_path: Path, capsys: Capture) -> None:
     stored = load(artifact)
     manifest = replace(stored.artifact.manifest, card=full_card())

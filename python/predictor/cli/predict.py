@@ -175,7 +175,8 @@ def predict(
         panel = bars.read()
         request = model_input(model, panel, symbols or (), files, inputs)
         forecast = _select(model.predict(request.instance), symbols or (), horizon, quantile)
-        card, past = Card.from_json(model.model().card_json), NO_PAST
+        card = None if plot is None else Card.from_json(model.model().card_json)
+        past = NO_PAST
         if plot is not None and not isinstance(model, QuantraClient) and forecast.prices is not None:
             past = _past_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
     panel = request.panel
@@ -185,7 +186,7 @@ def predict(
         write_json(forecast_json(forecast))
     else:
         _print_forecast(forecast, shown, panel.currency)
-    if plot is not None and shown:
+    if plot is not None and card is not None and shown:
         if plot.suffix.lower() in PICTURE_SUFFIXES:
             write_forecast_picture(plot, panel, forecast, shown, past)
         else:
