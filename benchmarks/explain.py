@@ -25,11 +25,11 @@ from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments
 from predictor import artifact
 from predictor.artifact import Artifact
 from predictor.bars import BarPanel
-from predictor.explain import Baseline, Explainer, attribution_view
+from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.features import default_features
 from predictor.inference import freeze
 from predictor.instance import Deadline
-from predictor.model import output_map
+from predictor.model import build_output_map
 from predictor.networks import Inputs
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.loop import Report
@@ -85,7 +85,7 @@ class CaptumPeer:
     @classmethod
     def of(cls, made: Artifact, inputs: Inputs) -> "CaptumPeer":
         """Set Captum up on a separate model, for these windows."""
-        view, output = attribution_view(freeze(made.network())), output_map(made.manifest)
+        view, output = build_attribution_view(freeze(made.network())), build_output_map(made.manifest)
         own = made.manifest.baseline
 
         def forecast(*parts: Tensor) -> Tensor:
@@ -148,8 +148,8 @@ def our_explainer(made: Artifact) -> Explainer:
         location=np.array(own.location),
         scale=np.array(own.scale),
     )
-    view = attribution_view(freeze(made.network()))
-    return Explainer(view, output_map(made.manifest), baseline, max_rows=MAX_ROWS)
+    view = build_attribution_view(freeze(made.network()))
+    return Explainer(view, build_output_map(made.manifest), baseline, max_rows=MAX_ROWS)
 
 
 def compared(name: str, made: Artifact, inputs: Inputs, *, rounds: int, judged: bool) -> list[Row]:

@@ -20,7 +20,7 @@ from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments
 from predictor.bars import BarPanel
 from predictor.catalog import EngineName
 from predictor.forecaster import Forecaster
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import use_threads
 from predictor.instance import NEVER, Instance
 from predictor.model import Model, PreparedInstance
@@ -69,8 +69,8 @@ def together_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[
     model = work.model
     medians = interleaved_medians(
         {
-            "each": lambda: model.prepare_batch(each, LONG_AFTER, NEVER),
-            "whole": lambda: model.prepare_batch([whole], LONG_AFTER, NEVER),
+            "each": lambda: model.prepare_batch(each, AFTER_ALL_SESSIONS, NEVER),
+            "whole": lambda: model.prepare_batch([whole], AFTER_ALL_SESSIONS, NEVER),
         },
         rounds=rounds,
         calls=1,
@@ -85,11 +85,11 @@ def lone_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]
     """Forecast from bars of one symbol in this process against the bare network."""
     model, bars = work.model, work.bars
     instance = Instance(input=bars)
-    prepared = model.prepare(instance, LONG_AFTER)
+    prepared = model.prepare(instance, AFTER_ALL_SESSIONS)
     medians = interleaved_medians(
         {
             "door": lambda: work.forecaster.predict(bars),
-            "model": lambda: model.predict([instance], LONG_AFTER, NEVER),
+            "model": lambda: model.predict([instance], AFTER_ALL_SESSIONS, NEVER),
             "forward": lambda: work.forward(prepared),
         },
         rounds=rounds,
@@ -113,8 +113,8 @@ def engine_rows(work: BenchmarkedModel, rounds: int) -> list[Row]:
         batch = [instance] * count
         medians = interleaved_medians(
             {
-                "eager": lambda batch=batch: work.model.predict(batch, LONG_AFTER, NEVER),
-                "onnxruntime": lambda batch=batch: work.fast.predict(batch, LONG_AFTER, NEVER),
+                "eager": lambda batch=batch: work.model.predict(batch, AFTER_ALL_SESSIONS, NEVER),
+                "onnxruntime": lambda batch=batch: work.fast.predict(batch, AFTER_ALL_SESSIONS, NEVER),
             },
             rounds=rounds,
             calls=5,
@@ -132,10 +132,10 @@ def wide_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]
     """Time from the bytes of a wide panel to its forecasts, less the network."""
     model = work.model
     message = instances.encode(Instance(input=panel_of(work.bars, WIDE)))
-    prepared = model.prepare(instances.decode(message), LONG_AFTER)
+    prepared = model.prepare(instances.decode(message), AFTER_ALL_SESSIONS)
     medians = interleaved_medians(
         {
-            "whole": lambda: model.predict([instances.decode(message)], LONG_AFTER, NEVER),
+            "whole": lambda: model.predict([instances.decode(message)], AFTER_ALL_SESSIONS, NEVER),
             "forward": lambda: work.forward(prepared),
         },
         rounds=rounds,

@@ -71,13 +71,13 @@ def judged_by(*, roughness: bool) -> Generator[None]:
     def anything(_count: int, _tolerance: float) -> float:
         return np.inf
 
-    shipped = integrated_gradients.roughest
+    shipped = integrated_gradients.limit_roughness
     if not roughness:
-        integrated_gradients.roughest = anything
+        integrated_gradients.limit_roughness = anything
     try:
         yield
     finally:
-        integrated_gradients.roughest = shipped
+        integrated_gradients.limit_roughness = shipped
 
 
 def cells(found: Contributions) -> FloatArray:

@@ -53,7 +53,7 @@ def save_ensemble(folder: Path, members: Mapping[str, Path]) -> Path:
 
 def manifest_of(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     """The manifest of an ensemble of these members."""
-    common = artifact.check_fit({name: member.artifact for name, member in members.items()})
+    common = artifact.check_compatible({name: member.artifact for name, member in members.items()})
     return EnsembleManifest(
         members={name: member.manifest_hash for name, member in members.items()},
         target=common.target,

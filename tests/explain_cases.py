@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.explain import Baseline, Explainer, attribution_view
+from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, OutputMap, Target
 
 ENCODER, FUTURE, OBSERVED, KNOWN, STATIC = 8, 5, 4, 2, 3
@@ -89,7 +89,7 @@ def windows(rows: int, *, seed: int = 0) -> Inputs:
 
 
 def explainer(network: nn.Module, *, max_rows: int = 512, baseline: Baseline = BASELINE) -> Explainer:
-    return Explainer(attribution_view(network), output_map(), baseline, max_rows=max_rows)
+    return Explainer(build_attribution_view(network), output_map(), baseline, max_rows=max_rows)
 
 
 def baseline_like(inputs: Inputs) -> Baseline:

@@ -9,7 +9,7 @@ from benchmarks.calling.load import Load, Turn
 from benchmarks.calling.subject import Subject, server
 from benchmarks.report import Row, at_least, at_most, interleaved_medians
 from predictor.calls import Calls
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import NEVER, Deadline, Instance
 from predictor.model import Model, PreparedInstance
 from predictor.service import PredictionService
@@ -23,7 +23,7 @@ START_REACH_S: Final = 5.0
 
 def rows_rows(load: Load, request: str, model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
     """Rows per second of requests with 32 rows against the bare network in this process."""
-    prepared = model.prepare(Instance(input=subject.panel(ROWS)), LONG_AFTER)
+    prepared = model.prepare(Instance(input=subject.panel(ROWS)), AFTER_ALL_SESSIONS)
     ratios, served, bare = list[float](), list[float](), list[float]()
     for _ in range(rounds):
         bare.append(forward_rows(model, prepared, seconds=0.5))
@@ -50,7 +50,7 @@ def forward_rows(model: Model, prepared: PreparedInstance, seconds: float) -> fl
 def wide_rows(model: Model, subject: Subject, rounds: int, *, judged: bool) -> list[Row]:
     """CPU time from request bytes to response bytes, without a connection and less the network."""
     body = subject.asked_with_bars(WIDE)
-    prepared = model.prepare(Instance(input=subject.panel(WIDE)), LONG_AFTER)
+    prepared = model.prepare(Instance(input=subject.panel(WIDE)), AFTER_ALL_SESSIONS)
     with PredictionService.open(subject.models, device="cpu") as service, closing(Calls(service)) as calls:
         medians = interleaved_medians(
             {

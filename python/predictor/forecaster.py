@@ -6,7 +6,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from predictor.artifact import named
+from predictor.artifact import name_folder_in_errors
 from predictor.catalog import EngineName, ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import UnavailableError
@@ -51,7 +51,7 @@ class Forecaster:
         folder = Path(path).resolve()
         name, version = folder.parent.name, int(folder.name) if folder.name.isdecimal() else 0
         runtime = Runtime(choose_device(device), max_batch_rows, engine)
-        with named(Path(path)):
+        with name_folder_in_errors(Path(path)):
             model = load_model(folder, (name, version), runtime)
         return cls.of(model)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from predictor.errors import ConfigurationError
 from predictor.instance import NEVER, Cancellation
 from predictor.memory import is_out_of_memory, recover
-from predictor.networks import Inputs, Internals, IntrospectiveNetwork, OutputMap, PanelOutput
+from predictor.networks import Inputs, Internals, OutputMap, PanelOutput, TFTForecaster
 
 MOST_THREADS: Final = 4096
 _DEVICES: Final = re.compile(r"auto|cpu(:0)?|(cuda|xpu|mps)(:\d+)?")
@@ -124,7 +124,7 @@ class Engine:
     @torch.inference_mode()
     def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
         """Compute the network's internals for each window, on the CPU; None if it has none. Raises as `units`."""
-        if not isinstance(self.network, IntrospectiveNetwork):
+        if not isinstance(self.network, TFTForecaster):
             return None
         chunks = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
         return Internals(*(torch.cat(parts).cpu() for parts in zip(*chunks, strict=True)))

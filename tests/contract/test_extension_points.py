@@ -36,7 +36,7 @@ from predictor.features.operators import Flatness, Operator, Window
 from predictor.flags import Flag
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.networks import (
     KINDS,
@@ -412,7 +412,7 @@ def test_a_new_error_has_its_type_its_reason_and_its_facts_on_both_sides_of_the_
 def test_an_exported_file_with_new_kinds_gives_the_models_numbers(trained: TrainingResult, tmp_path: Path) -> None:
     exported = export_onnx(trained.folder, tmp_path / "mine.onnx")
     model = load_single(trained.folder, ("mine", 1), Runtime(device=torch.device("cpu"), max_rows=256))
-    prepared = model.prepare(Instance(input=recent()), LONG_AFTER)
+    prepared = model.prepare(Instance(input=recent()), AFTER_ALL_SESSIONS)
     given = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     given |= {name: given[name][:, 0] for name in ("location", "scale")}
     session = onnxruntime.InferenceSession(exported.file, providers=["CPUExecutionProvider"])

@@ -26,11 +26,11 @@ from predictor._pb import prediction_pb2
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.errors import ArtifactError, BarsError, FeatureMismatchError, TooFewBarsError, UnavailableError
-from predictor.explain import Baseline, Explainer, attribution_view, rnn_backward_mode
-from predictor.golden import LONG_AFTER
+from predictor.explain import Baseline, Explainer, build_attribution_view
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import Engine, freeze
 from predictor.instance import Deadline, FeatureWindow, Instance, Query
-from predictor.model import output_map
+from predictor.model import build_output_map
 from predictor.networks import Inputs, Target, TargetKind, normalise, restore
 from predictor.service import PredictionService
 from trainers.loop import (
@@ -172,7 +172,7 @@ class _Deaf(nn.Module):
 
 def test_missing_gradients_never_become_a_uniform_importance() -> None:
     model = small_model(small_artifact())
-    prepared = model.prepare(Instance(input=recent_bars()), LONG_AFTER)
+    prepared = model.prepare(Instance(input=recent_bars()), AFTER_ALL_SESSIONS)
     baseline = Baseline(
         name="zero",
         known=np.zeros(5, np.float32),
@@ -180,7 +180,7 @@ def test_missing_gradients_never_become_a_uniform_importance() -> None:
         location=np.zeros(4),
         scale=np.full(4, 0.02),
     )
-    deaf = Explainer(attribution_view(_Deaf()), output_map(model.manifest), baseline, max_rows=64)
+    deaf = Explainer(build_attribution_view(_Deaf()), build_output_map(model.manifest), baseline, max_rows=64)
     found = deaf.explain(prepared.inputs, [(0, 1)], tolerance=0.01, deadline=Deadline())[0]
     assert not found.observed.any()
     assert not found.known.any()
@@ -199,10 +199,11 @@ def test_importance_differs_between_features_and_adds_up(forecaster: Forecaster)
 def test_backward_of_a_recurrent_net_runs_in_train_mode_without_dropout_and_leaves_no_trace() -> None:
     network = freeze(small_artifact(dropout=0.5).network())
     states = {name: module.training for name, module in network.named_modules()}
-    with rnn_backward_mode(network):
-        recurrent = [m for m in network.modules() if isinstance(m, nn.RNNBase)]
-        assert all(m.training and m.dropout == 0 for m in recurrent)
-        assert not any(m.training for m in network.modules() if isinstance(m, nn.Dropout))
+    view = build_attribution_view(network)
+    recurrent = [m for m in view.modules() if isinstance(m, nn.RNNBase)]
+    assert recurrent
+    assert all(m.training and m.dropout == 0 for m in recurrent)
+    assert not any(m.training for m in view.modules() if isinstance(m, nn.Dropout))
     assert {name: module.training for name, module in network.named_modules()} == states
 
 
@@ -227,9 +228,9 @@ def test_evaluation_runs_in_bounded_chunks_however_many_windows_there_are() -> N
     network = freeze(made.network())
     network.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0].observed)))
     model = small_model(made)
-    inputs = model.prepare(Instance(input=recent_bars()), LONG_AFTER).inputs
+    inputs = model.prepare(Instance(input=recent_bars()), AFTER_ALL_SESSIONS).inputs
     many = Inputs(*(group.repeat(1000, *[1] * (group.dim() - 1)) for group in inputs))
-    Engine(network, output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(many)
+    Engine(network, build_output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(many)
     assert sum(sizes) == 1000
     assert max(sizes) == 64
 
@@ -445,21 +446,19 @@ def test_tensors_poisoned_by_inference_mode_are_named_where_training_meets_them(
 def test_a_network_that_predicted_in_inference_mode_can_still_be_explained() -> None:
     made = small_artifact()
     network = freeze(made.network())
-    inputs = small_model(made).prepare(Instance(input=recent_bars()), LONG_AFTER).inputs
-    Engine(network, output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(inputs)
+    inputs = small_model(made).prepare(Instance(input=recent_bars()), AFTER_ALL_SESSIONS).inputs
+    Engine(network, build_output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(inputs)
     assert not any(tensor.is_inference() for tensor in network.state_dict().values())
     observed = inputs.observed.clone().requires_grad_()
-    with rnn_backward_mode(network):
-        network(inputs._replace(observed=observed)).sum().backward()
+    build_attribution_view(network)(inputs._replace(observed=observed)).sum().backward()
     assert observed.grad is not None
     assert observed.grad.any()
 
 
-def test_train_mode_of_the_whole_model_would_change_dropout_and_batch_norm_and_the_toggle_does_not() -> None:
+def test_train_mode_of_the_whole_model_would_change_dropout_and_batch_norm_and_the_view_does_not() -> None:
     network, inputs = normalised_lstm(), windows(4)
     expected, mean = network(inputs), network.norm.running_mean
-    with rnn_backward_mode(network):
-        assert torch.equal(network(inputs), expected)
+    assert torch.equal(build_attribution_view(network)(inputs), expected)
     assert mean is not None
     assert torch.equal(mean, torch.full((8,), 0.05))
     network.train()
@@ -498,7 +497,7 @@ def descended(net: nn.Linear, *batches: Rows) -> Tensor:
 
 def _window() -> FeatureWindow:
     model = small_model(small_artifact())
-    inputs = model.prepare(Instance(input=recent_bars()), LONG_AFTER).inputs
+    inputs = model.prepare(Instance(input=recent_bars()), AFTER_ALL_SESSIONS).inputs
     groups = {name: group.numpy() for name, group in inputs._asdict().items()}
     return FeatureWindow(symbols=("AAPL",), schema_hash=model.pipeline.features.schema_hash, **groups)
 

@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from shown_commands import ROOT, run_command, run_csharp, run_python, running
 
 from predictor.errors import ANSWERS, Status
-from predictor.explain import cost
+from predictor.explain import integrated_gradients
 from predictor.server import ServerLimits
 from predictor.wire import limits as of_requests
 from trainers.cli.commands import app
@@ -133,7 +133,7 @@ def limit(name: str) -> float:
     if owner == "wire":
         return getattr(of_requests, name.rpartition(".")[2])
     if owner == "explain":
-        return cost.MOST_ROWS
+        return integrated_gradients.MOST_ROWS
     limits = ServerLimits()
     return attrgetter(path)(limits if owner == "ServerLimits" else limits.service)
 

@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from predictor import artifact
-from predictor.artifact import AGAIN, CONTENTS, DIGEST, MANIFEST
+from predictor.artifact import CONTENTS, DIGEST, MANIFEST, REPLACE_ADVICE
 from predictor.errors import ArtifactError
 from predictor.registry import Runtime, load_model
 
@@ -111,7 +111,7 @@ def test_a_file_cut_anywhere_is_found(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", EVERY_FILE)
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    assert refused(folder) == f"{name}: the file is missing; {AGAIN}"
+    assert refused(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
@@ -132,7 +132,7 @@ def test_a_link_in_place_of_the_golden_folder_is_named(folder: Path, tmp_path: P
 def test_a_folder_in_place_of_a_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     (folder / name).mkdir()
-    assert refused(folder) == f"{name}: the file is missing; {AGAIN}"
+    assert refused(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
 
 
 def test_a_stranger_file_is_named(folder: Path) -> None:

@@ -14,7 +14,7 @@ from artifacts import save_artifact
 from ensembles import artifact_of, save_ensemble
 
 from predictor import artifact
-from predictor.artifact import AGAIN, CONTENTS, DIGEST, MANIFEST, MEMBERS
+from predictor.artifact import CONTENTS, DIGEST, MANIFEST, MEMBERS, REPLACE_ADVICE
 from predictor.errors import ArtifactError
 from predictor.registry import Registry, Runtime, load_model, load_single
 
@@ -99,7 +99,7 @@ def test_one_flipped_bit_anywhere_is_found(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [*OWN, *OF_MEMBER])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    assert refused(folder) == f"{name}: the file is missing; {AGAIN}"
+    assert refused(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
 
 
 @pytest.mark.parametrize("name", OF_MEMBER)

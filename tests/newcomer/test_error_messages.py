@@ -11,7 +11,7 @@ from market import bokeh_panel
 from serving import serving
 
 from predictor import Forecaster
-from predictor.artifact import MANIFEST, check_fit
+from predictor.artifact import MANIFEST, check_compatible
 from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
 from predictor.client.connection import target_of
 from predictor.errors import ArtifactError, ConfigurationError, UnavailableError
@@ -192,7 +192,7 @@ def test_a_closed_forecaster_says_that_it_is_closed(models: Path) -> None:
 def test_targets_that_differ_are_told_in_words() -> None:
     members = {"a": small_artifact(), "b": small_artifact(target=Target(lag=1, horizons=(1, 5)))}
     with pytest.raises(ConfigurationError) as refused:
-        check_fit(members)
+        check_compatible(members)
     assert refused.value.message.startswith(
         "the target of a is log-return, lag 0, horizons 1, 5, 10, 20, that of b is log-return, lag 1, horizons 1, 5;"
     )

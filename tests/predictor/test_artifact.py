@@ -140,4 +140,4 @@ def test_a_version_that_exists_is_refused_with_the_next_free_one(tmp_path: Path)
     (tmp_path / "3").mkdir()
     (tmp_path / "1").mkdir()
     with pytest.raises(ConfigurationError, match=r"1 exists already; .*: use --out .*4$"):
-        artifact.check_place(tmp_path / "1")
+        artifact.check_new_folder(tmp_path / "1")

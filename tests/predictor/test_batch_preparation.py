@@ -23,7 +23,7 @@ from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.errors import BarIncompleteError, ConfigurationError, InvalidInputError, QuantraError
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import NEVER, Cancellation, FeatureWindow, GapPolicy, Instance
 from predictor.model import Ensemble, Model, PreparedInstance
 from predictor.model.ensemble import JointlyPrepared
@@ -155,14 +155,16 @@ def _bits(values: NDArray[Any]) -> tuple[object, ...]:
     return values.dtype, values.shape, values.tobytes()
 
 
-def alone(model: Model | Ensemble, instance: Instance, now: datetime = LONG_AFTER) -> object:
+def alone(model: Model | Ensemble, instance: Instance, now: datetime = AFTER_ALL_SESSIONS) -> object:
     try:
         return facts(model.prepare(instance, now))
     except QuantraError as error:
         return facts(error)
 
 
-def together(model: Model | Ensemble, instances: Sequence[Instance], now: datetime = LONG_AFTER) -> list[object]:
+def together(
+    model: Model | Ensemble, instances: Sequence[Instance], now: datetime = AFTER_ALL_SESSIONS
+) -> list[object]:
     return [facts(one) for one in model.prepare_each(instances, now, NEVER)]
 
 
@@ -196,7 +198,7 @@ def model(request: pytest.FixtureRequest) -> Model | Ensemble:
 # --- as alone
 
 
-@pytest.mark.parametrize("now", [LONG_AFTER, NOON], ids=["after the close", "before it"])
+@pytest.mark.parametrize("now", [AFTER_ALL_SESSIONS, NOON], ids=["after the close", "before it"])
 def test_each_gets_together_what_it_gets_alone(model: Model | Ensemble, now: datetime) -> None:
     found = together(model, [*ASKED.values()], now)
     for (name, instance), one in zip(ASKED.items(), found, strict=True):
@@ -247,16 +249,16 @@ def _kind(found: object) -> tuple[type, ...]:
 
 def test_windows_of_many_callers_share_a_computation_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     module, rows = import_module("predictor.model.window_inputs"), list[int]()
-    joined = module._joined
+    joined = module._concatenate
 
     def counted(pipeline: object, windows: Sequence[FeatureWindow]) -> object:
         rows.append(sum(len(window.symbols) for window in windows))
         return joined(pipeline, windows)
 
-    monkeypatch.setattr(module, "_joined", counted)
+    monkeypatch.setattr(module, "_concatenate", counted)
     model = MODELS["lstm"]()
     assert isinstance(model, Model)
-    model.prepare_each([window_of(model, WHOLE)] * (ROWS_AT_ONCE // 4 + 2), LONG_AFTER, NEVER)
+    model.prepare_each([window_of(model, WHOLE)] * (ROWS_AT_ONCE // 4 + 2), AFTER_ALL_SESSIONS, NEVER)
     assert rows == [ROWS_AT_ONCE, 8]
 
 
@@ -341,7 +343,7 @@ def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_instances_of_many_dates_share_a_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = count_rows(monkeypatch)
     asked = [ASKED[name] for name in ("one", "several", "earlier", "earlier still", "as many as are needed")]
-    MODELS["lstm"]().prepare_each(asked, LONG_AFTER, NEVER)
+    MODELS["lstm"]().prepare_each(asked, AFTER_ALL_SESSIONS, NEVER)
     assert rows == [1 + 4 + 4 + 1 + 1]
 
 
@@ -352,13 +354,13 @@ def test_no_computation_is_of_more_rows_than_the_bound_unless_one_instance_is(
     columns = {name: np.repeat(getattr(PLAIN, name)[:1], len(names), axis=0) for name in (*PRICES, "volume")}
     wide = Instance(input=replace(PLAIN, symbols=tuple(names), **columns))
     one = Instance(input=PLAIN.select(["AAPL"]))
-    MODELS["lstm"]().prepare_each([*[one] * (ROWS_AT_ONCE + 1), wide, one], LONG_AFTER, NEVER)
+    MODELS["lstm"]().prepare_each([*[one] * (ROWS_AT_ONCE + 1), wide, one], AFTER_ALL_SESSIONS, NEVER)
     assert rows == [ROWS_AT_ONCE, 1, len(names), 1]
 
 
 def test_what_looks_across_symbols_is_prepared_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = count_rows(monkeypatch)
-    MODELS["graph"]().prepare_each([ASKED["several"]] * 3, LONG_AFTER, NEVER)
+    MODELS["graph"]().prepare_each([ASKED["several"]] * 3, AFTER_ALL_SESSIONS, NEVER)
     assert rows == [4, 4, 4]
 
 
@@ -366,13 +368,13 @@ def test_members_that_read_rows_share_computations_and_one_that_looks_across_sym
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = count_rows(monkeypatch)
-    of_different_readings().prepare_each([ASKED["several"]] * 3, LONG_AFTER, NEVER)
+    of_different_readings().prepare_each([ASKED["several"]] * 3, AFTER_ALL_SESSIONS, NEVER)
     assert sorted(rows) == [4, 4, 4, 12, 12]
 
 
 def test_dates_that_instances_share_are_looked_up_once() -> None:
     asked = [ASKED["one"], ASKED["several"], ASKED["earlier"]]
-    first, second, other = MODELS["lstm"]().prepare_each(asked, LONG_AFTER, NEVER)
+    first, second, other = MODELS["lstm"]().prepare_each(asked, AFTER_ALL_SESSIONS, NEVER)
     assert isinstance(first, PreparedInstance)
     assert isinstance(second, PreparedInstance)
     assert isinstance(other, PreparedInstance)
@@ -382,18 +384,18 @@ def test_dates_that_instances_share_are_looked_up_once() -> None:
 
 def test_dates_that_calls_share_are_looked_up_once_and_again_for_an_earlier_time() -> None:
     model, asked = small_model(small_artifact()), [ASKED["one"]]
-    (first,), (again,) = (model.prepare_each(asked, LONG_AFTER, NEVER) for _ in range(2))
+    (first,), (again,) = (model.prepare_each(asked, AFTER_ALL_SESSIONS, NEVER) for _ in range(2))
     assert isinstance(first, PreparedInstance)
     assert isinstance(again, PreparedInstance)
     assert first.sessions is again.sessions
     (early,) = model.prepare_each(asked, NOON, NEVER)
     assert isinstance(early, BarIncompleteError)
-    (unzoned,) = model.prepare_each(asked, LONG_AFTER.replace(tzinfo=None), NEVER)
+    (unzoned,) = model.prepare_each(asked, AFTER_ALL_SESSIONS.replace(tzinfo=None), NEVER)
     assert isinstance(unzoned, ConfigurationError)
 
 
 def test_more_dates_than_are_kept_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("predictor.model.dates"), "MOST_READ", 2)
+    monkeypatch.setattr(import_module("predictor.model.dates"), "MOST_CACHED", 2)
     asked = [ASKED[name] for name in ("one", "earlier", "earlier still", "gap ignored", "few", "one")]
     expected = [_alone_once(name) for name in ("one", "earlier", "earlier still", "gap ignored", "few", "one")]
     assert together(small_model(small_artifact(fitted=True)), asked * 2) == expected * 2
@@ -405,8 +407,8 @@ def test_more_dates_than_are_kept_are_read_as_alone(monkeypatch: pytest.MonkeyPa
 def test_a_batch_answers_any_of_its_instances_in_the_order_that_is_asked(model: Model | Ensemble) -> None:
     unread = InvalidInputError("not read")
     asked = [ASKED["several"], unread, ASKED["too few"], ASKED["earlier"]]
-    batch = model.prepare_batch(asked, LONG_AFTER, NEVER)
-    every = model.predict(asked, LONG_AFTER, NEVER)
+    batch = model.prepare_batch(asked, AFTER_ALL_SESSIONS, NEVER)
+    every = model.predict(asked, AFTER_ALL_SESSIONS, NEVER)
     found = batch.outcomes([3, 1, 0, 2, 3], NEVER)
     assert [_told(one) for one in found] == [_told(every[place]) for place in (3, 1, 0, 2, 3)]
     assert found[1] is unread
@@ -429,5 +431,5 @@ def test_a_batch_looks_at_the_deadline_before_each_instance() -> None:
 
     deadline = Counting()
     checked: Cancellation = deadline
-    MODELS["lstm"]().prepare_batch([ASKED["one"], ASKED["too few"]] * 20, LONG_AFTER, checked)
+    MODELS["lstm"]().prepare_batch([ASKED["one"], ASKED["too few"]] * 20, AFTER_ALL_SESSIONS, checked)
     assert deadline.asked >= 40

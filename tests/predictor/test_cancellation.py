@@ -19,7 +19,7 @@ from predictor.explain import path
 from predictor.forecast import Forecast
 from predictor.instance import LEAST_TOLERANCE, Deadline, Instance, Query
 from predictor.model import Ensemble, Model, ModelIdentity, Predictor
-from predictor.networks import Inputs, IntrospectiveNetwork
+from predictor.networks import Inputs, TFTForecaster
 from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 
@@ -105,13 +105,13 @@ def service_of(model: Predictor) -> PredictionService:
 
 def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("predictor.model.preparation")
-    read_bars = module.read_bars
+    align_instance = module.align_instance
 
     def counted(*arguments: object) -> object:
         steps.take()
-        return read_bars(*arguments)
+        return align_instance(*arguments)
 
-    monkeypatch.setattr(module, "read_bars", counted)
+    monkeypatch.setattr(module, "align_instance", counted)
 
 
 def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not_wait_for_them(
@@ -213,7 +213,7 @@ def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other
 ) -> None:
     model, gone = _model("tft"), Deadline()
     network = model.engine.network
-    assert isinstance(network, IntrospectiveNetwork)
+    assert isinstance(network, TFTForecaster)
     told = network.with_internals
 
     def counted(inputs: Inputs) -> object:

@@ -18,10 +18,10 @@ from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.client import QuantraClient
 from predictor.forecast import Forecast, TargetPoint
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model, Predictor
-from predictor.model.prepared_instance import LONGEST_WARNING, MOST_WARNINGS, bounded
+from predictor.model.prepared_instance import LONGEST_WARNING, MOST_WARNINGS, limit_warnings
 from predictor.service import PredictionService
 
 VOLUME = "every volume that the model reads is 0"
@@ -45,7 +45,7 @@ def model() -> Model:
 
 
 def forecast(model: Predictor, bars: BarPanel) -> Forecast:
-    found = model.predict([Instance(input=bars)], LONG_AFTER, Deadline())[0]
+    found = model.predict([Instance(input=bars)], AFTER_ALL_SESSIONS, Deadline())[0]
     assert isinstance(found, Forecast)
     return found
 
@@ -250,7 +250,7 @@ def test_megabytes_of_jumps_give_a_few_kilobytes_of_warnings(client: QuantraClie
 
 
 def test_warnings_are_bounded_in_number_and_in_length() -> None:
-    told = bounded("é" * 100_000 for _ in range(1000))
+    told = limit_warnings("é" * 100_000 for _ in range(1000))
     assert len(told) == MOST_WARNINGS + 1
     assert told[-1] == f"{1000 - MOST_WARNINGS} more warnings were left out"
     assert max(map(len, told)) == LONGEST_WARNING + 2

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from serving import serving
 
 from predictor import artifact
-from predictor.artifact import Artifact, Conformal, check_fit
+from predictor.artifact import Artifact, Conformal, check_compatible
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.cli import app, run
@@ -31,14 +31,14 @@ from predictor.errors import (
     TooFewBarsError,
     UnknownHorizonError,
 )
-from predictor.explain.integrated_gradients import FLOOR
+from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.features import FeatureDefinition, StaticCategory, StaticFeatures, StaticNumber
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, FeatureWindow, Instance, Query
-from predictor.model import Ensemble, ModelIdentity, joint_quantiles
-from predictor.model.ensemble_outputs import JointPrediction, joint_attribution
+from predictor.model import Ensemble, ModelIdentity, combine_quantiles
+from predictor.model.ensemble_outputs import JointPrediction, combine_attributions
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar
@@ -86,7 +86,8 @@ def test_quantiles_are_the_members_means_moved_by_the_ensembles_offsets(joint: E
     bars = recent_bars("AAPL", "IBM")
     members = [_alone(joint, name, bars) for name in joint.members]
     scales = [
-        member.prepare(Instance(input=bars), LONG_AFTER).inputs.scale.numpy() for member in joint.members.values()
+        member.prepare(Instance(input=bars), AFTER_ALL_SESSIONS).inputs.scale.numpy()
+        for member in joint.members.values()
     ]
     scale = np.mean(scales, axis=0)
     unit = scale * np.sqrt([1, 5, 10, 20])
@@ -128,7 +129,7 @@ def test_quantiles_never_cross_whatever_the_offsets(
 ) -> None:
     conformal = Conformal(offsets=(tuple(offsets),) * 4, effective_samples=(1.0,) * 4)
     members = [np.broadcast_to(np.sort(row), (1, 4, 3)) for row in values]
-    found = joint_quantiles(replace(joint.manifest, conformal=conformal), members, np.array([0.02]))
+    found = combine_quantiles(replace(joint.manifest, conformal=conformal), members, np.array([0.02]))
     assert (np.diff(found, axis=-1) >= 0).all()
 
 
@@ -139,7 +140,8 @@ def test_a_symbol_that_one_member_cannot_forecast_gets_no_numbers(folders: dict[
     mixed = ensemble_of(manifest_of(stored), stored)
     bars = _without(recent_bars("AAPL", "IBM"), slice(-21, -1))
     usable = {
-        name: model.prepare(Instance(input=bars), LONG_AFTER).usable.tolist() for name, model in mixed.members.items()
+        name: model.prepare(Instance(input=bars), AFTER_ALL_SESSIONS).usable.tolist()
+        for name, model in mixed.members.items()
     }
     assert usable == {"long": [True, True], "blind": [False, True]}
     found = _forecast(mixed, bars)
@@ -178,7 +180,7 @@ def test_the_longest_reader_says_how_many_bars_are_needed(joint: Ensemble) -> No
 def test_a_bad_instance_among_good_ones_is_answered_alone(joint: Ensemble) -> None:
     bars = recent_bars("AAPL")
     asked = [Instance(input=item) for item in (bars, bars.last(3), recent_bars("IBM"))]
-    answers = joint.predict(asked, LONG_AFTER, Deadline())
+    answers = joint.predict(asked, AFTER_ALL_SESSIONS, Deadline())
     assert [type(answer) for answer in answers] == [Forecast, TooFewBarsError, Forecast]
     last = answers[2]
     assert isinstance(last, Forecast)
@@ -200,7 +202,7 @@ def test_the_same_question_has_the_same_id_and_another_ensemble_another(joint: E
 def test_windows_are_taken_where_all_members_read_the_same(twins: Ensemble) -> None:
     bars = recent_bars("AAPL", "IBM")
     member = next(iter(twins.members.values()))
-    inputs = member.prepare(Instance(input=bars), LONG_AFTER).inputs
+    inputs = member.prepare(Instance(input=bars), AFTER_ALL_SESSIONS).inputs
     window = FeatureWindow(
         symbols=bars.symbols,
         schema_hash=member.pipeline.features.schema_hash,
@@ -208,7 +210,7 @@ def test_windows_are_taken_where_all_members_read_the_same(twins: Ensemble) -> N
         location=inputs.location[:, 0].numpy(),
         scale=inputs.scale[:, 0].numpy(),
     )
-    (found,) = twins.predict([Instance(input=window)], LONG_AFTER, Deadline())
+    (found,) = twins.predict([Instance(input=window)], AFTER_ALL_SESSIONS, Deadline())
     assert isinstance(found, Forecast)
     np.testing.assert_allclose(found.values, _forecast(twins, bars).values, rtol=0, atol=1e-6)
 
@@ -220,7 +222,7 @@ def test_windows_are_refused_where_members_read_other_ones(joint: Ensemble) -> N
         location=np.zeros(1), scale=np.ones(1), schema_hash="",
     )  # fmt: skip
     with pytest.raises(FeatureMismatchError, match=r"read different windows.*send bars"):
-        joint.prepare(Instance(input=window), LONG_AFTER)
+        joint.prepare(Instance(input=window), AFTER_ALL_SESSIONS)
 
 
 # --- explanations
@@ -255,7 +257,7 @@ def test_location_and_scale_are_the_means_of_members_with_levels_of_other_kinds(
     found = _explained(joint, bars)
 
     members = [
-        constant_rows(member, member.prepare(Instance(input=bars), LONG_AFTER), 1, 2)
+        constant_rows(member, member.prepare(Instance(input=bars), AFTER_ALL_SESSIONS), 1, 2)
         for member in joint.members.values()
     ]
     rows = dict(zip(found.row_names, found.per_row.T, strict=True))
@@ -269,7 +271,7 @@ def test_the_rows_add_up_to_the_ensembles_own_difference(joint: Ensemble) -> Non
     forecast = _forecast(joint, bars)
     np.testing.assert_allclose(found.prediction, forecast.values[:, 1, 2], rtol=0, atol=1e-15)
     difference = found.prediction - found.baseline_prediction
-    floor = FLOOR * np.sqrt(5) * joint.prepare(Instance(input=bars), LONG_AFTER).scale[:, 1]
+    floor = GAP_FLOOR * np.sqrt(5) * joint.prepare(Instance(input=bars), AFTER_ALL_SESSIONS).scale[:, 1]
     gap = np.abs(found.per_row.sum(axis=1) - difference) / np.maximum(np.abs(difference), floor)
     assert (gap <= found.relative_gap).all()
     assert found.converged.all()
@@ -306,9 +308,9 @@ def test_what_the_ensembles_offsets_add_stands_in_the_conformal_row(joint: Ensem
 def test_sessions_are_those_of_the_longest_encoder(joint: Ensemble) -> None:
     bars = recent_bars("AAPL")
     query = Query(instance=Instance(input=bars), targets=(POINT,), detail=Detail.CELLS)
-    (found,) = joint.explain(query, LONG_AFTER, Deadline())
-    (short,) = joint.members["short"].explain(query, LONG_AFTER, Deadline())
-    (long,) = joint.members["long"].explain(query, LONG_AFTER, Deadline())
+    (found,) = joint.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (short,) = joint.members["short"].explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (long,) = joint.members["long"].explain(query, AFTER_ALL_SESSIONS, Deadline())
     assert found.per_time is not None and short.per_time is not None and long.per_time is not None  # noqa: PT018
     assert found.cells is not None
     assert found.sessions == tuple(as_date(day) for day in bars.sessions[-60:].tolist())
@@ -329,15 +331,15 @@ def test_a_symbol_without_a_forecast_has_no_reasons(joint: Ensemble) -> None:
 def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> None:
     asked = Instance(input=recent_bars("AAPL"))
     with pytest.raises(ExplainUnsupportedError, match="unknown method 'attention'"):
-        joint.explain(Query(instance=asked, method="attention"), LONG_AFTER, Deadline())
+        joint.explain(Query(instance=asked, method="attention"), AFTER_ALL_SESSIONS, Deadline())
     with pytest.raises(UnknownHorizonError, match="horizon 3"):
-        joint.explain(Query(instance=asked, targets=(TargetPoint(3, 0.5),)), LONG_AFTER, Deadline())
+        joint.explain(Query(instance=asked, targets=(TargetPoint(3, 0.5),)), AFTER_ALL_SESSIONS, Deadline())
 
 
 def test_equal_targets_are_answered_each_in_the_order_asked(joint: Ensemble) -> None:
     asked, other = Query(instance=Instance(input=recent_bars("AAPL"))), TargetPoint(1, 0.5)
-    found = joint.explain(replace(asked, targets=(POINT, other, *[POINT] * 22)), LONG_AFTER, Deadline())
-    alone = joint.explain(replace(asked, targets=(POINT, other)), LONG_AFTER, Deadline())
+    found = joint.explain(replace(asked, targets=(POINT, other, *[POINT] * 22)), AFTER_ALL_SESSIONS, Deadline())
+    alone = joint.explain(replace(asked, targets=(POINT, other)), AFTER_ALL_SESSIONS, Deadline())
     assert [(a.horizon, a.quantile) for a in found] == [POINT, other, *[POINT] * 22]
     for k, answer in enumerate(found):
         np.testing.assert_array_equal(answer.per_row, alone[k == 1].per_row)
@@ -347,9 +349,9 @@ def test_the_cost_is_that_of_all_members(joint: Ensemble, monkeypatch: pytest.Mo
     asked = Query(instance=Instance(input=recent_bars("AAPL")), targets=(POINT, POINT))
     cost = joint.explain_cost(asked)
     assert cost == sum(member.explain_cost(asked) for member in joint.members.values())
-    monkeypatch.setattr("predictor.explain.cost.MOST_ROWS", cost - 1)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_ROWS", cost - 1)
     with pytest.raises(RequestTooLargeError, match="1 targets of 1 symbols"):
-        joint.explain(asked, LONG_AFTER, Deadline())
+        joint.explain(asked, AFTER_ALL_SESSIONS, Deadline())
 
 
 # --- ranking members
@@ -394,9 +396,9 @@ def test_some_symbols_of_a_panel_are_explained_as_among_all(tmp_path: Path) -> N
     kinds = ("graph", "tft")
     stored = {kind: artifact.load(save_small_artifact(tmp_path / kind, kind)) for kind in kinds}
     mixed, instance = ensemble_of(manifest_of(stored), stored), Instance(input=recent_bars(*UNIVERSE))
-    (all_of_them,) = mixed.explain(Query(instance=instance, targets=(POINT,)), LONG_AFTER, Deadline())
+    (all_of_them,) = mixed.explain(Query(instance=instance, targets=(POINT,)), AFTER_ALL_SESSIONS, Deadline())
     (some,) = mixed.explain(
-        Query(instance=instance, targets=(POINT,), symbols=("MSFT", "AAPL")), LONG_AFTER, Deadline()
+        Query(instance=instance, targets=(POINT,), symbols=("MSFT", "AAPL")), AFTER_ALL_SESSIONS, Deadline()
     )
     assert some.symbols == ("MSFT", "AAPL")
     np.testing.assert_allclose(some.per_row, all_of_them.per_row[[3, 0]], rtol=1e-4, atol=1e-7)
@@ -451,7 +453,7 @@ def _other_meaning(made: Artifact) -> Artifact:
 )
 def test_members_that_do_not_fit_are_refused(spoil: Callable[[Artifact], Artifact], cause: str) -> None:
     with pytest.raises(ConfigurationError, match=cause):
-        check_fit({"a": artifact_of(), "b": spoil(artifact_of())})
+        check_compatible({"a": artifact_of(), "b": spoil(artifact_of())})
 
 
 def _with_statics(statics: StaticFeatures) -> Artifact:
@@ -464,7 +466,7 @@ def test_members_that_read_one_static_covariate_as_number_and_as_text_are_refuse
     number = StaticFeatures(numbers=(StaticNumber(name="cap", center=0.0, scale=1.0),))
     text = StaticFeatures(categories=(StaticCategory(name="cap", categories=("large", "small")),))
     with pytest.raises(ConfigurationError, match="'cap' of a is a static number, that of b is a static text"):
-        check_fit({"a": _with_statics(number), "b": _with_statics(text)})
+        check_compatible({"a": _with_statics(number), "b": _with_statics(text)})
 
 
 # --- served
@@ -542,21 +544,21 @@ def test_the_same_members_are_saved_as_the_same_bytes(folders: dict[str, Path], 
 
 
 def _forecast(model: Ensemble, bars: BarPanel) -> Forecast:
-    return model.forecast([model.prepare(Instance(input=bars), LONG_AFTER)])[0]
+    return model.forecast([model.prepare(Instance(input=bars), AFTER_ALL_SESSIONS)])[0]
 
 
 def _alone(model: Ensemble, name: str, bars: BarPanel) -> Forecast:
     member = model.members[name]
-    return member.forecast([member.prepare(Instance(input=bars), LONG_AFTER)])[0]
+    return member.forecast([member.prepare(Instance(input=bars), AFTER_ALL_SESSIONS)])[0]
 
 
 def _explained(model: Ensemble, bars: BarPanel) -> Attribution:
-    return model.explain(Query(instance=Instance(input=bars), targets=(POINT,)), LONG_AFTER, Deadline())[0]
+    return model.explain(Query(instance=Instance(input=bars), targets=(POINT,)), AFTER_ALL_SESSIONS, Deadline())[0]
 
 
 def _explained_alone(model: Ensemble, name: str, bars: BarPanel) -> Attribution:
     query = Query(instance=Instance(input=bars), targets=(POINT,))
-    return model.members[name].explain(query, LONG_AFTER, Deadline())[0]
+    return model.members[name].explain(query, AFTER_ALL_SESSIONS, Deadline())[0]
 
 
 def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes: int) -> Attribution:
@@ -579,7 +581,7 @@ def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes
 def _joined(members: list[Attribution], *, prediction: float) -> Attribution:
     judged = JointPrediction(values=np.array([prediction]), floor=np.array([0.001]), tolerance=0.01)
     named = {str(k): member for k, member in enumerate(members)}
-    return joint_attribution(ModelIdentity(name="joint", version=1, weights_hash=""), named, judged, ())
+    return combine_attributions(ModelIdentity(name="joint", version=1, weights_hash=""), named, judged, ())
 
 
 def _row(found: Attribution, kind: RowKind, name: str) -> NDArray[np.float64]:

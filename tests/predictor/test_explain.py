@@ -45,12 +45,12 @@ from predictor.explain import (
     NODE_COUNTS,
     Contributions,
     Explainer,
-    attribution_view,
+    build_attribution_view,
     gauss_legendre,
     integration,
     path,
 )
-from predictor.explain.integration import highest_legendre, roughest
+from predictor.explain.integration import compute_highest_legendre, limit_roughness
 from predictor.instance import Deadline
 from predictor.networks import Inputs
 
@@ -200,7 +200,7 @@ def test_a_smooth_mean_is_within_the_tolerance(pole: float, tolerance: float) ->
     for count in NODE_COUNTS[:5]:
         positions, weights = gauss_legendre(count)
         values = weights / abs(positions - pole)
-        if abs(values @ highest_legendre(count)) <= roughest(count, tolerance) * mean:
+        if abs(values @ compute_highest_legendre(count)) <= limit_roughness(count, tolerance) * mean:
             assert values.sum() == pytest.approx(mean, rel=tolerance)
             return
     pytest.fail("never smooth enough")
@@ -218,7 +218,7 @@ def test_a_gap_that_stays_is_reported() -> None:
 
 def test_integrated_gradients_equal_those_of_captum() -> None:
     network, inputs = lstm_forecaster(), windows(5)
-    output, view = output_map(), attribution_view(network)
+    output, view = output_map(), build_attribution_view(network)
 
     def predicted(*parts: Tensor) -> Tensor:
         observed, known, static, location, scale, offsets, mask = parts
@@ -267,7 +267,7 @@ def test_chunks_change_nothing(max_rows: int) -> None:
 def test_many_windows_are_worked_on_in_parts_and_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
     tested, inputs = explainer(lstm_forecaster()), windows(5)
     whole = tested.explain(inputs, POINTS[:2], deadline=OPEN_END)
-    monkeypatch.setattr("predictor.explain.integrated_gradients.AT_ONCE", 2 * len(POINTS[:2]) * PER_WINDOW)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 2 * len(POINTS[:2]) * PER_WINDOW)
     parted = tested.explain(inputs, POINTS[:2], deadline=OPEN_END)
 
     for one, other in zip(whole, parted, strict=True):
@@ -331,7 +331,7 @@ def test_windows_and_points_together_equal_each_alone() -> None:
 def test_the_callers_modes_change_nothing(mode: Callable[[], AbstractContextManager[None]]) -> None:
     network, inputs = lstm_forecaster(), windows(3)
     (expected,) = explainer(network).explain(inputs, [(1, 0)], deadline=OPEN_END)
-    view = attribution_view(network)
+    view = build_attribution_view(network)
 
     with mode():
         own = Inputs(*(group.clone() for group in inputs))
@@ -350,7 +350,7 @@ def test_windows_of_inference_mode_need_their_copy(monkeypatch: pytest.MonkeyPat
     def uncopied(values: Tensor, _device: torch.device) -> Tensor:
         return values
 
-    monkeypatch.setattr(path, "copied", uncopied)
+    monkeypatch.setattr(path, "copy_outside_inference", uncopied)
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         tested.explain(inputs, [(0, 1)], deadline=OPEN_END)
 
@@ -420,7 +420,7 @@ def test_a_cancelled_call_stops_before_the_next_forward() -> None:
     network = normalised_lstm()
     before = footprint(network)
     gone = Deadline(cancelled=threading.Event())
-    view = Stopping(attribution_view(network), gone.cancelled.set, at_call=3).eval()
+    view = Stopping(build_attribution_view(network), gone.cancelled.set, at_call=3).eval()
     for module in view.modules():
         module.training = isinstance(module, nn.RNNBase)
     tested = Explainer(view, output_map(), BASELINE, max_rows=4)
@@ -472,7 +472,7 @@ def test_a_network_that_is_no_view_is_refused() -> None:
 
 
 def test_a_network_in_train_mode_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="pass attribution_view"):
+    with pytest.raises(ConfigurationError, match="pass build_attribution_view"):
         Explainer(lstm_forecaster().train(), output_map(), BASELINE, max_rows=8)
 
 

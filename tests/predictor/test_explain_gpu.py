@@ -18,7 +18,7 @@ from explain_cases import (
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from predictor.explain import Explainer, attribution_view, rnn_backward_mode
+from predictor.explain import Explainer, build_attribution_view
 from predictor.instance import Deadline
 from predictor.networks import Inputs
 
@@ -82,7 +82,7 @@ def test_gradients_of_the_view_equal_those_without_cudnn(name: str) -> None:
     rnn = rnns()[name].cuda().eval()
     rows = torch.randn(3, 5, 4, device="cuda")
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        found = gradient(attribution_view(rnn), rows)
+        found = gradient(build_attribution_view(rnn), rows)
     with torch.backends.cudnn.flags(enabled=False):
         expected = gradient(rnn, rows)
 
@@ -104,7 +104,7 @@ def test_contributions_equal_those_of_the_cpu() -> None:
 def test_train_mode_without_dropout_forecasts_the_same_on_cudnn() -> None:
     network, inputs = normalised_lstm().cuda(), on_gpu(windows(16))
     with torch.inference_mode():
-        torch.testing.assert_close(attribution_view(network)(inputs), network(inputs), rtol=0, atol=1e-6)
+        torch.testing.assert_close(build_attribution_view(network)(inputs), network(inputs), rtol=0, atol=1e-6)
 
 
 def test_explanations_draw_no_random_numbers_of_the_device() -> None:
@@ -118,7 +118,7 @@ def test_the_view_needs_no_memory_for_weights() -> None:
     network = nn.LSTM(256, 512, 2, batch_first=True).cuda()
     weights = sum(parameter.nbytes for parameter in network.parameters())
     before = torch.cuda.memory_allocated()
-    view = attribution_view(network)
+    view = build_attribution_view(network)
 
     assert view.training is True
     assert torch.cuda.memory_allocated() - before < weights / 100
@@ -159,21 +159,10 @@ def test_autocast_of_the_caller_does_not_reach_the_explanation() -> None:
 
 
 def test_an_output_map_on_the_cpu_is_taken_to_the_views_device() -> None:
-    view = attribution_view(normalised_lstm().cuda())
+    view = build_attribution_view(normalised_lstm().cuda())
     (found,) = Explainer(view, output_map(), BASELINE, max_rows=64).explain(windows(2), [(0, 1)], deadline=Deadline())
 
     assert np.isfinite(found.total()).all()
-
-
-def test_the_switch_may_end_before_the_backward() -> None:
-    lstm = nn.LSTM(4, 8, batch_first=True).cuda().eval()
-    rows = torch.randn(3, 5, 4, device="cuda", requires_grad=True)
-    with rnn_backward_mode(lstm):
-        output, _ = lstm(rows)
-    (found,) = torch.autograd.grad(output.sum(), rows)
-
-    assert bool(found.isfinite().all())
-    assert not lstm.training
 
 
 class Greedy(nn.Module):

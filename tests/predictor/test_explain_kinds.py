@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from predictor.explain import Baseline, Contributions, Explainer, attribution_view
+from predictor.explain import Baseline, Contributions, Explainer, build_attribution_view
 from predictor.inference import freeze
 from predictor.instance import Deadline
 from predictor.networks import (
@@ -122,7 +122,7 @@ def explainer(network: nn.Module, *, members: int | None = None) -> Explainer:
     empty = np.zeros(0, np.float32)
     baseline = Baseline(name="train_mean", known=empty, static=empty, location=np.zeros(1), scale=np.full(1, SCALE))
     output = OutputMap(spread=spread, offsets=offsets, levels=LEVELS)
-    return Explainer(attribution_view(network), output, baseline, max_rows=256, members=members)
+    return Explainer(build_attribution_view(network), output, baseline, max_rows=256, members=members)
 
 
 def sizes_of(found: Contributions) -> NDArray[np.float64]:
@@ -185,7 +185,7 @@ def test_small_panels_that_are_worked_on_in_parts_are_explained_alike(monkeypatc
     with_other = Inputs(*(torch.stack([group, others(group)], dim=1) for group in inputs))
     places = torch.tensor([[0, 1], [1, 0]]).repeat(5, 1)
     (whole,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
-    monkeypatch.setattr("predictor.explain.integrated_gradients.AT_ONCE", 1)  # window by window
+    monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 1)  # window by window
     (parted,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
     np.testing.assert_allclose(parted.neighbours, whole.neighbours, rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(parted.observed, whole.observed, rtol=1e-5, atol=1e-9)

@@ -21,7 +21,7 @@ from predictor.artifact import Artifact
 from predictor.cli import app, run
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.export import ExportedFile, export_onnx, onnx_file
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.networks import KINDS, Inputs, Target, TargetKind
 
@@ -92,7 +92,7 @@ def test_the_file_gives_the_models_numbers(written: Written, rows: int) -> None:
 
 def test_the_file_answers_bars_as_the_served_model_does(written: Written) -> None:
     model = small_model(written.made)
-    prepared = model.prepare(Instance(input=recent_bars(*UNIVERSE)), LONG_AFTER)
+    prepared = model.prepare(Instance(input=recent_bars(*UNIVERSE)), AFTER_ALL_SESSIONS)
     values = written.run(prepared.inputs, np.arange(4))[0]
     np.testing.assert_allclose(values, model.forecast([prepared])[0].values, rtol=0, atol=SAME)
     assert values.dtype == np.float64

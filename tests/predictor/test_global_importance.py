@@ -22,7 +22,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.global_importance import MOST_REFUSALS, GlobalImportance, GlobalQuery, ImportanceTally
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import NEVER, Deadline, Instance, Query, ReadInstance
 from predictor.model import Model, explain_each
 
@@ -139,7 +139,8 @@ def test_one_report_comes_after_each_instance_over_all_so_far(model: Model) -> N
         model.identity.weights_hash,
     )
     alone = [
-        model.explain(Query(instance=Instance(input=bars), targets=(POINT,)), LONG_AFTER, NEVER)[0] for bars in panels
+        model.explain(Query(instance=Instance(input=bars), targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)[0]
+        for bars in panels
     ]
     sizes = np.abs(np.concatenate([one.per_row for one in alone]))
     assert [(one.horizon, one.quantile) for one in found[1].targets] == [POINT, OTHER, POINT]
@@ -192,7 +193,7 @@ def test_what_every_instance_would_fail_at_is_an_error(model: Model) -> None:
 def test_a_cancelled_call_ends_before_the_next_instance(model: Model) -> None:
     gone = Deadline()
     query = GlobalQuery(instances=(Instance(input=recent_bars("AAPL")),) * 2, targets=(POINT,))
-    found = explain_each(model, query, LONG_AFTER, gone)
+    found = explain_each(model, query, AFTER_ALL_SESSIONS, gone)
     assert next(found).done == 1
     gone.cancelled.set()
     with pytest.raises(CallCancelledError):
@@ -210,4 +211,4 @@ def reports(
         one if isinstance(one, QuantraError) else Instance(input=one) for one in asked
     )
     query = GlobalQuery(instances=instances, targets=targets, tolerance=tolerance, method=method)
-    return list(explain_each(model, query, LONG_AFTER, NEVER))
+    return list(explain_each(model, query, AFTER_ALL_SESSIONS, NEVER))

@@ -17,7 +17,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
-from predictor.golden.bars import COLUMNS, SYMBOLS, panel
+from predictor.golden.bars import COLUMNS, SYMBOLS, build_panel
 from predictor.golden.stages import GoldenRequest, prepare
 from predictor.instance import Deadline
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
@@ -286,7 +286,7 @@ def _assert_off(changed: Artifact, recorded: Golden, stage: str) -> None:
 
 def _panel(recorded: Golden) -> BarPanel:
     columns = {name: recorded.arrays[f"bars.{name}"].astype(np.float64) for name in COLUMNS}
-    return panel(SYMBOLS, recorded.arrays["bars.sessions"].astype(np.int32), columns)
+    return build_panel(SYMBOLS, recorded.arrays["bars.sessions"].astype(np.int32), columns)
 
 
 def _short_sighted(made: Artifact, encoder_length: int, window: int) -> Artifact:

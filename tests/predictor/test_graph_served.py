@@ -17,7 +17,7 @@ from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraErro
 from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
-from predictor.model.predictor import ranks_of
+from predictor.model.predictor import rank_scores
 from predictor.networks import GraphConfig
 from predictor.service import PredictionService
 
@@ -246,4 +246,4 @@ def test_a_symbol_that_misses_the_last_bar_has_no_reasons_and_is_nobodys_reason(
 
 def test_stocks_of_equal_score_share_the_best_of_their_places() -> None:
     scores = np.array([[0.5, 1.0], [0.5, 1.0], [2.0, 1.0], [-1.0, 1.0]])
-    assert ranks_of(scores).tolist() == [[2, 1], [2, 1], [1, 1], [4, 1]]
+    assert rank_scores(scores).tolist() == [[2, 1], [2, 1], [1, 1], [4, 1]]

@@ -16,11 +16,11 @@ from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, RowKind, TargetPoint
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, Instance, Query
 from predictor.internals import Internal, InternalAxis, describe_session, largest_shares
 from predictor.model import Model
-from predictor.model.model import SHARE_KNOWN, internals_of
+from predictor.model.model import SHARE_KNOWN, build_internals
 from predictor.networks import Internals, Target, TFTForecaster
 
 PAST, FUTURE, STATIC = (f"selection of {kind} variables" for kind in ("past", "future", "static"))
@@ -33,7 +33,7 @@ def tft() -> Model:
 
 def explained(model: Model, bars: BarPanel, *horizons: int) -> tuple[Attribution, ...]:
     query = Query(instance=Instance(input=bars), targets=tuple(TargetPoint(h, 0.5) for h in horizons))
-    return model.explain(query, LONG_AFTER, Deadline())
+    return model.explain(query, AFTER_ALL_SESSIONS, Deadline())
 
 
 def by_name(found: Attribution) -> Mapping[str, Internal]:
@@ -84,7 +84,7 @@ def test_a_symbol_without_a_forecast_has_no_internals(tft: Model) -> None:
 
 def test_internals_are_those_of_the_forward_that_is_served(tft: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
-    prepared = tft.prepare(Instance(input=bars), LONG_AFTER)
+    prepared = tft.prepare(Instance(input=bars), AFTER_ALL_SESSIONS)
     network = tft.engine.network
     assert isinstance(network, TFTForecaster)
     with torch.inference_mode():
@@ -125,7 +125,7 @@ def with_covariates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, At
     bars = covariate_files.bars().last(200)
     instance = Instance(input=bars, covariates=source.for_model(model.info((), is_default=True), bars))
     query = Query(instance=instance, targets=(TargetPoint(5, 0.5),))
-    return model, model.explain(query, LONG_AFTER, Deadline())[0]
+    return model, model.explain(query, AFTER_ALL_SESSIONS, Deadline())[0]
 
 
 def test_a_variable_of_several_columns_is_named_once(with_covariates: tuple[Model, Attribution]) -> None:
@@ -141,7 +141,9 @@ def test_a_variable_of_several_columns_is_named_once(with_covariates: tuple[Mode
 
 def test_the_weights_of_a_variables_columns_are_added(with_covariates: tuple[Model, Attribution]) -> None:
     features = with_covariates[0].pipeline.features
-    (past, future, static, attention) = internals_of(weights_by_column(features), features, covariate_files.TARGET, 0)
+    (past, future, static, attention) = build_internals(
+        weights_by_column(features), features, covariate_files.TARGET, 0
+    )
     plain, paired = len(features.features.names), features.features.known_names.index("rebalance")
     first, second = paired, len(features.features.known_names)
     assert past.values[0, plain + paired] == (plain + first) + (plain + second)
@@ -174,8 +176,8 @@ def test_an_ensemble_gives_each_members_internals_under_its_name(tmp_path: Path)
     joint = ensemble_of(manifest_of(stored), stored)
     bars = recent_bars("AAPL", "IBM")
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),))
-    (found,) = joint.explain(query, LONG_AFTER, Deadline())
-    (alone,) = joint.members["fused"].explain(query, LONG_AFTER, Deadline())
+    (found,) = joint.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (alone,) = joint.members["fused"].explain(query, AFTER_ALL_SESSIONS, Deadline())
     assert [one.name for one in found.internals] == [f"fused: {PAST}", f"fused: {FUTURE}", "fused: attention"]
     for mine, members in zip(found.internals, alone.internals, strict=True):
         assert (mine.labels, mine.values.tolist()) == (members.labels, members.values.tolist())

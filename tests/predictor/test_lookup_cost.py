@@ -11,7 +11,7 @@ from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates, CovariateSource, StaticTable, check_sent
 from predictor.errors import QuantraError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.model.prepared_instance import indices_of
+from predictor.model.prepared_instance import find_indices
 
 MANY = 10_000
 
@@ -68,7 +68,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 FOUND: dict[str, Callable[[], object]] = {
     "a column of a table that stands twice": lambda: find_duplicates(twice()),
     "columns that nobody reads": lambda: list(CovariateSource(statics=table(named())).doubts(needed(named(10)))),
-    "indices of symbols that are explained": lambda: indices_of(named(), named()),
+    "indices of symbols that are explained": lambda: find_indices(named(), named()),
 }
 
 

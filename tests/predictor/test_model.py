@@ -33,12 +33,12 @@ from predictor.errors import (
 )
 from predictor.explain import NODE_COUNTS, ExplanationCost
 from predictor.forecast import Detail, Forecast, TargetPoint
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.prepared_instance import PreparedInstance
-from predictor.model.window_inputs import LARGEST
-from predictor.networks import PanelForecastNetwork, Target, TargetKind
+from predictor.model.window_inputs import LARGEST_VALUES
+from predictor.networks import GraphForecaster, Target, TargetKind
 from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
@@ -77,8 +77,8 @@ def test_prices_stand_on_the_last_raw_close(model: Model) -> None:
 
 
 def test_a_forecast_in_volatility_units_is_undone_once(model: Model) -> None:
-    """From the network's output to the forecast by hand, with offsets."""
-    prepared = model.prepare(Instance(input=recent_bars("AAPL")), LONG_AFTER)
+    """From the network's output to the answer by hand, offsets included."""
+    prepared = model.prepare(Instance(input=recent_bars("AAPL")), AFTER_ALL_SESSIONS)
     units = model.engine.units(prepared.inputs).numpy().astype(np.float64)
     calibrated = units + np.array([-0.05, 0.0, 0.08])
     scale = float(prepared.inputs.scale[0, 0])
@@ -104,14 +104,14 @@ def test_log_volatility_gives_neither_returns_nor_prices() -> None:
 
 def test_many_instances_together_answer_as_each_alone(model: Model) -> None:
     panels = [recent_bars("AAPL"), recent_bars("IBM", "MSFT", "GOOG"), recent_bars("MSFT")]
-    prepared = [model.prepare(Instance(input=bars), LONG_AFTER) for bars in panels]
+    prepared = [model.prepare(Instance(input=bars), AFTER_ALL_SESSIONS) for bars in panels]
     for together, alone in zip(model.forecast(prepared), prepared, strict=True):
         np.testing.assert_allclose(together.values, model.forecast([alone])[0].values, rtol=0, atol=1e-6)
 
 
 def test_small_chunks_answer_as_large_ones() -> None:
     made = small_artifact()
-    prepared = small_model(made).prepare(Instance(input=recent_bars("AAPL", "IBM", "MSFT")), LONG_AFTER)
+    prepared = small_model(made).prepare(Instance(input=recent_bars("AAPL", "IBM", "MSFT")), AFTER_ALL_SESSIONS)
     whole = small_model(made).forecast([prepared])[0]
     cut = Model.assemble(small_model(made).identity, made, device=torch.device("cpu"), max_rows=2).forecast([prepared])[
         0
@@ -284,9 +284,9 @@ def test_masking_a_gap_counts_it_as_sessions_without_a_bar(model: Model) -> None
     bars = recent_bars("AAPL", "IBM")
     day = int(np.flatnonzero(bars.sessions == 20130213)[0])
     cut = Instance(input=_cut(bars, [20130213]), gap_policy=GapPolicy.MASK)
-    masked = model.prepare(cut, LONG_AFTER)
+    masked = model.prepare(cut, AFTER_ALL_SESSIONS)
     missing = _without(_without(bars, 0, slice(day, day + 1)), 1, slice(day, day + 1))
-    expected = model.prepare(Instance(input=missing), LONG_AFTER)
+    expected = model.prepare(Instance(input=missing), AFTER_ALL_SESSIONS)
     assert masked.sessions.tolist() == bars.sessions[-60:].tolist()
     assert all(torch.equal(a, b) for a, b in zip(masked.inputs, expected.inputs, strict=True))
     assert not masked.inputs.mask[:, day - 140].any()
@@ -295,7 +295,7 @@ def test_masking_a_gap_counts_it_as_sessions_without_a_bar(model: Model) -> None
 def test_ignoring_a_gap_takes_the_bars_as_consecutive(model: Model) -> None:
     bars = recent_bars("AAPL")
     cut = Instance(input=_cut(bars, [20130213]), gap_policy=GapPolicy.IGNORE)
-    prepared = model.prepare(cut, LONG_AFTER)
+    prepared = model.prepare(cut, AFTER_ALL_SESSIONS)
     assert 20130213 not in prepared.sessions
     assert bool(prepared.inputs.mask.all())
 
@@ -303,7 +303,7 @@ def test_ignoring_a_gap_takes_the_bars_as_consecutive(model: Model) -> None:
 def test_masked_sessions_count_towards_the_bars_needed(model: Model) -> None:
     cut = _cut(recent_bars("AAPL").last(140), [20130213])
     masked, ignored = (
-        model.prepare(Instance(input=cut, gap_policy=policy), LONG_AFTER)
+        model.prepare(Instance(input=cut, gap_policy=policy), AFTER_ALL_SESSIONS)
         for policy in (GapPolicy.MASK, GapPolicy.IGNORE)
     )
     assert masked.as_of == ignored.as_of == LAST
@@ -394,7 +394,7 @@ def test_the_longer_axis_must_hold_every_session() -> None:
 
 def test_windows_answer_as_the_bars_they_were_made_from(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
-    from_windows = model.forecast([model.prepare(Instance(input=_window(model, bars)), LONG_AFTER)])[0]
+    from_windows = model.forecast([model.prepare(Instance(input=_window(model, bars)), AFTER_ALL_SESSIONS)])[0]
     from_bars = _forecast(model, bars)
     assert np.array_equal(from_windows.values, from_bars.values)
     assert from_windows.prices is not None
@@ -406,7 +406,7 @@ def test_windows_answer_as_the_bars_they_were_made_from(model: Model) -> None:
 
 def test_windows_without_session_and_anchor_give_neither_dates_nor_prices(model: Model) -> None:
     window = replace(_window(model, recent_bars("AAPL")), anchor_price=None, as_of_session=None)
-    forecast = model.forecast([model.prepare(Instance(input=window), LONG_AFTER)])[0]
+    forecast = model.forecast([model.prepare(Instance(input=window), AFTER_ALL_SESSIONS)])[0]
     assert (forecast.prices, forecast.anchor_price, len(forecast.target_sessions)) == (None, None, 0)
     assert np.isfinite(forecast.values).all()
 
@@ -415,27 +415,27 @@ def test_an_unknown_feature_is_refused_listing_those_there_are(model: Model) -> 
     names = ("rsi", *model.pipeline.features.features.names[1:])
     window = replace(_window(model, recent_bars("AAPL")), features=names)
     with pytest.raises(UnknownFeatureError, match=r"features \['rsi'\] are not the model's; it reads \['return_1'"):
-        model.prepare(Instance(input=window), LONG_AFTER)
+        model.prepare(Instance(input=window), AFTER_ALL_SESSIONS)
 
 
 def test_features_in_another_order_or_too_few_are_refused_naming_what_is_missing(model: Model) -> None:
     names = model.pipeline.features.features.names
     window = _window(model, recent_bars("AAPL"))
     with pytest.raises(FeatureMismatchError, match="another order"):
-        model.prepare(Instance(input=replace(window, features=names[::-1])), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, features=names[::-1])), AFTER_ALL_SESSIONS)
     with pytest.raises(FeatureMismatchError, match=r"missing \['return_1'\]"):
-        model.prepare(Instance(input=replace(window, features=names[1:])), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, features=names[1:])), AFTER_ALL_SESSIONS)
 
 
 def test_the_models_own_feature_names_are_accepted(model: Model) -> None:
     window = replace(_window(model, recent_bars("AAPL")), features=model.pipeline.features.features.names)
-    assert model.prepare(Instance(input=window), LONG_AFTER).symbols == ("AAPL",)
+    assert model.prepare(Instance(input=window), AFTER_ALL_SESSIONS).symbols == ("AAPL",)
 
 
 def test_windows_of_another_schema_are_refused_naming_the_features(model: Model) -> None:
     window = replace(_window(model, recent_bars("AAPL")), schema_hash="f" * 5000)
     with pytest.raises(FeatureMismatchError, match="return_1") as caught:
-        model.prepare(Instance(input=window), LONG_AFTER)
+        model.prepare(Instance(input=window), AFTER_ALL_SESSIONS)
     assert caught.value.metadata == {"expected": model.pipeline.features.schema_hash}
     assert len(caught.value.message) < 1000
 
@@ -446,7 +446,7 @@ def test_a_window_group_of_another_shape_is_named(model: Model, group: str) -> N
     wrong: NDArray[np.generic] = np.concatenate([getattr(window, group)] * 2, axis=-1)
     wrong = wrong if group != "static" else np.zeros((1, 1), np.float32)
     with pytest.raises(WindowShapeError, match=f"^{group} "):
-        model.prepare(Instance(input=replace(window, **{group: wrong})), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, **{group: wrong})), AFTER_ALL_SESSIONS)
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,9 @@ def test_a_window_group_of_another_shape_is_named(model: Model, group: str) -> N
 def test_a_window_group_of_another_type_is_named(model: Model, group: str, kind: type[np.generic]) -> None:
     window = _window(model, recent_bars("AAPL"))
     with pytest.raises(WindowShapeError, match=f"{group} is {np.dtype(kind)} of shape .*, the model reads"):
-        model.prepare(Instance(input=replace(window, **{group: getattr(window, group).astype(kind)})), LONG_AFTER)
+        model.prepare(
+            Instance(input=replace(window, **{group: getattr(window, group).astype(kind)})), AFTER_ALL_SESSIONS
+        )
 
 
 @pytest.mark.parametrize("group", ["observed", "known", "location", "scale", "anchor_price"])
@@ -463,14 +465,14 @@ def test_a_window_group_of_another_type_is_named(model: Model, group: str, kind:
 def test_a_window_value_that_is_not_finite_is_named(model: Model, group: str, value: float) -> None:
     window = _window(model, recent_bars("AAPL", "IBM"))
     with pytest.raises(InvalidInputError, match=f"^{group} holds a value"):
-        model.prepare(Instance(input=_with_last(window, group, value)), LONG_AFTER)
+        model.prepare(Instance(input=_with_last(window, group, value)), AFTER_ALL_SESSIONS)
 
 
 @pytest.mark.parametrize("group", ["observed", "known", "location", "scale"])
 def test_a_window_value_that_would_overflow_is_named(model: Model, group: str) -> None:
     window = _window(model, recent_bars("AAPL"))
     with pytest.raises(InvalidInputError, match=f"^{group} holds a value that is not finite, or beyond"):
-        model.prepare(Instance(input=_with_last(window, group, 2e6)), LONG_AFTER)
+        model.prepare(Instance(input=_with_last(window, group, 2e6)), AFTER_ALL_SESSIONS)
 
 
 @pytest.mark.parametrize("group", ["scale", "anchor_price"])
@@ -478,13 +480,13 @@ def test_a_window_value_that_would_overflow_is_named(model: Model, group: str) -
 def test_a_scale_and_an_anchor_must_be_positive(model: Model, group: str, value: float) -> None:
     window = _window(model, recent_bars("AAPL"))
     with pytest.raises(InvalidInputError, match=f"^{group} holds a value that is not"):
-        model.prepare(Instance(input=_with_last(window, group, value)), LONG_AFTER)
+        model.prepare(Instance(input=_with_last(window, group, value)), AFTER_ALL_SESSIONS)
 
 
 def test_a_value_in_an_unknown_cell_is_refused(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
     with pytest.raises(InvalidInputError, match="a cell that mask marks as unknown"):
-        model.prepare(Instance(input=replace(window, mask=np.zeros_like(window.mask))), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, mask=np.zeros_like(window.mask))), AFTER_ALL_SESSIONS)
 
 
 def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Model) -> None:
@@ -492,30 +494,30 @@ def test_a_window_of_which_nothing_is_known_is_refused_by_its_symbol(model: Mode
     mask, observed = window.mask.copy(), window.observed.copy()
     mask[1], observed[1] = False, 0
     with pytest.raises(InvalidInputError, match="mask marks every cell of IBM as unknown"):
-        model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, mask=mask, observed=observed)), AFTER_ALL_SESSIONS)
 
 
 @pytest.mark.parametrize("group", ["location", "scale"])
 @pytest.mark.parametrize(("fitted", "wanted"), [(False, r"\[2\]"), (True, r"\[2, 4\]")], ids=["window", "fitted"])
 def test_levels_of_the_other_kind_of_model_are_refused_by_name(*, fitted: bool, wanted: str, group: str) -> None:
     model = small_model(small_artifact(fitted=fitted))
-    rows = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), LONG_AFTER).inputs
+    rows = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), AFTER_ALL_SESSIONS).inputs
     levels = {name: getattr(rows, name).numpy() for name in ("location", "scale")}
     own = levels if fitted else {name: level[:, 0] for name, level in levels.items()}
     other = {name: level[:, 0] for name, level in levels.items()} if fitted else levels
     groups = {name: getattr(rows, name).numpy() for name in ("observed", "known", "static", "mask")}
     window = FeatureWindow(symbols=("AAPL", "IBM"), schema_hash=model.pipeline.features.schema_hash, **groups, **own)
 
-    assert model.prepare(Instance(input=window), LONG_AFTER).symbols == ("AAPL", "IBM")
+    assert model.prepare(Instance(input=window), AFTER_ALL_SESSIONS).symbols == ("AAPL", "IBM")
     with pytest.raises(WindowShapeError, match=rf"{group} is float64 .* of shape {wanted}"):
-        model.prepare(Instance(input=replace(window, **{group: other[group]})), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, **{group: other[group]})), AFTER_ALL_SESSIONS)
 
 
 def test_windows_of_no_symbol_are_refused(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
     empty = {name: getattr(window, name)[:0] for name in ("observed", "known", "static", "mask", "location", "scale")}
     with pytest.raises(InvalidInputError, match="at least one symbol"):
-        model.prepare(Instance(input=replace(window, symbols=(), anchor_price=None, **empty)), LONG_AFTER)
+        model.prepare(Instance(input=replace(window, symbols=(), anchor_price=None, **empty)), AFTER_ALL_SESSIONS)
 
 
 @pytest.mark.parametrize("session", [date(2013, 3, 2), date(2013, 2, 18), date(2099, 12, 31), date(1, 1, 1)])
@@ -523,7 +525,7 @@ def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: 
     """Immediately, not after a whole batch."""
     window = replace(_window(model, recent_bars("AAPL")), as_of_session=session)
     with pytest.raises((InvalidInputError, CalendarEndedError)):
-        model.prepare(Instance(input=window), LONG_AFTER)
+        model.prepare(Instance(input=window), AFTER_ALL_SESSIONS)
 
 
 @settings(max_examples=30, deadline=None)
@@ -531,12 +533,12 @@ def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: 
 def test_no_window_that_is_accepted_gives_a_number_that_is_not_finite(model: Model, size: float, seed: int) -> None:
     window, random = _window(model, recent_bars("AAPL")), np.random.default_rng(seed)
     wild = {
-        name: (random.uniform(-1, 1, getattr(window, name).shape) * size * LARGEST[name]).astype(np.float32)
+        name: (random.uniform(-1, 1, getattr(window, name).shape) * size * LARGEST_VALUES[name]).astype(np.float32)
         for name in ("observed", "known")
     }
-    level, scale = np.array([size * LARGEST["location"]]), np.array([size * LARGEST["scale"]])
+    level, scale = np.array([size * LARGEST_VALUES["location"]]), np.array([size * LARGEST_VALUES["scale"]])
     asked = replace(window, mask=np.ones_like(window.mask), location=level, scale=scale, **wild)
-    forecast = model.forecast([model.prepare(Instance(input=asked), LONG_AFTER)])[0]
+    forecast = model.forecast([model.prepare(Instance(input=asked), AFTER_ALL_SESSIONS)])[0]
     assert np.isfinite(forecast.values).all()
     assert forecast.prices is not None
     assert np.isfinite(forecast.prices).all()
@@ -544,7 +546,7 @@ def test_no_window_that_is_accepted_gives_a_number_that_is_not_finite(model: Mod
 
 def test_a_prepared_window_does_not_share_the_callers_arrays(model: Model) -> None:
     window = _window(model, recent_bars("AAPL"))
-    prepared = model.prepare(Instance(input=window), LONG_AFTER)
+    prepared = model.prepare(Instance(input=window), AFTER_ALL_SESSIONS)
     before = model.forecast([prepared])[0].values
     window.observed[:] = 3
     window.scale[:] = 9
@@ -556,7 +558,7 @@ def test_a_prepared_window_does_not_share_the_callers_arrays(model: Model) -> No
 
 def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(TargetPoint(5, 0.9),), tolerance=1e-3)
-    (found,) = model.explain(query, LONG_AFTER, Deadline())
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
     names = [f.name for f in model.pipeline.features.features.observed]
     assert found.row_names[: len(names)] == tuple(names)
     assert found.row_names[-3:] == ("location", "scale", "conformal")
@@ -569,7 +571,7 @@ def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
 
 def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
-    found = model.explain(Query(instance=Instance(input=bars)), LONG_AFTER, Deadline())
+    found = model.explain(Query(instance=Instance(input=bars)), AFTER_ALL_SESSIONS, Deadline())
     assert [(a.horizon, a.quantile) for a in found] == [(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)]
     served = _forecast(model, bars)
     for place, attribution in enumerate(found):
@@ -580,9 +582,9 @@ def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> No
 @pytest.mark.parametrize("h", range(4))
 def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, h: int) -> None:
     model = small_model(constant_artifact(fitted=fitted))
-    prepared = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), LONG_AFTER)
+    prepared = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), AFTER_ALL_SESSIONS)
     asked = replace(QUESTION, targets=(TargetPoint(model.manifest.target.horizons[h], 0.9),))
-    (found,) = model.explain(asked, LONG_AFTER, Deadline())
+    (found,) = model.explain(asked, AFTER_ALL_SESSIONS, Deadline())
 
     expected = constant_rows(model, prepared, h, 2)
     rows = dict(zip(found.row_names, found.per_row.T, strict=True))
@@ -594,20 +596,20 @@ def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, 
 def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
     bars = recent_bars("AAPL")
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),), detail=Detail.CELLS)
-    (found,) = model.explain(query, LONG_AFTER, Deadline())
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
     assert found.cells is not None
     assert found.per_time is not None
     assert found.cells.shape == (1, 60, 23)
     assert found.sessions == tuple(as_date(day) for day in bars.sessions[-60:].tolist())
     np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, :23], atol=1e-12)
-    (plain,) = model.explain(replace(query, detail=Detail.FEATURES), LONG_AFTER, Deadline())
+    (plain,) = model.explain(replace(query, detail=Detail.FEATURES), AFTER_ALL_SESSIONS, Deadline())
     assert (plain.cells, plain.per_time) == (None, None)
 
 
 def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> None:
     bars = _without(recent_bars("AAPL", "IBM"), 0, slice(-1, None))
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),))
-    (found,) = model.explain(query, LONG_AFTER, Deadline())
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
     assert np.isnan(found.per_row[0]).all()
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist()[0], found.nodes.tolist()[0]) == (False, 0)
@@ -620,9 +622,9 @@ def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model
     with pytest.raises(
         ExplainUnsupportedError, match=r"unknown method 'shap'; the model supports \['integrated-gradients'\]"
     ):
-        model.explain(replace(query, method="shap"), LONG_AFTER, Deadline())
+        model.explain(replace(query, method="shap"), AFTER_ALL_SESSIONS, Deadline())
     with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
-        model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), LONG_AFTER, Deadline())
+        model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), AFTER_ALL_SESSIONS, Deadline())
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 9.9e-5, 1.0, float("nan")])
@@ -630,13 +632,13 @@ def test_a_tolerance_that_no_gap_of_float32_can_meet_is_refused_naming_the_least
     model: Model, tolerance: float
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"tolerance is .* must be from 0\.0001 to below 1"):
-        model.explain(replace(QUESTION, tolerance=tolerance), LONG_AFTER, Deadline())
+        model.explain(replace(QUESTION, tolerance=tolerance), AFTER_ALL_SESSIONS, Deadline())
 
 
 def test_equal_targets_are_answered_each_in_the_order_asked(model: Model) -> None:
     one, other = TargetPoint(5, 0.9), TargetPoint(1, 0.5)
-    found = model.explain(replace(QUESTION, targets=(one, other, *[one] * 22)), LONG_AFTER, Deadline())
-    alone = model.explain(replace(QUESTION, targets=(one, other)), LONG_AFTER, Deadline())
+    found = model.explain(replace(QUESTION, targets=(one, other, *[one] * 22)), AFTER_ALL_SESSIONS, Deadline())
+    alone = model.explain(replace(QUESTION, targets=(one, other)), AFTER_ALL_SESSIONS, Deadline())
     assert [(a.horizon, a.quantile) for a in found] == [one, other, *[one] * 22]
     for k, answer in enumerate(found):
         np.testing.assert_array_equal(answer.per_row, alone[k == 1].per_row)
@@ -654,8 +656,8 @@ def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Mode
 
 def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:
     graph = small_model(small_artifact("graph"))
-    assert isinstance(graph.engine.network, PanelForecastNetwork)
-    neighbours = graph.engine.network.adjacency.shape[1]
+    assert isinstance(graph.engine.network, GraphForecaster)
+    neighbours = graph.engine.network.neighbours.shape[1]
     assert neighbours > 0
     one = replace(QUESTION, targets=(TargetPoint(5, 0.9),))
     assert graph.explain_cost(one) == 2 * (1 + neighbours) * sum(NODE_COUNTS)
@@ -664,14 +666,14 @@ def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:
 def test_what_might_take_too_many_rows_is_refused_before_anything_is_prepared(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("predictor.explain.cost.MOST_ROWS", model.explain_cost(QUESTION))
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_ROWS", model.explain_cost(QUESTION))
     too_few = recent_bars("AAPL", "IBM", "MSFT").last(1)
     with pytest.raises(
         RequestTooLargeError, match=r"4 targets of 3 symbols .* ask for fewer targets or symbols"
     ) as told:
-        model.explain(Query(instance=Instance(input=too_few)), LONG_AFTER, Deadline())
+        model.explain(Query(instance=Instance(input=too_few)), AFTER_ALL_SESSIONS, Deadline())
     assert told.value.metadata == {"have": str(3 * 4 * 765), "most": str(2 * 4 * 765)}
-    assert len(model.explain(QUESTION, LONG_AFTER, Deadline())) == 4
+    assert len(model.explain(QUESTION, AFTER_ALL_SESSIONS, Deadline())) == 4
 
 
 @pytest.mark.parametrize(("symbols", "targets", "rows"), [(100, 4, 11), (500, 12, 1), (100, 24, 2)])
@@ -705,12 +707,12 @@ def _young(model: Model, sessions: int) -> tuple[PreparedInstance, PreparedInsta
     for column in columns.values():
         column[1, :-sessions] = np.nan
     both = replace(bars, **columns)
-    beside = model.prepare(Instance(input=both), LONG_AFTER).only(["IBM"])
-    return beside, model.prepare(Instance(input=both.select(["IBM"]).last(sessions)), LONG_AFTER)
+    beside = model.prepare(Instance(input=both), AFTER_ALL_SESSIONS).only(["IBM"])
+    return beside, model.prepare(Instance(input=both.select(["IBM"]).last(sessions)), AFTER_ALL_SESSIONS)
 
 
 def _forecast(model: Model, bars: BarPanel) -> Forecast:
-    return model.forecast([model.prepare(Instance(input=bars), LONG_AFTER)])[0]
+    return model.forecast([model.prepare(Instance(input=bars), AFTER_ALL_SESSIONS)])[0]
 
 
 def _window(model: Model, bars: BarPanel) -> FeatureWindow:

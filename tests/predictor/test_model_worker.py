@@ -57,7 +57,9 @@ class Watched:
         self.breaks_at: Instance | None = None
         self.breaks_at_symbol = ""
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+    def prepare_batch(
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    ) -> PreparedBatch[Any]:
         self.batches.append(len(instances))
         self.begun.set()
         self.released.wait(SOON_S)
@@ -68,7 +70,7 @@ class Watched:
             raise ZeroDivisionError
         batch = self._model.prepare_batch(instances, now, deadline)
         self.meanwhile()
-        return _Counted(batch, self.forwards)
+        return _CountedBatch(batch, self.forwards)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         return self._model.predict(instances, now, deadline)
@@ -87,14 +89,14 @@ class Watched:
 
 
 @final
-class _Counted:
-    def __init__(self, batch: PreparedBatch, forwards: list[int]) -> None:
+class _CountedBatch(PreparedBatch[Any]):
+    def __init__(self, batch: PreparedBatch[Any], forwards: list[int]) -> None:
         self._batch = batch
         self._forwards = forwards
 
-    def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
-        self._forwards.append(len(places))
-        return self._batch.outcomes(places, deadline)
+    def outcomes(self, indices: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+        self._forwards.append(len(indices))
+        return self._batch.outcomes(indices, deadline)
 
 
 @final

@@ -1,22 +1,19 @@
 """Contract of every row-wise network kind: shapes, row independence, and the inputs that matter."""
 
 import copy
-import inspect
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
-from predictor.explain import attribution_view
+from predictor.explain import build_attribution_view
 from predictor.inference import freeze
 from predictor.networks import (
     KINDS,
     Inputs,
     InputSizes,
     NetworkKind,
-    PanelForecastNetwork,
     Target,
     build_network,
     config_from_settings,
@@ -135,7 +132,7 @@ def test_missing_groups_of_inputs_need_no_stand_in(kind: NetworkKind, known: int
 def test_the_attribution_view_forecasts_alike_and_has_gradients(kind: NetworkKind) -> None:
     network, inputs = _network(kind), _inputs(3)
     observed = inputs.observed.clone().requires_grad_()
-    seen = attribution_view(network)(inputs._replace(observed=observed))
+    seen = build_attribution_view(network)(inputs._replace(observed=observed))
     torch.testing.assert_close(seen.detach(), network(inputs), rtol=0, atol=WITHIN)
     (gradient,) = torch.autograd.grad(seen.sum(), observed)
     assert bool((gradient.abs().amax(dim=(0, 2)) > 0).all())
@@ -212,19 +209,3 @@ def test_a_kind_without_a_network_has_nothing_to_set() -> None:
 def test_a_copy_of_a_network_forecasts_alike(kind: NetworkKind) -> None:
     network, inputs = _network(kind), _inputs(2)
     assert torch.equal(copy.deepcopy(network)(inputs), network(inputs))
-
-
-def test_all_that_tells_a_network_across_stocks_from_others_is_its_class_s_own() -> None:
-    """From Python 3.12 on, `isinstance` ignores what a module's `__getattr__` provides."""
-    offered = [name for name in vars(PanelForecastNetwork) if not name.startswith("_")]
-    assert "connect" in offered
-    assert not PanelForecastNetwork.__annotations__
-    across = [
-        kind.build(kind.config(), sizes=replace(SIZES, nodes=4), target=TARGET, levels=LEVELS)
-        for kind in KINDS.values()
-        if kind.is_panel_model
-    ]
-    assert across
-    for network in across:
-        for name in offered:
-            inspect.getattr_static(network, name)

@@ -20,7 +20,7 @@ from predictor.embed import EmbeddedServer, open_embedded_server
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import NEVER, Instance, Query
 from predictor.model import Predictor
 from predictor.networks import Target, TargetKind
@@ -185,7 +185,9 @@ def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
     sound = THREE if adjusted else replace(THREE, adj_close=None)
     for kind, model in kinds.items():
         beside, own, whole = model.predict(
-            [Instance(input=bars), Instance(input=bars.select(["IBM"])), Instance(input=sound)], LONG_AFTER, NEVER
+            [Instance(input=bars), Instance(input=bars.select(["IBM"])), Instance(input=sound)],
+            AFTER_ALL_SESSIONS,
+            NEVER,
         )
         assert isinstance(beside, Forecast), kind
         assert isinstance(whole, Forecast), kind
@@ -197,7 +199,7 @@ def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
 def test_a_graph_answers_the_others_as_without_a_bad_symbol() -> None:
     model, bars = small_model(small_artifact("graph")), spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     beside, without = model.predict(
-        [Instance(input=bars), Instance(input=THREE.select(["AAPL", "GOOG"]))], LONG_AFTER, NEVER
+        [Instance(input=bars), Instance(input=THREE.select(["AAPL", "GOOG"]))], AFTER_ALL_SESSIONS, NEVER
     )
     assert isinstance(beside, Forecast)
     assert isinstance(without, Forecast)
@@ -209,5 +211,5 @@ def test_the_reasons_of_the_others_are_given_too(kinds: dict[str, Predictor]) ->
     bars = spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     for kind, model in kinds.items():
         query = Query(instance=Instance(input=bars), targets=model.default_targets()[:1], tolerance=0.1)
-        (found,) = model.explain(query, LONG_AFTER, NEVER)
+        (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
         assert np.isfinite(found.per_row[[0, 2]]).all(), kind

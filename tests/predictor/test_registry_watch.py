@@ -11,7 +11,7 @@ import pytest
 from artifacts import recent_bars
 from model_folders import RUNTIME, WEIGHTS, break_weights, forge_weights, lock_lines, replace_version, save_seeds
 
-from predictor.artifact import AGAIN
+from predictor.artifact import REPLACE_ADVICE
 from predictor.errors import ArtifactError
 from predictor.instance import NEVER, Instance
 from predictor.registry import (
@@ -201,7 +201,7 @@ def test_a_broken_version_is_tried_again_only_when_its_files_change(server: Serv
 def test_a_problem_that_comes_back_is_told_again(server: Server, models: Path) -> None:
     for _ in range(2):
         (models / "small" / "3").mkdir()
-        assert server.problems() == [f"small/3: manifest.json: the file is missing; {AGAIN}"]
+        assert server.problems() == [f"small/3: manifest.json: the file is missing; {REPLACE_ADVICE}"]
         shutil.rmtree(models / "small" / "3")
         assert server.problems() == []
         assert server.registry.problems == ()

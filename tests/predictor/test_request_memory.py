@@ -23,7 +23,7 @@ from predictor.calls import Calls
 from predictor.calls.requests import ParsedInstances
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import NEVER, Deadline, GapPolicy, Instance, Query
 from predictor.model import Predictor
 from predictor.service import PredictionService
@@ -71,9 +71,9 @@ def peak(work: Callable[[], object]) -> int:
 def too_few(model: Predictor, instance: Instance, *, explain: bool) -> None:
     if explain:
         with pytest.raises(TooFewBarsError):
-            model.explain(Query(instance=instance, symbols=("S0",)), LONG_AFTER, NEVER)
+            model.explain(Query(instance=instance, symbols=("S0",)), AFTER_ALL_SESSIONS, NEVER)
     else:
-        assert isinstance(model.predict([instance], LONG_AFTER, NEVER)[0], TooFewBarsError)
+        assert isinstance(model.predict([instance], AFTER_ALL_SESSIONS, NEVER)[0], TooFewBarsError)
 
 
 @pytest.mark.parametrize("explain", [False, True], ids=["predict", "explain"])
@@ -106,7 +106,7 @@ def test_sessions_years_apart_take_what_as_many_in_a_row_take(models: dict[str, 
 
     def ask(sessions: list[int]) -> int:
         asked = Instance(input=panel(sessions, 300), gap_policy=GapPolicy.MASK)
-        return peak(lambda: isinstance(models["lstm"].predict([asked], LONG_AFTER, NEVER)[0], Forecast))
+        return peak(lambda: isinstance(models["lstm"].predict([asked], AFTER_ALL_SESSIONS, NEVER)[0], Forecast))
 
     ask(whole)
     assert ask(apart) < 1.1 * ask(whole)
@@ -127,7 +127,7 @@ def test_refusing_many_symbols_looks_at_each_once(
 
     monkeypatch.setattr(BarPanel, "present", property(counted))
     asked = Instance(input=bars, gap_policy=GapPolicy.MASK)
-    assert isinstance(models["lstm"].predict([asked], LONG_AFTER, NEVER)[0], QuantraError)
+    assert isinstance(models["lstm"].predict([asked], AFTER_ALL_SESSIONS, NEVER)[0], QuantraError)
     assert len(looked) < 10
 
 

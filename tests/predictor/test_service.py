@@ -19,7 +19,7 @@ import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
 from numpy.typing import NDArray
 
-from predictor.artifact import AGAIN
+from predictor.artifact import REPLACE_ADVICE
 from predictor.bars import BarPanel
 from predictor.errors import (
     ArtifactError,
@@ -418,7 +418,7 @@ def test_a_folder_of_models_opens_and_names_what_it_refused(tmp_path: Path) -> N
     with PredictionService.open(tmp_path, device="cpu") as service:
         assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], Forecast)
         assert [(type(p), p.message) for p in service.problems] == [
-            (ArtifactError, f"small/2: manifest.json: the file is missing; {AGAIN}")
+            (ArtifactError, f"small/2: manifest.json: the file is missing; {REPLACE_ADVICE}")
         ]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from predictor.errors import ConfigurationError
-from predictor.explain import attribution_view
+from predictor.explain import build_attribution_view
 from predictor.networks import Inputs, InputSizes, Target, pinball_loss
 from predictor.networks.gated_residuals import GatedSumWeights, gated_sum
 from predictor.networks.layers import Dropout
@@ -196,7 +196,7 @@ def test_a_variable_that_its_selection_prefers_has_the_largest_weight() -> None:
 
 def test_an_attribution_view_gives_the_forecasts_and_input_gradients() -> None:
     network, inputs = _tft(2, ONE_HOT).requires_grad_(requires_grad=False), _inputs(3, 2, ONE_HOT)
-    view = attribution_view(network)
+    view = build_attribution_view(network)
     observed = inputs.observed.requires_grad_()
     quantiles = view(inputs)
     (gradient,) = torch.autograd.grad(quantiles[:, 1, 2].sum(), observed)

@@ -12,7 +12,7 @@ from window_levels import levels_at
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, TooFewBarsError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import Inputs, Target, TargetKind, WindowNormaliser
@@ -169,7 +169,7 @@ def test_a_split_that_adj_close_tells_changes_no_input(model: Model, days_ago: i
 
 def test_the_price_fan_stands_at_the_raw_last_price(model: Model) -> None:
     split = _split(replace(recent_bars("MSFT").last(140), adj_close=None), 130)
-    forecast = model.forecast([model.prepare(Instance(input=split), LONG_AFTER)])[0]
+    forecast = model.forecast([model.prepare(Instance(input=split), AFTER_ALL_SESSIONS)])[0]
     assert forecast.prices is not None
     np.testing.assert_allclose(forecast.prices[0], split.close[0, -1] * np.exp(forecast.values[0]), rtol=1e-12)
 
@@ -244,7 +244,7 @@ def test_the_latest_window_holds_a_row_a_symbol(pipeline: Pipeline) -> None:
 
 
 def _inputs(model: Model, bars: BarPanel) -> Inputs:
-    return model.prepare(Instance(input=bars), LONG_AFTER).inputs
+    return model.prepare(Instance(input=bars), AFTER_ALL_SESSIONS).inputs
 
 
 def _assert_close(found: Inputs, expected: Inputs) -> None:

@@ -15,7 +15,7 @@ from one_device import META, OneDevice, TwoDevicesError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from predictor.explain import Baseline, Explainer, attribution_view
+from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.inference import Engine, freeze
 from predictor.instance import NEVER
 from predictor.networks import (
@@ -60,7 +60,7 @@ class Case:
         kind = KINDS[self.kind]
         network = build_network(kind, make_config(kind, self.settings), sizes=self.sizes, target=TARGET, levels=LEVELS)
         if isinstance(network, GraphForecaster):
-            network.connect(_ring(network.most_neighbours))
+            network.connect(_ring(network.neighbours.shape[1]))
         return network.to(device)
 
 
@@ -244,7 +244,7 @@ def autocast_of_any_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("autocast_of_any_device")
 def test_an_explanation_stays_on_the_device(case: Case) -> None:
     network = freeze(case.build())
-    members = 1 + network.most_neighbours if isinstance(network, GraphForecaster) else None
+    members = 1 + network.neighbours.shape[1] if isinstance(network, GraphForecaster) else None
     baseline = Baseline(
         name="train_mean",
         known=np.zeros(case.sizes.known, np.float32),
@@ -257,7 +257,7 @@ def test_an_explanation_stays_on_the_device(case: Case) -> None:
     if members is not None:
         inputs = Inputs(*(group.unflatten(0, (windows, members)) for group in inputs))
         nodes = torch.arange(members).expand(windows, -1)
-    explainer = Explainer(attribution_view(network), _output(), baseline, max_rows=64, members=members)
+    explainer = Explainer(build_attribution_view(network), _output(), baseline, max_rows=64, members=members)
     with OneDevice():
         found = explainer.explain(inputs, POINTS, deadline=NEVER, node_counts=(2, 3), nodes=nodes)
     assert len(found) == len(POINTS)

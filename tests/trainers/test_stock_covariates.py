@@ -35,7 +35,7 @@ from predictor.errors import ArtifactError, ConfigurationError, CovariateMissing
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet, default_features
 from predictor.forecast import Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance, Query
 from predictor.model import Model
 from predictor.networks import Inputs
@@ -79,7 +79,7 @@ def served(covariates: CovariateSource, panel: BarPanel) -> Inputs:
     """What the network reads where everything is sent."""
     beside = covariates.for_model(model().info((), is_default=True), panel)
     asked = Instance(input=panel, covariates=beside, allow_incomplete_last_bar=True)
-    return model().prepare(asked, LONG_AFTER).inputs
+    return model().prepare(asked, AFTER_ALL_SESSIONS).inputs
 
 
 def changed(covariates: CovariateSource, name: str, after: int, by: float) -> CovariateSource:
@@ -330,7 +330,7 @@ def test_a_covariate_that_is_unknown_on_all_sessions_is_told() -> None:
 
 def forecasts(panel: BarPanel, beside: Covariates) -> list[Forecast]:
     asked = Instance(input=panel, covariates=beside, allow_incomplete_last_bar=True)
-    return model().forecast([model().prepare(asked, LONG_AFTER)])
+    return model().forecast([model().prepare(asked, AFTER_ALL_SESSIONS)])
 
 
 def test_attributions_have_one_row_a_covariate_and_add_up() -> None:

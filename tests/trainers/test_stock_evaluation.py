@@ -21,9 +21,9 @@ from predictor.canonical import Record
 from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import default_features
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
-from predictor.model import Ensemble, Model, ModelIdentity, output_map
+from predictor.model import Ensemble, Model, ModelIdentity, build_output_map
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
@@ -182,10 +182,10 @@ def test_forecasts_are_those_that_are_served_on_each_day(trained: TrainingResult
     model = loaded(trained)
     history = History(bars(), model.pipeline)
     windows = history.windows(SplitPart("test", 20120904, 20121130))
-    ours = forecasts_of(model.engine, output_map(model.manifest), history, windows)
+    ours = forecasts_of(model.engine, build_output_map(model.manifest), history, windows)
     for row in (0, 31):
         day, symbol = int(bars().sessions[windows.positions[row]]), int(windows.symbols[row])
-        served = model.forecast([model.prepare(Instance(input=bars().until(day)), LONG_AFTER)])[0]
+        served = model.forecast([model.prepare(Instance(input=bars().until(day)), AFTER_ALL_SESSIONS)])[0]
         np.testing.assert_allclose(ours.calibrated[row], served.values[symbol], rtol=1e-5, atol=1e-8)
     assert (ours.raw != ours.calibrated).any()
 
@@ -205,7 +205,7 @@ def _forecasts(model: Model, panel: BarPanel, until: int) -> FloatArray:
     history = History(panel, model.pipeline)
     windows = history.windows(SplitPart("test", FIRST_ALLOWED, int(panel.sessions[-1])))
     chosen = panel.sessions[windows.positions] <= until
-    return forecasts_of(model.engine, output_map(model.manifest), history, windows).calibrated[chosen]
+    return forecasts_of(model.engine, build_output_map(model.manifest), history, windows).calibrated[chosen]
 
 
 def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effective_blocks(
@@ -316,7 +316,7 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
     windows = reading.windows(SplitPart("test", 20120904, 20121130))
     said = reading.forecasts(windows)
     day, symbol = int(bars().sessions[windows.positions[9]]), int(windows.symbols[9])
-    served = joint.forecast([joint.prepare(Instance(input=bars().until(day)), LONG_AFTER)])[0]
+    served = joint.forecast([joint.prepare(Instance(input=bars().until(day)), AFTER_ALL_SESSIONS)])[0]
     np.testing.assert_allclose(said.calibrated[9], served.values[symbol], rtol=1e-5, atol=1e-8)
     assert (said.raw[..., 0] > said.calibrated[..., 0]).all()
 

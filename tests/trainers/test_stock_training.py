@@ -21,7 +21,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Record
 from predictor.errors import ConfigurationError, shown_date
 from predictor.features import FeatureSet, default_features
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.model import Model
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
@@ -102,7 +102,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
 
 def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trained: TrainingResult) -> None:
     model = loaded(trained.folder)
-    forecast = model.forecast([model.prepare(Instance(input=bars().last(150)), LONG_AFTER)])[0]
+    forecast = model.forecast([model.prepare(Instance(input=bars().last(150)), AFTER_ALL_SESSIONS)])[0]
     assert forecast.values.shape == (2, 4, 3)
     assert (np.diff(forecast.values, axis=-1) > 0).all()
     assert forecast.as_of_session == date(2013, 3, 1)
@@ -255,7 +255,7 @@ def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
     recipe = replace(SHORT, target=target, normaliser=None)
     made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
     model = loaded(made.folder)
-    forecast = model.forecast([model.prepare(Instance(input=few_bars()), LONG_AFTER)])[0]
+    forecast = model.forecast([model.prepare(Instance(input=few_bars()), AFTER_ALL_SESSIONS)])[0]
     assert forecast.prices is None
     assert (np.exp(forecast.values) < 0.2).all()
     assert "HAR (1, 5, 22 days), refitted" in {row.text("name") for row in score_rows(made)}
@@ -523,7 +523,7 @@ def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp
     assert card_of(made).record("training").integer("best_epoch") == 0
     assert "the model ranks all stocks alike" in " ".join(made.summary.notes)
     model = loaded(made.folder)
-    found = model.forecast([model.prepare(Instance(input=panel), LONG_AFTER)])[0]
+    found = model.forecast([model.prepare(Instance(input=panel), AFTER_ALL_SESSIONS)])[0]
     assert found.scores is not None
     assert found.ranks is not None
     assert not found.scores.any()

@@ -20,7 +20,7 @@ from predictor import canonical
 from predictor.artifact.manifest import WEIGHTS, Manifest
 from predictor.canonical import Json
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.networks import Edges, InputSizes, PanelForecastNetwork, build_network
+from predictor.networks import Edges, GraphForecaster, InputSizes, build_network
 from predictor.windows import Pipeline
 
 MAX_HEADER_BYTES = 1 << 20
@@ -101,7 +101,7 @@ class Artifact:
             _check_tensor(name, tensor, expected[name])
         with torch.random.fork_rng(devices=[]):  # its initial weights are overwritten: keep the random state
             network = self._untrained_network()
-        if isinstance(network, PanelForecastNetwork):
+        if isinstance(network, GraphForecaster):
             _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
         return network.eval()

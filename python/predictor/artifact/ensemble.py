@@ -27,9 +27,9 @@ from predictor.artifact.folder import (
     load,
     read_golden,
     read_listed_files,
+    read_verified_files,
+    read_verified_manifest,
     sha256,
-    verified,
-    verified_manifest,
     write_folder,
     write_golden,
 )
@@ -80,7 +80,7 @@ class SharedMemberFacts:
         return f"{self.target}, quantiles {levels}, calendar {self.calendar}"
 
 
-def check_fit(members: Mapping[str, Artifact]) -> SharedMemberFacts:
+def check_compatible(members: Mapping[str, Artifact]) -> SharedMemberFacts:
     """Check that artifacts, by member name, can form an ensemble, and return their shared settings.
 
     Networks, features, encoder lengths, normalisers and seeds may differ.
@@ -183,10 +183,10 @@ class StoredEnsemble:
     @property
     def weights_hash(self) -> str:
         """SHA-256 over the members' names and weights."""
-        return ensemble_weights_hash({name: member.weights_hash for name, member in self.members.items()})
+        return hash_ensemble_weights({name: member.weights_hash for name, member in self.members.items()})
 
 
-def ensemble_weights_hash(members: Mapping[str, str]) -> str:
+def hash_ensemble_weights(members: Mapping[str, str]) -> str:
     """SHA-256 over lines of weight digests and names of the members, in the format of `sha256sum`."""
     return sha256("".join(f"{digest}  {name}\n" for name, digest in sorted(members.items())).encode())
 
@@ -206,9 +206,9 @@ def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str
     """
     check_absent(folder)
     own = write_golden(golden)
-    files = add_manifest(_manifest_json(manifest, own), own)
+    files = add_manifest(_write_manifest(manifest, own), own)
     for name, digest in manifest.members.items():
-        files |= {f"{MEMBERS}/{name}/{file}": data for file, data in _member_files(members[name], digest).items()}
+        files |= {f"{MEMBERS}/{name}/{file}": data for file, data in _read_member_files(members[name], digest).items()}
     write_folder(folder, files)
 
 
@@ -219,7 +219,7 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
         ArtifactError: as `load`, for the ensemble's files or a member's, which the message names; or a member is
             missing or replaced, or the members do not fit together.
     """
-    text = verified_manifest(folder)
+    text = read_verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, ENSEMBLE_FORMAT)
     manifest = _read_manifest(record)
@@ -235,7 +235,7 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
 def is_ensemble(folder: Path) -> bool:
     """Whether the folder has a verified manifest of an ensemble; `load_ensemble` verifies the rest."""
     try:
-        record = Record.from_bytes(verified_manifest(folder), MANIFEST)
+        record = Record.from_bytes(read_verified_manifest(folder), MANIFEST)
         return record.text("format") == ENSEMBLE_FORMAT
     except ArtifactError:
         return False  # loading it as an artifact reports the problem
@@ -244,7 +244,7 @@ def is_ensemble(folder: Path) -> bool:
 # --- writing
 
 
-def _manifest_json(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
+def _write_manifest(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
     return {
         "format": ENSEMBLE_FORMAT,
         "format_version": FORMAT_VERSION,
@@ -259,9 +259,9 @@ def _manifest_json(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
     }
 
 
-def _member_files(folder: Path, digest: str) -> dict[str, bytes]:
+def _read_member_files(folder: Path, digest: str) -> dict[str, bytes]:
     """All files of a member, unchanged."""
-    text, _, files = verified(folder)
+    text, _, files = read_verified_files(folder)
     if sha256(text) != digest:
         raise ArtifactError(f"{folder}: its manifest was changed after it was read; build the ensemble again")
     return {**files, MANIFEST: text, DIGEST: (folder / DIGEST).read_bytes()}
@@ -309,14 +309,14 @@ def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
     try:
         stored = load(folder / path)
     except ArtifactError as error:
-        raise inside(path, error) from error
+        raise prefix_path(path, error) from error
     if stored.manifest_hash != digest:
         problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact is in its place"
         raise ArtifactError.of(f"{path}/{MANIFEST}", problem)
     return stored
 
 
-def inside(path: str, error: ArtifactError) -> ArtifactError:
+def prefix_path(path: str, error: ArtifactError) -> ArtifactError:
     """The same error with the path of a folder inside the artifact."""
     file = error.metadata.get("file")
     return ArtifactError(
@@ -326,7 +326,7 @@ def inside(path: str, error: ArtifactError) -> ArtifactError:
 
 def _check_common(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact]) -> None:
     try:
-        common = check_fit({name: member.artifact for name, member in members.items()})
+        common = check_compatible({name: member.artifact for name, member in members.items()})
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error
     stated = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)

@@ -47,7 +47,7 @@ MAX_TEXT_BYTES = 16 << 20
 
 MAX_DIGEST_BYTES = 1024
 
-AGAIN = "copy the artifact again from where it was trained, or train it again"
+REPLACE_ADVICE = "copy the artifact again from where it was trained, or train it again"
 """Advice for incomplete or damaged artifacts, which cannot be repaired."""
 
 
@@ -72,7 +72,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     _flush_folder(folder.parent)
 
 
-def check_place(folder: Path) -> None:
+def check_new_folder(folder: Path) -> None:
     """Check before a training that its artifact's folder can be written.
 
     Raises:
@@ -85,10 +85,12 @@ def check_place(folder: Path) -> None:
 def check_absent(folder: Path) -> None:
     """Raise ConfigurationError if `folder` exists already."""
     if folder.exists():
-        raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: {_another(folder)}")
+        raise ConfigurationError(
+            f"{folder} exists already; an artifact is never overwritten: {_suggest_folder(folder)}"
+        )
 
 
-def _another(folder: Path) -> str:
+def _suggest_folder(folder: Path) -> str:
     """Advice for a folder that exists: the next free version if its name is a version number."""
     if not folder.name.isdecimal():
         return "choose another --out"
@@ -104,7 +106,7 @@ def next_version(model: Path) -> Path:
 def add_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Add the manifest and its digest to the files."""
     text = canonical.to_bytes(manifest)
-    return {**files, MANIFEST: text, DIGEST: digest_file(text)}
+    return {**files, MANIFEST: text, DIGEST: write_digest(text)}
 
 
 def list_entries(files: Mapping[str, bytes]) -> dict[str, Json]:
@@ -112,7 +114,7 @@ def list_entries(files: Mapping[str, bytes]) -> dict[str, Json]:
     return {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()}
 
 
-def digest_file(manifest: bytes) -> bytes:
+def write_digest(manifest: bytes) -> bytes:
     """Content of the digest file, in the format of `sha256sum --check`."""
     return f"{sha256(manifest)}  {MANIFEST}\n".encode()
 
@@ -122,18 +124,18 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def verified_manifest(folder: Path) -> bytes:
+def read_verified_manifest(folder: Path) -> bytes:
     """Read the manifest and verify its digest.
 
     Raises:
         ArtifactError: the folder, the manifest or its digest is missing, or the digest does not match.
     """
     if not folder.is_dir():
-        raise ArtifactError(f"the folder is missing; {AGAIN}")
+        raise ArtifactError(f"the folder is missing; {REPLACE_ADVICE}")
     manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
-    if read(folder, DIGEST, MAX_DIGEST_BYTES) != digest_file(manifest):
+    if read(folder, DIGEST, MAX_DIGEST_BYTES) != write_digest(manifest):
         raise ArtifactError.of(
-            MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged: {AGAIN}"
+            MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged: {REPLACE_ADVICE}"
         )
     return manifest
 
@@ -175,11 +177,11 @@ def check_no_other_files(folder: Path, own: Collection[str], *, apart: Collectio
         own: paths of its files.
         apart: folders that are checked separately.
     """
-    named = {*own, *apart}
-    folders = {parent.as_posix() for name in named for parent in Path(name).parents}
+    listed = {*own, *apart}
+    folders = {parent.as_posix() for name in listed for parent in Path(name).parents}
     paths = (p.relative_to(folder) for p in folder.rglob("*"))
     present = {p.as_posix() for p in paths if not any(q.as_posix() in apart for q in p.parents)}
-    unknown = sorted(present - named - folders)
+    unknown = sorted(present - listed - folders)
     if unknown:
         raise ArtifactError.of(unknown[0], "does not belong to the artifact")
 
@@ -195,7 +197,7 @@ def read(folder: Path, name: str, limit: int) -> bytes:
         if (folder / part).is_symlink():
             raise ArtifactError.of(part.as_posix(), "is a link; an artifact holds its files, not links to them")
     if not path.is_file():
-        raise ArtifactError.of(name, f"the file is missing; {AGAIN}")
+        raise ArtifactError.of(name, f"the file is missing; {REPLACE_ADVICE}")
     try:
         if path.stat().st_size > limit:
             raise ArtifactError.of(name, f"is larger than {limit} bytes")
@@ -210,10 +212,13 @@ def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
     data = read(folder, name, MAX_TEXT_BYTES if name.endswith(".json") else MAX_TENSOR_BYTES)
     if len(data) != size:
         raise ArtifactError.of(
-            name, f"has {len(data)} bytes, the manifest says {size}; the file was truncated or changed: {AGAIN}"
+            name,
+            f"has {len(data)} bytes, the manifest says {size}; the file was truncated or changed: {REPLACE_ADVICE}",
         )
     if sha256(data) != digest:
-        raise ArtifactError.of(name, f"its SHA-256 is not the manifest's; the file was changed or damaged: {AGAIN}")
+        raise ArtifactError.of(
+            name, f"its SHA-256 is not the manifest's; the file was changed or damaged: {REPLACE_ADVICE}"
+        )
     return data
 
 
@@ -260,10 +265,10 @@ def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
         ConfigurationError: `folder` exists already.
     """
     check_absent(folder)  # fail before the work
-    write_folder(folder, packed(artifact, golden))
+    write_folder(folder, pack_artifact(artifact, golden))
 
 
-def packed(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
+def pack_artifact(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
     """The files of an artifact's folder by name, in memory; `write_folder` writes them."""
     files = {
         WEIGHTS: write_tensors(artifact.weights),
@@ -275,14 +280,14 @@ def packed(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "files": list_entries(files),
-        **_facts(artifact.pipeline),
+        **_list_repeated_facts(artifact.pipeline),
         **write_manifest(artifact.manifest),
     }
     return add_manifest(manifest, files)
 
 
-def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
-    """Read files from `packed` as `load` reads a folder, without comparing digests.
+def unpack_artifact(files: Mapping[str, bytes]) -> StoredArtifact:
+    """Read files from `pack_artifact` as `load` reads a folder, without comparing digests.
 
     Raises:
         ArtifactError: a value in a file is invalid.
@@ -291,7 +296,7 @@ def unpacked(files: Mapping[str, bytes]) -> StoredArtifact:
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, FORMAT)
     record.json("files")  # not needed: the contents are in `files`
-    return _stored(VerifiedFiles(text, record, dict(files)))
+    return _parse_artifact(VerifiedFiles(text, record, dict(files)))
 
 
 def load(folder: Path) -> StoredArtifact:
@@ -301,14 +306,14 @@ def load(folder: Path) -> StoredArtifact:
         ArtifactError: a file is missing, unexpected, changed, truncated, too large or of a newer format, or a value
             in it is invalid.
     """
-    return _stored(verified(folder))
+    return _parse_artifact(read_verified_files(folder))
 
 
-def _stored(verified_files: VerifiedFiles) -> StoredArtifact:
+def _parse_artifact(verified_files: VerifiedFiles) -> StoredArtifact:
     text, record, files = verified_files
     manifest = read_manifest(record)
-    pipeline = _pipeline(manifest, files)
-    for key, fact in _facts(pipeline).items():
+    pipeline = _read_pipeline(manifest, files)
+    for key, fact in _list_repeated_facts(pipeline).items():
         stated = record.json(key)
         if stated != fact:
             raise record.refusal(key, f"is {stated}, but its file says {fact}")
@@ -326,13 +331,13 @@ def is_artifact(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def verified(folder: Path) -> VerifiedFiles:
+def read_verified_files(folder: Path) -> VerifiedFiles:
     """Read and verify the files of an artifact without parsing them.
 
     Raises:
         ArtifactError: a file is missing, unexpected, changed, truncated, too large or of a newer format.
     """
-    text = verified_manifest(folder)
+    text = read_verified_manifest(folder)
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, FORMAT)
     check_no_other_files(folder, (MANIFEST, DIGEST, *CONTENTS))
@@ -351,11 +356,11 @@ def read_golden(files: Mapping[str, bytes]) -> Golden:
         ArtifactError: a file is invalid.
     """
     return Golden(
-        text=_object(files[GOLDEN_TEXT], GOLDEN_TEXT), arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS)
+        text=_read_object(files[GOLDEN_TEXT], GOLDEN_TEXT), arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS)
     )
 
 
-def _facts(pipeline: Pipeline) -> dict[str, Json]:
+def _list_repeated_facts(pipeline: Pipeline) -> dict[str, Json]:
     """Facts of other files that the manifest repeats, for readers of the manifest only."""
     calendar = pipeline.calendar
     return {
@@ -364,7 +369,7 @@ def _facts(pipeline: Pipeline) -> dict[str, Json]:
     }
 
 
-def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
+def _read_pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
     try:
         return Pipeline(
             features=FittedFeatures.from_json(files[FEATURES]),
@@ -378,18 +383,18 @@ def _pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
         raise ArtifactError.of(MANIFEST, error.message) from error
 
 
-def _object(data: bytes, source: str) -> Mapping[str, Json]:
+def _read_object(data: bytes, source: str) -> Mapping[str, Json]:
     value = canonical.from_bytes(data, source)
     if not isinstance(value, Mapping):
         raise ArtifactError.of(source, "must be an object")
     return value
 
 
-_MOST_MEANT: Final = 3
+_MOST_SUGGESTED: Final = 3
 
 
 @contextmanager
-def named(folder: Path) -> Generator[None]:
+def name_folder_in_errors(folder: Path) -> Generator[None]:
     """Prefix errors in the block with the artifact's path, for paths that the user wrote.
 
     A server does not use this, because its messages name models, never paths.
@@ -407,27 +412,29 @@ def named(folder: Path) -> Generator[None]:
 
 def _check(folder: Path) -> None:
     if not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, so it is not an artifact{_question(folder.parent)}")
+        raise ArtifactError(f"{folder} is not a folder, so it is not an artifact{_suggest_artifacts(folder.parent)}")
     if is_artifact(folder):
         return
-    advice = _question(folder) or f"; {AGAIN}"
+    advice = _suggest_artifacts(folder) or f"; {REPLACE_ADVICE}"
     raise ArtifactError(f"{folder} has no {MANIFEST}, so it is not an artifact{advice}", metadata={"file": MANIFEST})
 
 
-def _question(folder: Path) -> str:
+def _suggest_artifacts(folder: Path) -> str:
     """Suggest artifacts in the folder or in its subfolders, newest first; empty if there are none."""
-    meant = _versions(folder) or [version for line in _folders(folder) for version in _versions(line)[:1]]
-    shown = [str(version) for version in meant[:_MOST_MEANT]]
+    meant = _list_versions(folder) or [
+        version for line in _list_folders(folder) for version in _list_versions(line)[:1]
+    ]
+    shown = [str(version) for version in meant[:_MOST_SUGGESTED]]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 
-def _versions(line: Path) -> list[Path]:
+def _list_versions(line: Path) -> list[Path]:
     """Artifacts `line/1`, `line/2` and so on, newest first."""
-    numbered = [path for path in _folders(line) if path.name.isdecimal() and is_artifact(path)]
+    numbered = [path for path in _list_folders(line) if path.name.isdecimal() and is_artifact(path)]
     return sorted(numbered, key=lambda path: int(path.name), reverse=True)
 
 
-def _folders(folder: Path) -> list[Path]:
+def _list_folders(folder: Path) -> list[Path]:
     """Subfolders by name; empty if the folder is not readable."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir())

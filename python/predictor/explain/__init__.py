@@ -3,11 +3,10 @@
 Gradients come from an *attribution view*, a second module tree over the weights of the served network.
 """
 
-from predictor.explain.cost import MOST_ROWS, ExplanationCost
-from predictor.explain.integrated_gradients import Contributions, Explainer
+from predictor.explain.integrated_gradients import MOST_ROWS, Contributions, Explainer, ExplanationCost
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.path import Baseline
-from predictor.explain.view import attribution_view, rnn_backward_mode
+from predictor.explain.view import build_attribution_view
 
 __all__ = [
     "MOST_ROWS",
@@ -16,7 +15,6 @@ __all__ = [
     "Contributions",
     "Explainer",
     "ExplanationCost",
-    "attribution_view",
+    "build_attribution_view",
     "gauss_legendre",
-    "rnn_backward_mode",
 ]

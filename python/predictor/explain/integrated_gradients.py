@@ -17,18 +17,25 @@ from torch import Tensor, nn
 
 from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError, InvalidInputError, RequestTooLargeError
-from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, roughest
-from predictor.explain.path import Baseline, PanelForecasts, PathParts, RowForecasts, StraightPath, copied
+from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, limit_roughness
+from predictor.explain.path import (
+    Baseline,
+    PanelForecasts,
+    PathParts,
+    RowForecasts,
+    StraightPath,
+    copy_outside_inference,
+)
 from predictor.explain.view import check_view
 from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
-FLOOR: Final = 0.05
+GAP_FLOOR: Final = 0.05
 """Smallest denominator of the relative gap, in units of the window's volatility over the horizon."""
 
 MOST_NUMBERS: Final = 2**25
 """Maximum number of contributions in a response, per cell: 256 MiB."""
-AT_ONCE: Final = 2**22
+BATCH_NUMBERS: Final = 2**22
 """Contributions per batch, including those of other stocks: 32 MiB, and a few times that during the computation."""
 
 
@@ -132,7 +139,7 @@ class ConvergenceTally:
         least = torch.maximum(difference.abs(), self._floor[where])
         gap = (cells.sum(2) - difference).abs() / least
         self._gap[where] = torch.where(is_open, gap, self._gap[where])
-        smooth = _size(rough) <= roughest(count, tolerance) * torch.maximum(_size(cells), least)
+        smooth = _sum_sizes(rough) <= limit_roughness(count, tolerance) * torch.maximum(_sum_sizes(cells), least)
         self._converged = self._gap <= tolerance
         self._open[where] = is_open & ~(self._converged[where] & smooth)
 
@@ -146,18 +153,18 @@ class ConvergenceTally:
         return [self._contributions(p) for p in range(len(self._baseline))]
 
     def _contributions(self, p: int) -> Contributions:
-        parts, neighbours = _split_stocks(self._parts.of_cells(self._cells[p]))
+        parts, neighbours = _split_stocks(self._parts.split_cells(self._cells[p]))
         return Contributions(
-            observed=_array(parts.observed),
-            known=_array(parts.known),
-            static=_array(parts.static),
-            location=_array(parts.location.sum(1)),
-            scale=_array(parts.scale.sum(1)),
-            conformal=_array(parts.offsets.sum((1, 2))),
-            neighbours=_array(neighbours),
-            prediction=_array(self._prediction[p]),
-            baseline_prediction=_array(self._baseline[p]),
-            relative_gap=_array(self._gap[p]),
+            observed=_to_numpy(parts.observed),
+            known=_to_numpy(parts.known),
+            static=_to_numpy(parts.static),
+            location=_to_numpy(parts.location.sum(1)),
+            scale=_to_numpy(parts.scale.sum(1)),
+            conformal=_to_numpy(parts.offsets.sum((1, 2))),
+            neighbours=_to_numpy(neighbours),
+            prediction=_to_numpy(self._prediction[p]),
+            baseline_prediction=_to_numpy(self._baseline[p]),
+            relative_gap=_to_numpy(self._gap[p]),
             converged=self._converged[p].cpu().numpy(),
             nodes=self._nodes[p].cpu().numpy(),
         )
@@ -173,12 +180,12 @@ def _split_stocks(parts: PathParts) -> tuple[PathParts, Tensor]:
     return PathParts(observed, known, static, location, scale, parts.offsets), others
 
 
-def _size(cells: Tensor) -> Tensor:
+def _sum_sizes(cells: Tensor) -> Tensor:
     """[P, N] sum of absolute cells [P, N, width]."""
     return cells.abs().sum(2)
 
 
-def _array(values: Tensor) -> NDArray[np.float64]:
+def _to_numpy(values: Tensor) -> NDArray[np.float64]:
     return values.cpu().numpy()
 
 
@@ -214,7 +221,11 @@ class Explainer:
         tensors = chain(view.parameters(), view.buffers())
         device = next((tensor.device for tensor in tensors), torch.device("cpu"))
         with torch.inference_mode(mode=False):
-            self._output = replace(output, spread=copied(output.spread, device), offsets=copied(output.offsets, device))
+            self._output = replace(
+                output,
+                spread=copy_outside_inference(output.spread, device),
+                offsets=copy_outside_inference(output.offsets, device),
+            )
         self._reads_rows, self._members = members is None, members or 1
         forecasting = RowForecasts(view, self._output) if self._reads_rows else PanelForecasts(view, self._output)
         self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self._members))
@@ -256,23 +267,23 @@ class Explainer:
         # enables gradients and full precision in any mode of the caller; `enable_grad` does not end inference mode
         device = self._output.offsets.device.type
         with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device, enabled=False):
-            paths = self._paths(inputs, nodes, targets=len(distinct))
-            blocks = [self._explained(path, distinct, deadline, tolerance, node_counts) for path in paths]
+            paths = self._build_paths(inputs, nodes, targets=len(distinct))
+            blocks = [self._explain_batch(path, distinct, deadline, tolerance, node_counts) for path in paths]
         joined = (Contributions.joined(parts) for parts in zip(*blocks, strict=True))
         of_point = dict(zip(distinct, joined, strict=True))
         return [of_point[point] for point in points]
 
-    def _paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
+    def _build_paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
         """Yield the paths of batches of windows."""
         windows = len(inputs.location)
-        size = max(1, AT_ONCE // (targets * _numbers(inputs) // windows))
+        size = max(1, BATCH_NUMBERS // (targets * _count_numbers(inputs) // windows))
         for first in range(0, windows, size):
             batch_nodes = None if nodes is None else nodes[first : first + size]
             yield StraightPath.between(
                 self._baseline, inputs.rows(first, first + size), self._output.offsets, batch_nodes
             )
 
-    def _explained(
+    def _explain_batch(
         self,
         path: StraightPath,
         points: Sequence[Point],
@@ -281,7 +292,7 @@ class Explainer:
         node_counts: Sequence[int],
     ) -> list[Contributions]:
         """Compute the contributions per point; increases the nodes of open pairs."""
-        tally = self._tally(path, points, deadline)
+        tally = self._start_tally(path, points, deadline)
         for count in node_counts:
             open_points = [points[p] for p in tally.open_points.tolist()]
             gradients = self._integrator.gradients(path.take(tally.open_rows), open_points, count, deadline)
@@ -290,13 +301,13 @@ class Explainer:
                 break
         return tally.contributions()
 
-    def _tally(self, path: StraightPath, points: Sequence[Point], deadline: Cancellation) -> ConvergenceTally:
+    def _start_tally(self, path: StraightPath, points: Sequence[Point], deadline: Cancellation) -> ConvergenceTally:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):
             raise InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
         horizons = [h for h, _ in points]
-        floor = FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
+        floor = GAP_FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
         return ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
 
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
@@ -310,7 +321,7 @@ class Explainer:
                 f"there are {len(inputs.location)} windows and {len(points)} points to explain, "
                 "but there must be at least one of each"
             )
-        have = len(points) * _numbers(inputs) // self._members
+        have = len(points) * _count_numbers(inputs) // self._members
         if have > MOST_NUMBERS:
             raise RequestTooLargeError(
                 f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, more than the "
@@ -325,7 +336,7 @@ class Explainer:
                 )
 
 
-def _numbers(inputs: Inputs) -> int:
+def _count_numbers(inputs: Inputs) -> int:
     """Count of the varied numbers, without the conformal offsets."""
     return sum(group.numel() for group in inputs) - inputs.mask.numel()
 
@@ -335,3 +346,40 @@ def _check_settings(tolerance: float, node_counts: Sequence[int]) -> None:
         raise ConfigurationError(f"tolerance is {tolerance:g}, but must be positive")
     if not node_counts or any(count <= before for before, count in pairwise([0, *node_counts])):
         raise ConfigurationError(f"node counts are {list(node_counts)}, but must be ascending numbers above 0")
+
+
+MOST_ROWS: Final = 5_000_000
+"""Maximum number of rows of one explanation in the worst case; most windows need three nodes, a 255th of that.
+
+It allows 100 symbols at every horizon for a network with eleven rows per window, and 500 symbols with twelve targets
+for a network with one row. It does not allow 300 symbols with 24 targets.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationCost:
+    """Size of an explanation request."""
+
+    symbols: int
+    targets: int
+    """Number of distinct targets."""
+    rows_per_window: int
+    """Rows that the networks read per window: 1 each, or the number of stocks in its small panel."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of all forward and backward passes if every window and target needs the maximum number of nodes."""
+        return self.symbols * self.targets * self.rows_per_window * sum(NODE_COUNTS)
+
+    def check(self) -> None:
+        """Reject a request that could block other explanations for too long.
+
+        Raises:
+            RequestTooLargeError: more than MOST_ROWS; the metadata has the number.
+        """
+        if self.rows > MOST_ROWS:
+            raise RequestTooLargeError(
+                f"explaining {self.targets} targets of {self.symbols} symbols may take {self.rows} rows of the "
+                f"network, more than the limit of {MOST_ROWS} per request; ask for fewer targets or symbols",
+                metadata={"have": str(self.rows), "most": str(MOST_ROWS)},
+            )

@@ -27,20 +27,20 @@ Point = tuple[int, int]
 def gauss_legendre(count: int) -> tuple[FloatArray, FloatArray]:
     """Positions in (0, 1) and weights that sum to 1, each [count]; exact for polynomials of degree 2 count - 1."""
     positions, weights = np.polynomial.legendre.leggauss(count)
-    return _constant((positions + 1) / 2), _constant(weights / 2)
+    return _make_read_only((positions + 1) / 2), _make_read_only(weights / 2)
 
 
 @cache
-def highest_legendre(count: int) -> FloatArray:
+def compute_highest_legendre(count: int) -> FloatArray:
     """[count] factors of the weighted values at the nodes for the coefficient of the Legendre polynomial of degree
     count - 1, the highest that the nodes resolve. It shows first that a function is rough.
     """
     positions, _ = np.polynomial.legendre.leggauss(count)
     highest = np.polynomial.legendre.Legendre.basis(count - 1)(positions)
-    return _constant((2 * count - 1) * highest)
+    return _make_read_only((2 * count - 1) * highest)
 
 
-def roughest(count: int, tolerance: float) -> float:
+def limit_roughness(count: int, tolerance: float) -> float:
     """Largest coefficient of the highest degree, relative to the mean, for which the mean is within the tolerance.
 
     The coefficients of a smooth function decay like powers of some r. The highest resolved one, of degree n - 1, is
@@ -49,7 +49,7 @@ def roughest(count: int, tolerance: float) -> float:
     return tolerance ** ((count - 1) / (2 * count))
 
 
-def _constant(values: FloatArray) -> FloatArray:
+def _make_read_only(values: FloatArray) -> FloatArray:
     values.setflags(write=False)
     return values
 
@@ -72,7 +72,10 @@ class _Rule(NamedTuple):
     @classmethod
     def of(cls, count: int, device: torch.device) -> "_Rule":
         return cls(
-            *(torch.tensor(values, device=device) for values in (*gauss_legendre(count), highest_legendre(count)))
+            *(
+                torch.tensor(values, device=device)
+                for values in (*gauss_legendre(count), compute_highest_legendre(count))
+            )
         )
 
 
@@ -93,7 +96,7 @@ class PathIntegrator:
             with torch.no_grad():
                 return self._forecast(*path.at(block, positions))
 
-        for block, values in self._blocks(path.rows, 2, run, deadline):
+        for block, values in self._run_blocks(path.rows, 2, run, deadline):
             forecasts[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
         return forecasts
 
@@ -104,15 +107,17 @@ class PathIntegrator:
         rough = torch.zeros_like(mean)
 
         def run(block: PathBlock) -> list[Tensor]:
-            return self._gradients(path, points, block, rule)
+            return self._sum_gradients(path, points, block, rule)
 
-        for block, sums in self._blocks(path.rows, count, run, deadline):
+        for block, sums in self._run_blocks(path.rows, count, run, deadline):
             for p, (own_mean, own_rough) in enumerate(sums):
                 mean[p, block.row_slice] += own_mean
                 rough[p, block.row_slice] += own_rough
         return Gradients(mean, rough)
 
-    def _gradients(self, path: StraightPath, points: Sequence[Point], block: PathBlock, rule: "_Rule") -> list[Tensor]:
+    def _sum_gradients(
+        self, path: StraightPath, points: Sequence[Point], block: PathBlock, rule: "_Rule"
+    ) -> list[Tensor]:
         """Sums over the block's nodes, one [2, rows, width] per point: one forward, and one backward per point."""
         values, fixed = path.at(block, rule.positions)
         leaves = PathParts(*(part.requires_grad_() for part in values))
@@ -132,7 +137,7 @@ class PathIntegrator:
             sums.append(torch.stack([by_node.sum(0), torch.tensordot(highest, by_node, dims=1)]))
         return sums
 
-    def _blocks(
+    def _run_blocks(
         self, rows: int, nodes: int, run: Callable[[PathBlock], Done], deadline: Cancellation
     ) -> Iterator[tuple[PathBlock, Done]]:
         """Run everything block by block; halve the size of blocks if memory runs out."""
@@ -141,7 +146,7 @@ class PathIntegrator:
         while pending:
             block = pending.pop()
             if block.size > most:
-                pending.extend(reversed(block.halves()))
+                pending.extend(reversed(block.split()))
                 continue
             deadline.check()
             done = _run_or_free(run, block)

@@ -49,9 +49,9 @@ class FixedInputs(NamedTuple):
         """Select windows; `rows` is [R] indices or a slice."""
         return FixedInputs(self.mask[rows], None if self.nodes is None else self.nodes[rows])
 
-    def repeated(self, times: int) -> "FixedInputs":
+    def repeat(self, times: int) -> "FixedInputs":
         """Repeat all windows `times` times."""
-        return FixedInputs(_repeated(self.mask, times), None if self.nodes is None else _repeated(self.nodes, times))
+        return FixedInputs(_repeat(self.mask, times), None if self.nodes is None else _repeat(self.nodes, times))
 
 
 class PathParts(NamedTuple):
@@ -83,7 +83,7 @@ class PathParts(NamedTuple):
         """Concatenate all numbers of each row to float64 [rows, width]."""
         return torch.cat([part.flatten(1).to(torch.float64) for part in self], dim=1)
 
-    def of_cells(self, cells: Tensor) -> "PathParts":
+    def split_cells(self, cells: Tensor) -> "PathParts":
         """Split other numbers [rows, width] into these groups."""
         groups = cells.split([part[0].numel() for part in self], dim=1)
         return PathParts(*(group.view(part.shape) for group, part in zip(groups, self, strict=True)))
@@ -117,7 +117,7 @@ class PathBlock:
         """The nodes."""
         return slice(self.first_node, self.first_node + self.nodes)
 
-    def halves(self) -> "tuple[PathBlock, PathBlock]":
+    def split(self) -> "tuple[PathBlock, PathBlock]":
         """Split the block in two: by windows, or by nodes if it has one window."""
         if self.rows > 1:
             half = self.rows // 2
@@ -156,7 +156,7 @@ class StraightPath:
         """
         _check_width("known", inputs.known, baseline.known)
         _check_width("static", inputs.static, baseline.static)
-        own = Inputs(*(copied(group, offsets.device) for group in inputs))
+        own = Inputs(*(copy_outside_inference(group, offsets.device) for group in inputs))
         end = PathParts(
             own.observed,
             own.known,
@@ -167,13 +167,13 @@ class StraightPath:
         )
         start = PathParts(
             torch.zeros_like(own.observed),
-            _filled(own.known, baseline.known),
-            _filled(own.static, baseline.static),
-            _filled(own.location, baseline.location),
-            _filled(own.scale, baseline.scale),
+            _expand(own.known, baseline.known),
+            _expand(own.static, baseline.static),
+            _expand(own.location, baseline.location),
+            _expand(own.scale, baseline.scale),
             torch.zeros_like(end.offsets),
         )
-        fixed = FixedInputs(own.mask, None if nodes is None else copied(nodes, offsets.device))
+        fixed = FixedInputs(own.mask, None if nodes is None else copy_outside_inference(nodes, offsets.device))
         return cls(start=start, end=end, fixed=fixed)
 
     @property
@@ -219,15 +219,15 @@ class StraightPath:
                 for start, end in zip(self.start, self.end, strict=True)
             )
         )
-        return values, self.fixed.take(block.row_slice).repeated(block.nodes)
+        return values, self.fixed.take(block.row_slice).repeat(block.nodes)
 
 
-def copied(values: Tensor, device: torch.device) -> Tensor:
+def copy_outside_inference(values: Tensor, device: torch.device) -> Tensor:
     """A copy outside inference mode, because autograd cannot save inference tensors."""
     return values.to(device, copy=True)
 
 
-def _repeated(values: Tensor, times: int) -> Tensor:
+def _repeat(values: Tensor, times: int) -> Tensor:
     return values.expand(times, *values.shape).flatten(0, 1)
 
 
@@ -237,7 +237,7 @@ def _interpolated(start: Tensor, end: Tensor, weights: Tensor) -> Tensor:
     return torch.lerp(start.unsqueeze(0), end.unsqueeze(0), column).flatten(0, 1)
 
 
-def _filled(like: Tensor, values: ArrayLike) -> Tensor:
+def _expand(like: Tensor, values: ArrayLike) -> Tensor:
     """The baseline's values with the shape, dtype and device of the windows."""
     return torch.as_tensor(values, dtype=like.dtype, device=like.device).expand_as(like)
 

@@ -6,10 +6,6 @@ All other modules stay in eval mode.
 """
 
 import copy
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 
 from torch import nn
@@ -17,7 +13,7 @@ from torch import nn
 from predictor.errors import ConfigurationError, ExplainUnsupportedError
 
 
-def attribution_view(network: nn.Module) -> nn.Module:
+def build_attribution_view(network: nn.Module) -> nn.Module:
     """A second module tree over the network's parameters and buffers, for input gradients.
 
     The view is in eval mode except for its RNNs, which are in train mode with dropout 0. It shares weights but no flags
@@ -39,80 +35,24 @@ def attribution_view(network: nn.Module) -> nn.Module:
         )
     view = _copy_around(network, {id(tensor): tensor for tensor in tensors})
     view.eval()
-    for rnn in _rnns(view):
+    for rnn in _find_rnns(view):
         rnn.dropout = 0.0
         rnn.training = True
     return view
 
 
 def check_view(view: nn.Module) -> None:
-    """Raise ConfigurationError unless every module is in the mode that `attribution_view` sets."""
+    """Raise ConfigurationError unless every module is in the mode that `build_attribution_view` sets."""
     for name, module in view.named_modules():
         recurrent = isinstance(module, nn.RNNBase)
         if module.training != recurrent or (recurrent and module.dropout):
             raise ConfigurationError(
                 f"module {name or type(module).__name__!r} is not in an attribution view's mode; "
-                "pass attribution_view(network), not the network"
+                "pass build_attribution_view(network), not the network"
             )
 
 
-@contextmanager
-def rnn_backward_mode(module: nn.Module) -> Generator[nn.Module]:
-    """Put only the RNNs of a module into train mode with dropout 0, and restore them at the end.
-
-    Use `attribution_view` instead for a module that also serves predictions. Nested and concurrent uses are counted
-    per RNN: the first sets the mode, the last restores it. The mode matters during the forward; backward can follow
-    outside.
-    """
-    rnns = _rnns(module)
-    _BACKWARD_RNNS.enter(rnns)
-    try:
-        yield module
-    finally:
-        _BACKWARD_RNNS.leave(rnns)
-
-
-@dataclass(slots=True)
-class _BackwardHold:
-    """Number of users of an RNN in backward mode, and its state before."""
-
-    count: int
-    training: bool
-    dropout: float
-
-
-class _BackwardRnns:
-    """The RNNs in backward mode, across all threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holds: dict[nn.RNNBase, _BackwardHold] = {}
-
-    def enter(self, rnns: list[nn.RNNBase]) -> None:
-        """Set dropout before the flag, so that a concurrent forward never applies dropout."""
-        with self._lock:
-            for rnn in rnns:
-                hold = self._holds.setdefault(rnn, _BackwardHold(0, rnn.training, rnn.dropout))
-                hold.count += 1
-                rnn.dropout = 0.0
-                rnn.training = True
-
-    def leave(self, rnns: list[nn.RNNBase]) -> None:
-        """Restore in reverse order, for the same reason."""
-        with self._lock:
-            for rnn in rnns:
-                hold = self._holds[rnn]
-                hold.count -= 1
-                if hold.count == 0:
-                    rnn.training = hold.training
-                    rnn.dropout = hold.dropout
-                    del self._holds[rnn]
-
-
-_BACKWARD_RNNS = _BackwardRnns()
-
-
-def _rnns(module: nn.Module) -> list[nn.RNNBase]:
+def _find_rnns(module: nn.Module) -> list[nn.RNNBase]:
     return [child for child in module.modules() if isinstance(child, nn.RNNBase)]
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.onnx.ops import symbolic_multi_out
 
-from predictor.networks import Inputs, InputSizes, OutputMap, PanelForecastNetwork, anchor_index, restore
+from predictor.networks import GraphForecaster, Inputs, InputSizes, OutputMap, anchor_index, restore
 
 NODES: Final = "nodes"
 """Additional input of a network that reads several stocks."""
@@ -41,7 +41,7 @@ class ExportModule(nn.Module):
         self.network = network
         self.sizes: Final = sizes
         self.anchor: Final = anchor_index(output.levels)
-        self.across_stocks: Final = isinstance(network, PanelForecastNetwork)
+        self.across_stocks: Final = isinstance(network, GraphForecaster)
         self.register_buffer("offsets", output.offsets.clone())
         self.register_buffer("spread", output.spread.clone())
 

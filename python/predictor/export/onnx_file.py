@@ -19,8 +19,8 @@ from torch import Tensor
 from predictor import artifact
 from predictor.errors import ArtifactError, ConfigurationError, InternalError, MissingPackageError
 from predictor.export.modules import ExportModule, replace_rnns
-from predictor.golden import golden_inputs
-from predictor.model import Model, output_map
+from predictor.golden import prepare_golden_inputs
+from predictor.model import Model, build_output_map
 from predictor.networks import Inputs
 from predictor.registry import Runtime, load_single
 from predictor.replacement import check_file, replace_file
@@ -100,15 +100,15 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
             f"{folder} is an ensemble, whose members may read different inputs; export each member separately: "
             f"{folder}/{artifact.MEMBERS}/NAME"
         )
-    with artifact.named(folder):
+    with artifact.name_folder_in_errors(folder):
         model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
     module = ExportModule(
         replace_rnns(copy.deepcopy(model.engine.network)),
-        output_map(model.manifest),
+        build_output_map(model.manifest),
         model.pipeline.sizes,
         per_horizon=model.pipeline.normaliser.is_per_horizon,
     )
-    proto, inputs = _graph(module.eval(), model), golden_inputs(model)
+    proto, inputs = _graph(module.eval(), model), prepare_golden_inputs(model)
     difference = _difference(proto, module, model, inputs)
     content = proto.SerializeToString()
     replace_file(file, content)
@@ -128,7 +128,7 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
 
 
 def _graph(module: ExportModule, model: Model) -> "ModelProto":
-    proto = _traced(module, golden_inputs(model))
+    proto = _traced(module, prepare_golden_inputs(model))
     _name_rows(proto.graph)
     _drop_notes(proto)
     proto.producer_name, proto.producer_version = "quantra", FORMAT

@@ -7,8 +7,8 @@ from predictor.forecast.forecast import (
     ForecastRow,
     Outcome,
     TargetPoint,
+    find_row,
     forecast_or_raise,
-    row_of,
     simple_return,
 )
 
@@ -23,7 +23,7 @@ __all__ = [
     "Outcome",
     "RowKind",
     "TargetPoint",
+    "find_row",
     "forecast_or_raise",
-    "row_of",
     "simple_return",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from predictor import charts
 from predictor.arrays import BoolArray, FloatArray, IntArray
 from predictor.errors import QuantraError, listed
-from predictor.forecast.forecast import row_of
+from predictor.forecast.forecast import find_row
 from predictor.internals import INTERNALS_NOTE, Internal, largest_shares
 from predictor.skill import Skill, line_of
 
@@ -129,14 +129,14 @@ class Attribution:
 
     def table(self, symbol: str | None = None) -> list[Contribution]:
         """Return the rows of one symbol (default: the first), largest absolute contribution first."""
-        s = row_of(symbol, self.symbols)
+        s = find_row(symbol, self.symbols)
         order = np.argsort(-np.abs(self.per_row[s]), kind="stable")
         return [Contribution(self.row_names[r], self.row_kinds[r], float(self.per_row[s, r])) for r in order]
 
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the rows of one symbol as bars; needs the extra `report`."""
         rows = self.table(symbol)
-        whose = f"{self.symbols[row_of(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
+        whose = f"{self.symbols[find_row(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
         notes = (whose, line_of(self.skill))
         return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
 

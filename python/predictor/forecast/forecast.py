@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOG_RETURN = "log-return"
 
-_FANS: Final = 6
+_MOST_FANS: Final = 6
 """Most symbols with a fan chart above the table."""
 
 
@@ -151,7 +151,7 @@ class Forecast:
             import polars as pl
         except ImportError as error:
             raise MissingPackageError.of("polars", "data", "a forecast as a DataFrame") from error
-        return pl.DataFrame(self._tidy())
+        return pl.DataFrame(self._list_columns())
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the data of `to_polars` as a pandas DataFrame; `session` is a datetime64 column."""
@@ -159,10 +159,10 @@ class Forecast:
             import pandas as pd
         except ImportError as error:
             raise MissingPackageError.of("pandas", "pandas", "a forecast as a DataFrame of pandas") from error
-        columns = self._tidy()
+        columns = self._list_columns()
         return pd.DataFrame(columns | {"session": pd.to_datetime(columns["session"])})
 
-    def _tidy(self) -> dict[str, list[object]]:
+    def _list_columns(self) -> dict[str, list[object]]:
         rows = self.table()
         columns: dict[str, list[object]] = {
             "symbol": [row.symbol for row in rows],
@@ -186,7 +186,7 @@ class Forecast:
             InvalidInputError: a symbol is not in the forecast.
         """
         names = [symbols] if isinstance(symbols, str) else list(symbols)
-        rows = [row_of(name, self.symbols) for name in names]
+        rows = [find_row(name, self.symbols) for name in names]
         cut = {name: values[rows] for name, values in self._by_symbol.items() if values is not None}
         refusals = {name: self.refusals[name] for name in names if name in self.refusals}
         return replace(self, symbols=tuple(names), refusals=refusals, **cut)
@@ -215,7 +215,7 @@ class Forecast:
 
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the fan of one symbol (default: the first): prices, else simple returns; needs the extra `report`."""
-        s = row_of(symbol, self.symbols)
+        s = find_row(symbol, self.symbols)
         shown, what = self.shown_values(s)
         return charts.quantile_lines(
             self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
@@ -239,12 +239,12 @@ class Forecast:
         titles = "".join(f"<th>{escape(name)}</th>" for name in head)
         body = "".join(
             f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session or ''}</td><td>{r.quantile:g}</td>"
-            + "".join(f"<td>{cell}</td>" for cell in self._cells(r))
+            + "".join(f"<td>{cell}</td>" for cell in self._format_cells(r))
             + "</tr>"
             for r in self._rows()
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        fans = "".join(self._fan(s) for s in range(len(self.symbols[:_FANS])))
+        fans = "".join(self._fan(s) for s in range(len(self.symbols[:_MOST_FANS])))
         return f"{fans}<table><tr>{titles}</tr>{body}</table>{notes}"
 
     def _fan(self, s: int) -> str:
@@ -259,7 +259,7 @@ class Forecast:
         ranking = () if self.ranks is None else ("score", "rank")
         return (self.target_kind if self.returns is None else "return", *price, *ranking)
 
-    def _cells(self, row: ForecastRow) -> tuple[str, ...]:
+    def _format_cells(self, row: ForecastRow) -> tuple[str, ...]:
         """Format a row as the texts of `_columns`."""
         value = f"{row.value:+.4f}" if self.returns is None else f"{100 * simple_return(row.value):+.2f} %"
         price = () if self.prices is None else (shown_price(row.price),)
@@ -267,7 +267,7 @@ class Forecast:
         return (value, *price, *ranking)
 
 
-def row_of(symbol: str | None, symbols: Sequence[str]) -> int:
+def find_row(symbol: str | None, symbols: Sequence[str]) -> int:
     """Return the index of a symbol; the first if `symbol` is None."""
     if symbol is None:
         return 0

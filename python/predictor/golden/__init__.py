@@ -5,6 +5,14 @@ hardware, and weights that do not match the features, before any forecast.
 """
 
 from predictor.golden.instance import check, check_ensemble, record, record_ensemble
-from predictor.golden.stages import LONG_AFTER, TOLERANCES, golden_inputs
+from predictor.golden.stages import AFTER_ALL_SESSIONS, TOLERANCES, prepare_golden_inputs
 
-__all__ = ["LONG_AFTER", "TOLERANCES", "check", "check_ensemble", "golden_inputs", "record", "record_ensemble"]
+__all__ = [
+    "AFTER_ALL_SESSIONS",
+    "TOLERANCES",
+    "check",
+    "check_ensemble",
+    "prepare_golden_inputs",
+    "record",
+    "record_ensemble",
+]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.canonical import Json, Record
+from predictor.canonical import Record
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import Covariates
 from predictor.windows import Pipeline
@@ -54,8 +54,8 @@ def synthetic_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future:
     )
 
 
-def arrays_of(covariates: Covariates) -> dict[str, NDArray[np.generic]]:
-    """Arrays in the shapes of `Covariates`, for `stored_covariates`; empty without covariates."""
+def list_covariate_arrays(covariates: Covariates) -> dict[str, NDArray[np.generic]]:
+    """Arrays by name for `restore_covariates`, in the shapes of `Covariates`; empty without covariates."""
     if not covariates.names:
         return {}
     groups: dict[str, Mapping[str, FloatArray]] = {name: getattr(covariates, name) for name in GROUPS}
@@ -63,18 +63,13 @@ def arrays_of(covariates: Covariates) -> dict[str, NDArray[np.generic]]:
     return {FUTURE: covariates.future_sessions, **arrays}
 
 
-def categories_of(covariates: Covariates) -> dict[str, Json]:
-    """The categories as JSON."""
-    return {name: list(texts) for name, texts in covariates.categories.items()}
-
-
-def stored_covariates(categories: Record, arrays: Arrays) -> Covariates:
+def restore_covariates(categories: Record, arrays: Arrays) -> Covariates:
     """Restore the covariates from categories and arrays, in the shapes of `Covariates`."""
     texts = {name: categories.texts(name) for name in categories.keys()}  # noqa: SIM118 - a Record is no dict
     categories.end()
     if FUTURE not in arrays:
         return Covariates(categories=texts)
-    observed, known, numbers = (_group(group, arrays) for group in GROUPS)
+    observed, known, numbers = (_select_group(group, arrays) for group in GROUPS)
     return Covariates(
         observed=observed,
         known=known,
@@ -84,7 +79,7 @@ def stored_covariates(categories: Record, arrays: Arrays) -> Covariates:
     )
 
 
-def _group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
+def _select_group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
     start = f"covariates.{group}."
     return {
         name.removeprefix(start): values.astype(np.float64) for name, values in arrays.items() if name.startswith(start)
@@ -142,10 +137,10 @@ def synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:
         columns[name][HALTED, count - 3 - lengths.halt : count - 3] = np.nan
     for name in PRICES:
         columns[name][FLAT] = 50.0
-    return panel(SYMBOLS, sessions, columns)
+    return build_panel(SYMBOLS, sessions, columns)
 
 
-def panel(symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> BarPanel:
+def build_panel(symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]) -> BarPanel:
     """Build a panel from columns [S, T] by the names of `COLUMNS`."""
     return BarPanel(
         symbols=symbols,
@@ -160,8 +155,8 @@ def panel(symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mappin
     )
 
 
-def columns_of(bars: BarPanel) -> dict[str, FloatArray]:
-    """Columns [S, T] for `panel`."""
+def list_bar_columns(bars: BarPanel) -> dict[str, FloatArray]:
+    """Columns [S, T] for `build_panel`."""
     events = {"split_ratio": bars.split_ratio, "cash_dividend": bars.cash_dividend}
     prices = {"open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close, "volume": bars.volume}
     return prices | {name: values for name, values in events.items() if values is not None}

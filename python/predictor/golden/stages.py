@@ -22,14 +22,14 @@ from predictor.forecast import Forecast
 from predictor.golden.bars import SYMBOLS, synthetic_bars, synthetic_covariates
 from predictor.instance import Deadline, Instance
 from predictor.model import Model, PreparedInstance
-from predictor.networks import Inputs, PanelForecastNetwork
+from predictor.networks import GraphForecaster, Inputs
 
 Stages = dict[str, NDArray[np.generic]]
 
-LONG_AFTER: Final = datetime(9999, 1, 1, tzinfo=UTC)
+AFTER_ALL_SESSIONS: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """A time at which every session has closed."""
 
-NODES: Final = 32
+ATTRIBUTION_NODES: Final = 32
 """Nodes of the recorded attribution: fixed, because another machine could converge one doubling earlier or later."""
 
 
@@ -77,10 +77,10 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
 }
 """Results differ between processors mainly in log (one unit in the last place) and in float32 sums."""
 
-OF_A_STEP: Final = Tolerance(1e-12, 1e-12)
+STEP_TOLERANCE: Final = Tolerance(1e-12, 1e-12)
 """Default tolerance of a step to a normaliser's levels, which is float64 with at most a logarithm."""
 
-AFTER_THE_NETWORK: Final = frozenset(
+NETWORK_STAGES: Final = frozenset(
     {
         "units",
         "values",
@@ -134,11 +134,11 @@ class StageComparison:
 
     def _allowed(self, name: str, expected: FloatArray) -> FloatArray:
         """Allowed difference of each value, in the shape of the stage."""
-        tolerance, size = TOLERANCES.get(name, OF_A_STEP), np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        tolerance, size = TOLERANCES.get(name, STEP_TOLERANCE), np.where(np.isfinite(expected), np.abs(expected), 0.0)
         largest = size.max(initial=0.0)
         unit = np.maximum(size, self.scale) if name == "features" else np.full_like(size, largest)
         allowed = tolerance.absolute + tolerance.relative * unit
-        return np.maximum(allowed, self.slack * largest) if name in AFTER_THE_NETWORK else allowed
+        return np.maximum(allowed, self.slack * largest) if name in NETWORK_STAGES else allowed
 
 
 def golden_error(problem: str) -> ArtifactError:
@@ -153,20 +153,20 @@ class GoldenRequest(NamedTuple):
     covariates: Covariates
 
 
-def golden_request(model: Model) -> GoldenRequest:
+def build_request(model: Model) -> GoldenRequest:
     """Build the golden request of a model; with a graph, the first two symbols are linked stocks."""
     pipeline = model.pipeline
-    linked = _linked(model) or SYMBOLS[:2]
+    linked = _find_linked_stocks(model) or SYMBOLS[:2]
     others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
     bars = replace(synthetic_bars([pipeline]), symbols=(*linked, *others))
     future = pipeline.following(int(bars.sessions[-1]))
     return GoldenRequest(bars, synthetic_covariates(pipeline.covariates, bars, future))
 
 
-def _linked(model: Model) -> tuple[str, str] | None:
+def _find_linked_stocks(model: Model) -> tuple[str, str] | None:
     """A stock of the model's graph and one of its neighbours; None without edges."""
     network = model.engine.network
-    edges = network.adjacency.cpu().numpy() if isinstance(network, PanelForecastNetwork) else np.empty((0, 0), np.int64)
+    edges = network.neighbours.cpu().numpy() if isinstance(network, GraphForecaster) else np.empty((0, 0), np.int64)
     linked = np.argwhere(edges >= 0)
     if not len(linked):
         return None
@@ -179,12 +179,12 @@ def prepare(model: Model, request: GoldenRequest) -> PreparedInstance:
     """Prepare the request as network inputs."""
     bars, covariates = request
     instance = Instance(input=bars, covariates=covariates, allow_incomplete_last_bar=True, accept_suspect_bars=True)
-    return model.prepare(instance, LONG_AFTER)
+    return model.prepare(instance, AFTER_ALL_SESSIONS)
 
 
-def golden_inputs(model: Model) -> Inputs:
+def prepare_golden_inputs(model: Model) -> Inputs:
     """Inputs of the golden instance, one row per symbol; after a check they equal the recorded ones."""
-    return prepare(model, golden_request(model)).inputs
+    return prepare(model, build_request(model)).inputs
 
 
 def compute_stages(model: Model, request: GoldenRequest) -> Stages:
@@ -192,21 +192,16 @@ def compute_stages(model: Model, request: GoldenRequest) -> Stages:
     prepared = prepare(model, request)
     forecast = model.forecast([prepared])[0]
     return {
-        **_before_scaling(model, request),
-        **_inputs(model, prepared),
+        **_compute_before_scaling(model, request),
+        **_list_inputs(model, prepared),
         "units": model.runner.units(prepared).numpy(),
-        **forecast_stages(forecast),
+        **list_forecast_stages(forecast),
         **({} if forecast.scores is None else {"scores": forecast.scores}),
-        **_attribution(model, prepared),
+        **_compute_attribution(model, prepared),
     }
 
 
-def units_in_float64(model: Model, request: GoldenRequest) -> NDArray[np.float64]:
-    """The network's output [N, H, Q] in float64 arithmetic, which shows the error of float32."""
-    return model.units_in_float64(prepare(model, request)).numpy()
-
-
-def _before_scaling(model: Model, request: GoldenRequest) -> Stages:
+def _compute_before_scaling(model: Model, request: GoldenRequest) -> Stages:
     """Adjusted bars, features before scaling, and the steps to fitted levels."""
     pipeline = model.pipeline
     adjusted, window = request.bars.adjusted(), pipeline.normaliser.window
@@ -220,7 +215,7 @@ def _before_scaling(model: Model, request: GoldenRequest) -> Stages:
     }
 
 
-def _inputs(model: Model, prepared: PreparedInstance) -> Stages:
+def _list_inputs(model: Model, prepared: PreparedInstance) -> Stages:
     """All groups of inputs; levels that all horizons share are stored once, as in feature windows."""
     groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     if not model.pipeline.normaliser.is_per_horizon:
@@ -228,7 +223,7 @@ def _inputs(model: Model, prepared: PreparedInstance) -> Stages:
     return groups
 
 
-def forecast_stages(forecast: Forecast) -> Stages:
+def list_forecast_stages(forecast: Forecast) -> Stages:
     """Parts of the forecast by name, in the shapes of `Forecast`."""
     stages: Stages = {
         "values": forecast.values,
@@ -242,12 +237,14 @@ def forecast_stages(forecast: Forecast) -> Stages:
     return stages
 
 
-def _attribution(model: Model, prepared: PreparedInstance) -> Stages:
+def _compute_attribution(model: Model, prepared: PreparedInstance) -> Stages:
     """Attribution of the longest horizon's median: the rule, both ends of the path, all contributions and their sum."""
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)
-    (contributions,) = model.runner.contributions(prepared, [point], deadline=Deadline(), node_counts=(NODES,))
-    positions, weights = gauss_legendre(NODES)
+    (contributions,) = model.runner.contributions(
+        prepared, [point], deadline=Deadline(), node_counts=(ATTRIBUTION_NODES,)
+    )
+    positions, weights = gauss_legendre(ATTRIBUTION_NODES)
     return {
         "attribution_positions": positions,
         "attribution_weights": weights,

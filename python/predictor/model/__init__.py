@@ -1,11 +1,11 @@
 """Loaded models, which turn instances into forecasts and queries into attributions."""
 
-from predictor.model.ensemble import Ensemble, ensemble_info, member_identities
-from predictor.model.ensemble_outputs import joint_quantiles
+from predictor.model.ensemble import Ensemble, describe_ensemble, identify_members
+from predictor.model.ensemble_outputs import combine_quantiles
 from predictor.model.explanations import explain_each
-from predictor.model.model import Model, model_info, output_map
-from predictor.model.predictor import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, ranks_of
-from predictor.model.prepared_instance import PreparedInstance, bars_warnings, bounded
+from predictor.model.model import Model, build_output_map, describe_model
+from predictor.model.predictor import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, rank_scores
+from predictor.model.prepared_instance import PreparedInstance, find_bars_warnings, limit_warnings
 
 __all__ = [
     "UNITS",
@@ -15,14 +15,14 @@ __all__ = [
     "Predictor",
     "PreparedBatch",
     "PreparedInstance",
-    "bars_warnings",
-    "bounded",
+    "build_output_map",
+    "combine_quantiles",
     "default_targets",
-    "ensemble_info",
+    "describe_ensemble",
+    "describe_model",
     "explain_each",
-    "joint_quantiles",
-    "member_identities",
-    "model_info",
-    "output_map",
-    "ranks_of",
+    "find_bars_warnings",
+    "identify_members",
+    "limit_warnings",
+    "rank_scores",
 ]

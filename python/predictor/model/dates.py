@@ -18,15 +18,15 @@ from predictor.model.prepared_instance import check_length
 from predictor.sessions import SessionCalendar, is_weekend
 from predictor.windows import Pipeline
 
-MOST_READ: Final = 256
+MOST_CACHED: Final = 256
 """Most entries in the cache of dates; one takes a few KiB."""
 
-NO_EXCHANGE = (
+NO_EXCHANGE_WARNING = (
     "target sessions are Monday to Friday, holidays included, because the model has no exchange's calendar; "
     "train it with --calendar"
 )
 """Warning on every forecast of such a model."""
-GUESSED_SESSIONS = (
+GUESSED_SESSIONS_WARNING = (
     "the bars begin on {first}, after the first of the {encoder} sessions that the model reads; earlier sessions are "
     "taken to be Monday to Friday, so a network that reads their calendar forecasts slightly differently than with "
     "a symbol that has bars on them: send such bars too, or train with --calendar"
@@ -96,26 +96,26 @@ class DateReader:
         read = self._read.get(key)
         if read is not None and now.tzinfo is not None and now >= read.now:
             return read.dates
-        dates = self._dates(instance, bars, now)
-        if len(self._read) >= MOST_READ:
+        dates = self._compute(instance, bars, now)
+        if len(self._read) >= MOST_CACHED:
             self._read.clear()
         self._read[key] = _CachedDates(dates, now)
         return dates
 
-    def _dates(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
+    def _compute(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
         pipeline = self.pipeline
-        sessions = _sessions(pipeline, bars, instance, now)
+        sessions = _choose_sessions(pipeline, bars, instance, now)
         last, following = int(sessions[-1]), pipeline.following(int(sessions[-1]))
         of_covariates = bool(pipeline.features.features.covariates.known)
         return ForecastDates(
             sessions=sessions,
-            positions=_positions(bars.sessions, sessions),
+            positions=_find_positions(bars.sessions, sessions),
             encoder=sessions[-pipeline.encoder_length :],
             following=following,
             target_sessions=pipeline.target_sessions(last),
             base_session=pipeline.base_session(last),
             known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
-            warnings=_warnings(pipeline, bars.sessions),
+            warnings=_find_warnings(pipeline, bars.sessions),
         )
 
 
@@ -145,7 +145,7 @@ def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: date
         raise BarsStaleError.of(as_of, have=have, most=most)
 
 
-def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
+def _choose_sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
     calendar, sent = pipeline.calendar, bars.sessions
     if not calendar.is_exchange:
@@ -158,20 +158,22 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
     is_gapless = calendar.is_gapless(recent)
     unexpected = recent[:0] if is_gapless else calendar.unexpected(recent)
     if len(unexpected):
-        raise BarsError(f"{calendar.name} held no session on {_days(unexpected)}; {calendar.remedy(unexpected)}")
+        raise BarsError(f"{calendar.name} held no session on {_format_days(unexpected)}; {calendar.remedy(unexpected)}")
     last = int(sent[-1])
     if not instance.allow_incomplete_last_bar and not calendar.is_complete(last, now):
         raise BarIncompleteError(
-            f"the session of {_days([last])} has not closed yet, so its bar has no close; leave it out, or set "
+            f"the session of {_format_days([last])} has not closed yet, so its bar has no close; leave it out, or set "
             "allow_incomplete_last_bar",
-            metadata={"date": _days([last])},
+            metadata={"date": _format_days([last])},
         )
     missing = recent[:0] if is_gapless else calendar.missing(recent)
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
+        lacks_weekends = is_weekend(missing).any() and not is_weekend(recent).any()
+        hint = "; bars of Monday to Friday need a model that was trained with their exchange's calendar"
         raise SessionGapError(
-            f"{calendar.name} held sessions on {_days(missing)} that the bars lack; send them, or choose the gap "
-            f"policy mask or ignore{_of_weekdays(recent, missing)}",
-            metadata={"missing": _days(missing), "count": str(len(missing))},
+            f"{calendar.name} held sessions on {_format_days(missing)} that the bars lack; send them, or choose the "
+            f"gap policy mask or ignore{hint if lacks_weekends else ''}",
+            metadata={"missing": _format_days(missing), "count": str(len(missing))},
         )
     check_length(pipeline, bars)
     if len(missing) and instance.gap_policy is GapPolicy.MASK:
@@ -179,14 +181,7 @@ def _sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datet
     return pipeline.recent_sessions(recent, bars.symbols)
 
 
-def _of_weekdays(sent: NDArray[np.int32], missing: NDArray[np.int32]) -> str:
-    """Return a hint if bars without weekends reach a model whose calendar has them."""
-    if is_weekend(sent).any() or not is_weekend(missing).any():
-        return ""
-    return "; bars of Monday to Friday need a model that was trained with their exchange's calendar"
-
-
-def _positions(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
+def _find_positions(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray | None:
     """See `ForecastDates.positions`."""
     if np.array_equal(have[-len(want) :], want):
         return None
@@ -194,15 +189,18 @@ def _positions(have: NDArray[np.int32], want: NDArray[np.int32]) -> IndexArray |
     return np.where(have.take(positions, mode="clip") == want, positions, -1)
 
 
-def _warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ...]:
+def _find_warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ...]:
     if pipeline.calendar.is_exchange:
         return ()
     if len(sent) >= pipeline.encoder_length:
-        return (NO_EXCHANGE,)
-    return (NO_EXCHANGE, GUESSED_SESSIONS.format(first=shown_date(int(sent[0])), encoder=pipeline.encoder_length))
+        return (NO_EXCHANGE_WARNING,)
+    return (
+        NO_EXCHANGE_WARNING,
+        GUESSED_SESSIONS_WARNING.format(first=shown_date(int(sent[0])), encoder=pipeline.encoder_length),
+    )
 
 
-def _days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
+def _format_days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
     """Format up to five dates in ISO form."""
     shown = [shown_date(int(session)) for session in sessions[:5]]
     return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004

@@ -19,16 +19,22 @@ from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
 from predictor.errors import FeatureMismatchError, QuantraError
 from predictor.explain import ExplanationCost
-from predictor.explain.integrated_gradients import FLOOR
+from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.model.dates import DateReader
-from predictor.model.ensemble_outputs import JointPrediction, joint_attribution, joint_quantiles, joint_ranking
-from predictor.model.explanations import compute_cost, points_of
+from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
+from predictor.model.explanations import compute_cost, index_targets
 from predictor.model.model import Model
-from predictor.model.predictor import ModelIdentity, PreparedBatch, batch_of, default_targets, prices_of
+from predictor.model.predictor import ModelIdentity, PreparedBatch, compute_prices, default_targets, prepare_batch
 from predictor.model.preparation import prepare_each
-from predictor.model.prepared_instance import PreparedInstance, bounded, data_warnings, indices_of, no_usable_symbol
+from predictor.model.prepared_instance import (
+    PreparedInstance,
+    find_data_warnings,
+    find_indices,
+    limit_warnings,
+    no_usable_symbol_error,
+)
 from predictor.windows import Pipeline
 
 NamedT = TypeVar("NamedT", CovariateInfo, FeatureInfo)
@@ -78,7 +84,9 @@ class JointlyPrepared:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of the ensemble and its members, without duplicates."""
-        return bounded(dict.fromkeys((*self.data_warnings, *(warning for p in self.members for warning in p.warnings))))
+        return limit_warnings(
+            dict.fromkeys((*self.data_warnings, *(warning for p in self.members for warning in p.warnings)))
+        )
 
 
 DIFFERENT_WINDOWS = (
@@ -112,11 +120,6 @@ class JointPreparation:
         """Bars that one forecast needs: the maximum over the members."""
         return next(iter(self._dates.values())).pipeline.bars_needed
 
-    @property
-    def reads_same_inputs(self) -> bool:
-        """Whether all members read the same inputs."""
-        return len(self._dates) == 1
-
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
@@ -124,7 +127,7 @@ class JointPreparation:
         errors: dict[int, QuantraError] = {}
         prepared_of: list[dict[int, PreparedInstance]] = [{} for _ in instances]
         for k, instance in enumerate(instances):
-            if (error := self._input_error(instance)) is not None:
+            if (error := self._find_input_error(instance)) is not None:
                 errors[k] = error
         for index, dates in self._dates.items():
             left = [k for k in range(len(instances)) if k not in errors]
@@ -136,30 +139,28 @@ class JointPreparation:
                 else:
                     prepared_of[k][index] = one
         return [
-            errors[k] if k in errors else self._joined(instance, prepared_of[k]) for k, instance in enumerate(instances)
+            errors[k] if k in errors else self._join(instance, prepared_of[k]) for k, instance in enumerate(instances)
         ]
 
-    def _input_error(self, instance: Instance) -> QuantraError | None:
+    def _find_input_error(self, instance: Instance) -> QuantraError | None:
         """Return the error of an instance that does not have the members' inputs."""
         if not isinstance(instance.input, BarPanel):
-            return None if self.reads_same_inputs else FeatureMismatchError(DIFFERENT_WINDOWS)
+            return None if len(self._dates) == 1 else FeatureMismatchError(DIFFERENT_WINDOWS)
         try:
             check_sent(self.covariates, instance.covariates)
         except QuantraError as error:
             return error
         return None
 
-    def _joined(
-        self, instance: Instance, prepared_of: Mapping[int, PreparedInstance]
-    ) -> JointlyPrepared | QuantraError:
+    def _join(self, instance: Instance, prepared_of: Mapping[int, PreparedInstance]) -> JointlyPrepared | QuantraError:
         prepared = JointlyPrepared(
-            members=tuple(member.with_network_warnings(prepared_of[index]) for index, member in self._members)
+            members=tuple(member.add_network_warnings(prepared_of[index]) for index, member in self._members)
         )
         usable = prepared.usable
         if not usable.any():
-            return no_usable_symbol(prepared.refusals)
+            return no_usable_symbol_error(prepared.refusals)
         symbols = [symbol for symbol, known in zip(prepared.symbols, usable, strict=True) if known]
-        return replace(prepared, data_warnings=tuple(data_warnings(self._training_summaries, instance, symbols)))
+        return replace(prepared, data_warnings=tuple(find_data_warnings(self._training_summaries, instance, symbols)))
 
 
 def _select_covariates(pipeline: Pipeline, instance: Instance) -> Instance:
@@ -179,7 +180,7 @@ def merge_by_name(groups: Iterable[Sequence[NamedT]]) -> tuple[NamedT, ...]:
     return tuple(named.values())
 
 
-def member_identities(identity: ModelIdentity, stored: StoredEnsemble) -> dict[str, ModelIdentity]:
+def identify_members(identity: ModelIdentity, stored: StoredEnsemble) -> dict[str, ModelIdentity]:
     """Return the identity of each member, in manifest order."""
     return {
         name: ModelIdentity(
@@ -193,7 +194,7 @@ KIND = "ensemble"
 """Reported as the network kind of an ensemble."""
 
 
-def ensemble_info(
+def describe_ensemble(
     identity: ModelIdentity,
     manifest: EnsembleManifest,
     members: Sequence[ModelInfo],
@@ -202,6 +203,7 @@ def ensemble_info(
     is_default: bool,
 ) -> ModelInfo:
     """Describe an ensemble; the card lists its members, in manifest order."""
+    hashes = [info.schema_hash for info in members]
     longest, bars_needed = max(info.encoder_length for info in members), max(info.bars_needed for info in members)
     return ModelInfo(
         name=identity.name,
@@ -213,7 +215,7 @@ def ensemble_info(
         known_features=merge_by_name(info.known_features for info in members),
         static_features=merge_by_name(info.static_features for info in members),
         covariates=merge_by_name(info.covariates for info in members),
-        schema_hash=_schema_hash([info.schema_hash for info in members]),
+        schema_hash=hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest(),
         encoder_length=longest,
         lookback=bars_needed - longest + 1,
         bars_needed=bars_needed,
@@ -228,16 +230,11 @@ def ensemble_info(
         is_panel_model=any(info.is_panel_model for info in members),
         explain_methods=(INTEGRATED_GRADIENTS,),
         weights_hash=identity.weights_hash,
-        card_json=canonical.to_bytes({**manifest.card, **_facts(manifest, members)}).decode(),
+        card_json=canonical.to_bytes({**manifest.card, **_describe_members(manifest, members)}).decode(),
     )
 
 
-def _schema_hash(hashes: Sequence[str]) -> str:
-    """Return the hash that all members share, else a hash over all of them."""
-    return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
-
-
-def _facts(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
+def _describe_members(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
     """Compute the card's entries about the members."""
     members: list[Json] = [
         {
@@ -276,7 +273,7 @@ class Ensemble:
         """Build every member from its artifact."""
         members = {
             name: Model.assemble(own, stored.members[name].artifact, device=device, max_rows=max_rows)
-            for name, own in member_identities(identity, stored).items()
+            for name, own in identify_members(identity, stored).items()
         }
         return cls(identity, stored.manifest, members)
 
@@ -309,7 +306,7 @@ class Ensemble:
     ) -> list[JointlyPrepared | QuantraError]:
         """See `TwoStagePredictor.prepare_each`."""
         prepared = self._preparation.prepare_each(instances, now, deadline)
-        return [self.identity.naming(one) if isinstance(one, QuantraError) else one for one in prepared]
+        return [self.identity.name_in_error(one) if isinstance(one, QuantraError) else one for one in prepared]
 
     def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
         """Forecast several instances; each member forecasts all of them at once.
@@ -321,9 +318,11 @@ class Ensemble:
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+    def prepare_batch(
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    ) -> PreparedBatch[JointlyPrepared]:
         """See `Predictor.prepare_batch`."""
-        return batch_of(self, instances, now, deadline)
+        return prepare_batch(self, instances, now, deadline)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """See `Predictor.predict`."""
@@ -345,10 +344,10 @@ class Ensemble:
         ]
         (forecast,), shown = self.forecast([prepared], deadline), prepared.only(complete.symbols)
         return tuple(
-            joint_attribution(
+            combine_attributions(
                 self.identity,
                 dict(zip(self.members, answers, strict=True)),
-                self._prediction(target, forecast, shown, query.tolerance),
+                self._predict_point(target, forecast, shown, query.tolerance),
                 prepared.warnings,
                 self._skill,
             )
@@ -361,7 +360,7 @@ class Ensemble:
 
     def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
-        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
+        points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
         return compute_cost(query, points, sum(member.rows_per_window for member in self.members.values()))
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
@@ -371,18 +370,18 @@ class Ensemble:
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """Describe the ensemble; its card lists the members."""
         members = [member.info((), is_default=False) for member in self.members.values()]
-        return ensemble_info(self.identity, self.manifest, members, aliases, is_default=is_default)
+        return describe_ensemble(self.identity, self.manifest, members, aliases, is_default=is_default)
 
     def _joined(self, prepared: JointlyPrepared, members: Sequence[Forecast]) -> Forecast:
         first = members[0]
-        values = joint_quantiles(self.manifest, [member.values for member in members], prepared.scale)
-        anchor, ranking = first.anchor_price, joint_ranking(members, prepared.usable)
+        values = combine_quantiles(self.manifest, [member.values for member in members], prepared.scale)
+        anchor, ranking = first.anchor_price, combine_rankings(members, prepared.usable)
         parts = (self._fingerprint, *(member.forecast_id for member in members))
         return replace(
             first,
             values=values,
             returns=None if first.returns is None else values,
-            prices=None if first.prices is None or anchor is None else prices_of(anchor, values),
+            prices=None if first.prices is None or anchor is None else compute_prices(anchor, values),
             model=self.identity.name,
             version=self.identity.version,
             weights_hash=self.identity.weights_hash,
@@ -395,13 +394,13 @@ class Ensemble:
             universe_hash="" if ranking is None else ranking.universe,
         )
 
-    def _prediction(
+    def _predict_point(
         self, target: TargetPoint, forecast: Forecast, shown: JointlyPrepared, tolerance: float
     ) -> JointPrediction:
         """Compute the joint prediction for the requested symbols."""
         h, q = target.index_in(self.manifest.target.horizons, self.manifest.quantiles)
-        floor = FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
-        rows = indices_of(shown.symbols, forecast.symbols)
+        floor = GAP_FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
+        rows = find_indices(shown.symbols, forecast.symbols)
         return JointPrediction(
             values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance, refusals=shown.refusals
         )

@@ -12,14 +12,14 @@ from predictor.artifact import EnsembleManifest
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
-from predictor.model.predictor import ModelIdentity, ranks_of, universe_hash
+from predictor.model.predictor import ModelIdentity, hash_universe, rank_scores
 from predictor.networks import anchor_index, without_crossings
 from predictor.skill import Skill
 
 RowKey = tuple[RowKind, str]
 
 
-def joint_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], scale: FloatArray) -> FloatArray:
+def combine_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], scale: FloatArray) -> FloatArray:
     """Compute the ensemble's quantiles [N, H, Q] in the target's unit, non-decreasing along Q.
 
     The mean of each quantile over the members (Vincent averaging; Ratcliff 1979, Lichtendahl, Grushka-Cockayne &
@@ -47,15 +47,15 @@ class JointRanking:
     """Hash of the symbols that were ranked together."""
 
 
-def joint_ranking(members: Sequence[Forecast], usable: BoolArray) -> JointRanking | None:
+def combine_rankings(members: Sequence[Forecast], usable: BoolArray) -> JointRanking | None:
     """Rank the symbols that every member can forecast (`usable` [S]); None if a member does not rank."""
     available = [member.ranks for member in members if member.ranks is not None]
     if len(available) < len(members):
         return None
     scores = np.where(usable[:, None], -_mean(available), np.nan)
     ranks = np.zeros(scores.shape, np.int32)
-    ranks[usable] = ranks_of(scores[usable])
-    return JointRanking(scores=scores, ranks=ranks, universe=universe_hash(members[0].symbols, usable))
+    ranks[usable] = rank_scores(scores[usable])
+    return JointRanking(scores=scores, ranks=ranks, universe=hash_universe(members[0].symbols, usable))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,7 +77,7 @@ class JointPrediction:
         return np.isfinite(self.values)
 
 
-def joint_attribution(
+def combine_attributions(
     identity: ModelIdentity,
     by_member: Mapping[str, Attribution],
     prediction: JointPrediction,
@@ -91,14 +91,14 @@ def joint_attribution(
     Internals are kept per member and prefixed with its name: weights of different networks cannot be averaged.
     """
     members = list(by_member.values())
-    rows = _rows(members)
+    rows = _merge_rows(members)
     longest = max(members, key=lambda attribution: len(attribution.sessions))
     per_row = np.mean(np.stack([_align_rows(attribution, rows) for attribution in members]), axis=0)
     per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _mean(
         [attribution.prediction for attribution in members]
     )
     baseline = _mean([attribution.baseline_prediction for attribution in members])
-    gap = _gap(members, per_row, baseline, prediction)
+    gap = _compute_gap(members, per_row, baseline, prediction)
     usable = prediction.usable
     return replace(
         longest,
@@ -106,8 +106,8 @@ def joint_attribution(
         row_names=tuple(name for _, name in rows),
         row_kinds=tuple(kind for kind, _ in rows),
         per_row=_mask_unusable(per_row, usable),
-        per_time=_joint_times(members, usable),
-        cells=_joint_cells(members, [name for kind, name in rows if kind is RowKind.OBSERVED], usable),
+        per_time=_average_times(members, usable),
+        cells=_average_cells(members, [name for kind, name in rows if kind is RowKind.OBSERVED], usable),
         prediction=prediction.values,
         baseline_prediction=_mask_unusable(baseline, usable),
         relative_gap=gap,
@@ -117,13 +117,13 @@ def joint_attribution(
         version=identity.version,
         weights_hash=identity.weights_hash,
         warnings=warnings,
-        internals=_named_internals(by_member, usable),
+        internals=_prefix_internals(by_member, usable),
         skill=skill,
         refusals=prediction.refusals,
     )
 
 
-def _named_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -> tuple[Internal, ...]:
+def _prefix_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -> tuple[Internal, ...]:
     """Prefix the internals with the member's name, such as `long: attention`."""
     return tuple(
         replace(one, name=f"{name}: {one.name}", values=np.where(usable[:, None], one.values, np.nan))
@@ -132,7 +132,7 @@ def _named_internals(by_member: Mapping[str, Attribution], usable: BoolArray) ->
     )
 
 
-def _rows(members: Sequence[Attribution]) -> list[RowKey]:
+def _merge_rows(members: Sequence[Attribution]) -> list[RowKey]:
     """Merge the rows of all members, sorted by kind, then by first appearance."""
     kinds = list(RowKind)
     keys = dict.fromkeys(key for member in members for key in _keys(member))
@@ -150,7 +150,7 @@ def _align_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
     return placed
 
 
-def _gap(
+def _compute_gap(
     members: Sequence[Attribution], per_row: FloatArray, baseline: FloatArray, prediction: JointPrediction
 ) -> FloatArray:
     """[S] the largest of the members' gaps and the ensemble's own."""
@@ -159,7 +159,7 @@ def _gap(
     return np.maximum.reduce([own, *(attribution.relative_gap for attribution in members)])
 
 
-def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
+def _average_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
     """Average [S, T] over the longest encoder; a session that a member does not read counts as 0."""
     available = [attribution.per_time for attribution in members if attribution.per_time is not None]
     if len(available) < len(members):
@@ -168,7 +168,7 @@ def _joint_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArra
     return _mask_unusable(_mean([_pad_start(times, length) for times in available]), usable)
 
 
-def _joint_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
+def _average_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
     """Average [S, T, F] over the longest encoder and the observed features of all members."""
     available = [(attribution, attribution.cells) for attribution in members if attribution.cells is not None]
     if len(available) < len(members):

@@ -34,7 +34,7 @@ def check_tolerance(tolerance: float) -> None:
         )
 
 
-def points_of(targets: Sequence[TargetPoint], target: Target, levels: Sequence[float]) -> list[Point]:
+def index_targets(targets: Sequence[TargetPoint], target: Target, levels: Sequence[float]) -> list[Point]:
     """Return the indices (h, q) of the targets in a forecast.
 
     Raises:
@@ -49,7 +49,7 @@ def compute_cost(query: Query, points: Sequence[Point], rows_per_window: int) ->
     return ExplanationCost(symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window)
 
 
-_OF_THE_QUERY: Final = (
+QUERY_ERRORS: Final = (
     CallCancelledError,
     DeadlineExceededError,
     ExplainUnsupportedError,
@@ -97,7 +97,7 @@ def _explain(model: Predictor, query: Query, tally: ImportanceTally, now: dateti
     """Add the explanation of one instance, or its error."""
     try:
         tally.add(model.explain(query, now, deadline))
-    except _OF_THE_QUERY:
+    except QUERY_ERRORS:
         raise
     except QuantraError as error:
         tally.refuse(error)

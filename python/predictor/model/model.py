@@ -15,34 +15,34 @@ from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
-from predictor.explain import Baseline, Explainer, ExplanationCost, attribution_view
+from predictor.explain import Baseline, Explainer, ExplanationCost, build_attribution_view
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 from predictor.model.dates import DateReader
-from predictor.model.explanations import check_tolerance, compute_cost, points_of
+from predictor.model.explanations import check_tolerance, compute_cost, index_targets
 from predictor.model.predictor import (
     ForecastSource,
     ModelIdentity,
     PreparedBatch,
-    attribution_of,
-    batch_of,
+    build_attribution,
+    build_forecast,
     default_targets,
-    forecast_of,
+    prepare_batch,
     sum_groups,
 )
 from predictor.model.preparation import prepare_each
 from predictor.model.prepared_instance import (
     PreparedInstance,
     TrainingSummary,
-    bounded,
-    data_warnings,
-    no_usable_symbol,
+    find_data_warnings,
+    limit_warnings,
+    no_usable_symbol_error,
 )
 from predictor.model.runner import PanelRunner, RowRunner, Runner
-from predictor.networks import Internals, OutputMap, PanelForecastNetwork, Target
+from predictor.networks import GraphForecaster, Internals, OutputMap, Target
 from predictor.windows import Pipeline
 
 EXPLAINED_AT_ONCE: Final = 32
@@ -50,6 +50,9 @@ EXPLAINED_AT_ONCE: Final = 32
 
 SHARE_KNOWN = "share of known cells"
 """The last variable of every past session."""
+
+PRESENCE_MEANING = "1 if the known covariate has a value; otherwise 0, and the covariate is 0 too"
+"""Meaning of the columns that mark whether a known covariate is present."""
 
 
 class Model:
@@ -73,7 +76,7 @@ class Model:
             baseline=manifest.baseline.name,
             skill=skill_of(manifest.card),
             start_note=start_note_of(manifest.card),
-            fingerprint=_fingerprint(identity, manifest, pipeline, engine),
+            fingerprint=_compute_fingerprint(identity, manifest, pipeline, engine),
         )
 
     @classmethod
@@ -82,7 +85,7 @@ class Model:
         """Build the network, engine and attribution view of an artifact."""
         manifest = artifact.manifest
         network = freeze(artifact.network().to(device))
-        output = output_map(manifest)
+        output = build_output_map(manifest)
         baseline = Baseline(
             name=manifest.baseline.name,
             known=np.array(manifest.baseline.known, np.float32),
@@ -91,12 +94,12 @@ class Model:
             scale=np.array(manifest.baseline.scale),
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
-        members = _members(network)
+        members = _count_members(network)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
-        explainer = Explainer(attribution_view(network), output, baseline, max_rows=rows, members=members)
+        explainer = Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members)
         runner: Runner = (
-            PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.adjacency)
-            if isinstance(network, PanelForecastNetwork)
+            PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
+            if isinstance(network, GraphForecaster)
             else RowRunner(engine, explainer)
         )
         return cls(identity, manifest, artifact.pipeline, engine, runner)
@@ -127,17 +130,17 @@ class Model:
         together = not self.manifest.kind.is_panel_model
         prepared = prepare_each(self._dates, instances, now, deadline, together=together)
         return [
-            self.identity.naming(one) if isinstance(one, QuantraError) else self._with_all_warnings(instance, one)
+            self.identity.name_in_error(one) if isinstance(one, QuantraError) else self._add_warnings(instance, one)
             for instance, one in zip(instances, prepared, strict=True)
         ]
 
-    def _with_all_warnings(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
+    def _add_warnings(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
         """Add the data warnings and this network's warnings."""
-        warned = self.with_network_warnings(prepared)
-        warnings = (*data_warnings((self.training_summary,), instance, warned.usable_symbols), *warned.warnings)
-        return warned.with_warnings(bounded(warnings)) if warnings else warned
+        warned = self.add_network_warnings(prepared)
+        warnings = (*find_data_warnings((self.training_summary,), instance, warned.usable_symbols), *warned.warnings)
+        return warned.with_warnings(limit_warnings(warnings)) if warnings else warned
 
-    def with_network_warnings(self, prepared: PreparedInstance) -> PreparedInstance:
+    def add_network_warnings(self, prepared: PreparedInstance) -> PreparedInstance:
         """Add this network's warnings."""
         own = tuple(self.runner.warnings(prepared))
         return prepared.with_warnings((*prepared.warnings, *own)) if own else prepared
@@ -149,17 +152,19 @@ class Model:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
         answers = self.runner.answers(prepared, deadline)
-        return [forecast_of(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
+        return [build_forecast(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+    def prepare_batch(
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    ) -> PreparedBatch[PreparedInstance]:
         """See `Predictor.prepare_batch`."""
-        return batch_of(self, instances, now, deadline)
+        return prepare_batch(self, instances, now, deadline)
 
     def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
         """See `Predictor.predict`."""
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
-    def units_in_float64(self, prepared: PreparedInstance) -> Tensor:
+    def compute_units_in_float64(self, prepared: PreparedInstance) -> Tensor:
         """Compute quantiles [N, H, Q] in units of each window's scale, with the network in float64."""
         return self.runner.over(self.engine.in_float64()).units(prepared)
 
@@ -190,27 +195,27 @@ class Model:
             )
         check_tolerance(query.tolerance)
         targets = query.targets or self.default_targets()
-        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
+        points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
-            raise no_usable_symbol(prepared.refusals)
+            raise no_usable_symbol_error(prepared.refusals)
         explained = self.runner.contributions(
             prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline
         )
-        internals = self._internals(prepared, [h for h, _ in points], deadline)
+        internals = self._read_internals(prepared, [h for h, _ in points], deadline)
         return tuple(
-            attribution_of(self._source, prepared, target, contributions, query.detail, own)
+            build_attribution(self._source, prepared, target, contributions, query.detail, own)
             for target, contributions, own in zip(targets, explained, internals, strict=True)
         )
 
-    def _internals(
+    def _read_internals(
         self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Cancellation
     ) -> list[tuple[Internal, ...]]:
         """Return the network's internals for each horizon index."""
         internals = self.engine.internals(prepared.inputs, deadline)
         if internals is None:
             return [()] * len(horizons)
-        return [internals_of(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
+        return [build_internals(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
     def explain_cost(self, query: Query) -> int:
         """See `Predictor.explain_cost`."""
@@ -218,13 +223,13 @@ class Model:
 
     def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
-        points = points_of(targets, self.manifest.target, self.manifest.quantiles)
+        points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
         return compute_cost(query, points, self.rows_per_window)
 
     @property
     def rows_per_window(self) -> int:
         """Input rows per forecast: 1, or a stock plus its neighbours."""
-        return _members(self.engine.network) or 1
+        return _count_members(self.engine.network) or 1
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""
@@ -232,10 +237,10 @@ class Model:
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """Describe the model."""
-        return model_info(self.identity, self.manifest, self.pipeline, aliases, is_default=is_default)
+        return describe_model(self.identity, self.manifest, self.pipeline, aliases, is_default=is_default)
 
 
-def model_info(
+def describe_model(
     identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, aliases: tuple[str, ...], *, is_default: bool
 ) -> ModelInfo:
     """Describe a model from its parts, without building the network."""
@@ -246,9 +251,15 @@ def model_info(
         aliases=aliases,
         is_default=is_default,
         kind=manifest.kind.name,
-        observed_features=_feature_infos(features.observed),
-        known_features=(*_feature_infos(features.known), *_is_known_infos(pipeline.features)),
-        static_features=_static_infos(pipeline.features.statics),
+        observed_features=_describe_features(features.observed),
+        known_features=(
+            *_describe_features(features.known),
+            *(
+                FeatureInfo(name=name, expression="", meaning=PRESENCE_MEANING, unit="1")
+                for name in pipeline.features.known_columns[len(features.known) :]
+            ),
+        ),
+        static_features=_describe_statics(pipeline.features.statics),
         covariates=pipeline.covariates,
         schema_hash=pipeline.features.schema_hash,
         encoder_length=pipeline.encoder_length,
@@ -269,7 +280,7 @@ def model_info(
     )
 
 
-def internals_of(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:
+def build_internals(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:
     """Return the internals of N windows for horizon `h`; omits those that the network does not have.
 
     Variables have the names of an attribution's rows: a known or static feature with several columns is one variable,
@@ -312,12 +323,12 @@ def internals_of(internals: Internals, features: FittedFeatures, target: Target,
     )
 
 
-def _members(network: nn.Module) -> int | None:
+def _count_members(network: nn.Module) -> int | None:
     """Return the number of stocks that one forecast depends on, itself included; None for a row-wise network."""
-    return 1 + network.adjacency.shape[1] if isinstance(network, PanelForecastNetwork) else None
+    return 1 + network.neighbours.shape[1] if isinstance(network, GraphForecaster) else None
 
 
-def output_map(manifest: Manifest) -> OutputMap:
+def build_output_map(manifest: Manifest) -> OutputMap:
     """Build the output map from the manifest."""
     return OutputMap(
         spread=torch.from_numpy(manifest.target.spread),
@@ -326,27 +337,20 @@ def output_map(manifest: Manifest) -> OutputMap:
     )
 
 
-def _fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
+def _compute_fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
     """Hash everything that the model's forecasts depend on; the card does not count."""
     numbers = canonical.to_bytes(write_manifest(replace(manifest, card={})))
     parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
     return hashlib.sha256(parts + numbers).hexdigest()
 
 
-def _feature_infos(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:
+def _describe_features(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:
     return tuple(
         FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in definitions
     )
 
 
-def _is_known_infos(features: FittedFeatures) -> tuple[FeatureInfo, ...]:
-    """Describe the columns that mark whether a known covariate is present."""
-    names = features.known_columns[len(features.features.known) :]
-    meaning = "1 if the known covariate has a value; otherwise 0, and the covariate is 0 too"
-    return tuple(FeatureInfo(name=name, expression="", meaning=meaning, unit="1") for name in names)
-
-
-def _static_infos(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
+def _describe_statics(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
     """Describe each static variable; the meaning lists its columns in order."""
     numbers = (
         FeatureInfo(

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Generic, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,23 +41,57 @@ class ModelIdentity:
     version: int
     weights_hash: str
 
-    def naming(self, error: QuantraError) -> QuantraError:
+    def name_in_error(self, error: QuantraError) -> QuantraError:
         """Add the model's name to a CalendarEndedError, because this model's calendar needs an update."""
         if not isinstance(error, CalendarEndedError):
             return error
         return CalendarEndedError(f"{self.name}@{self.version}: {error.message}", metadata=error.metadata)
 
 
-class PreparedBatch(Protocol):
+class TwoStagePredictor(Protocol[PreparedT]):
+    """A model that first checks and encodes each instance, then forecasts all valid ones."""
+
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[PreparedT | QuantraError]:
+        """Check instances and compute their inputs together; raises on deadline or cancellation.
+
+        Each result is bit-identical to that of a separate call.
+        """
+        ...
+
+    def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
+        """Forecast several instances; raises on deadline or cancellation."""
+        ...
+
+
+class PreparedBatch(Generic[PreparedT]):
     """Prepared instances that wait for the network."""
 
-    def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+    def __init__(self, model: TwoStagePredictor[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
+        """Store the prepared instances or their errors, in order."""
+        self._model = model
+        self._prepared = prepared
+
+    def outcomes(self, indices: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
         """Return the outcomes of the instances with these indices; computes them in one forward pass.
 
         Raises:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
-        ...
+        chosen = [self._prepared[index] for index in indices]
+        good = [p for p in chosen if not isinstance(p, QuantraError)]
+        forecasts = iter(self._model.forecast(good, deadline) if good else ())
+        return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in chosen)
+
+
+def prepare_batch(
+    model: TwoStagePredictor[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+) -> PreparedBatch[PreparedT]:
+    """Prepare the instances; see `Predictor.prepare_batch`."""
+    read = [instance for instance in instances if not isinstance(instance, QuantraError)]
+    prepared = iter(model.prepare_each(read, now, deadline))
+    return PreparedBatch(model, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
 
 
 class Predictor(Protocol):
@@ -68,7 +102,9 @@ class Predictor(Protocol):
         """The model's name, version and weights hash."""
         ...
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+    def prepare_batch(
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    ) -> PreparedBatch[Any]:
         """Check and encode each instance; the error of an invalid or unreadable one becomes its outcome.
 
         Raises:
@@ -109,49 +145,6 @@ class Predictor(Protocol):
         ...
 
 
-class TwoStagePredictor(Protocol[PreparedT]):
-    """A model that first checks and encodes each instance, then forecasts all valid ones."""
-
-    def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
-    ) -> list[PreparedT | QuantraError]:
-        """Check instances and compute their inputs together; raises on deadline or cancellation.
-
-        Each result is bit-identical to that of a separate call.
-        """
-        ...
-
-    def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
-        """Forecast several instances; raises on deadline or cancellation."""
-        ...
-
-
-@final
-class WaitingBatch(Generic[PreparedT]):
-    """The `PreparedBatch` of a two-stage predictor."""
-
-    def __init__(self, model: TwoStagePredictor[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
-        """Store the prepared instances or their errors, in order."""
-        self._model = model
-        self._prepared = prepared
-
-    def outcomes(self, places: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
-        """See `PreparedBatch.outcomes`."""
-        chosen = [self._prepared[place] for place in places]
-        good = [p for p in chosen if not isinstance(p, QuantraError)]
-        forecasts = iter(self._model.forecast(good, deadline) if good else ())
-        return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in chosen)
-
-
-def batch_of(
-    model: TwoStagePredictor[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-) -> WaitingBatch[PreparedT]:
-    """Prepare the instances; see `Predictor.prepare_batch`."""
-    read = [instance for instance in instances if not isinstance(instance, QuantraError)]
-    prepared = iter(model.prepare_each(read, now, deadline))
-    return WaitingBatch(model, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSource:
     """The model that a forecast or attribution comes from."""
@@ -175,11 +168,11 @@ def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPo
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
 
-def _dates(sessions: NDArray[np.int32]) -> tuple[date, ...]:
+def _as_dates(sessions: NDArray[np.int32]) -> tuple[date, ...]:
     return tuple(as_date(day) for day in sessions.tolist())
 
 
-def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: NetworkForecast) -> Forecast:
+def build_forecast(source: ForecastSource, prepared: PreparedInstance, answer: NetworkForecast) -> Forecast:
     """Build the forecast of one instance.
 
     Args:
@@ -191,11 +184,11 @@ def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: Netw
     returns = values if source.target.kind is TargetKind.LOG_RETURN else None
     anchor = prepared.anchor
     # With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
-    prices = None if returns is None or anchor is None or source.target.lag else prices_of(anchor, returns)
+    prices = None if returns is None or anchor is None or source.target.lag else compute_prices(anchor, returns)
     return Forecast(
         symbols=prepared.symbols,
         as_of_session=optional_date(prepared.as_of),
-        target_sessions=_dates(prepared.target_sessions),
+        target_sessions=_as_dates(prepared.target_sessions),
         lag=source.target.lag,
         base_session=optional_date(prepared.base_session),
         horizons=source.target.horizons,
@@ -211,32 +204,32 @@ def forecast_of(source: ForecastSource, prepared: PreparedInstance, answer: Netw
         warnings=prepared.warnings,
         refusals=prepared.refusals,
         skill=source.skill,
-        forecast_id=_forecast_id(source, prepared),
+        forecast_id=_hash_forecast(source, prepared),
         scores=None if answer.scores is None else _scatter_symbols(answer.scores, prepared.usable),
-        ranks=None if answer.scores is None else _scatter(ranks_of(answer.scores), prepared.usable, fill=0),
-        universe_hash="" if answer.scores is None else universe_hash(prepared.symbols, prepared.usable),
+        ranks=None if answer.scores is None else _scatter(rank_scores(answer.scores), prepared.usable, fill=0),
+        universe_hash="" if answer.scores is None else hash_universe(prepared.symbols, prepared.usable),
     )
 
 
-def prices_of(anchor: FloatArray, returns: FloatArray) -> FloatArray:
+def compute_prices(anchor: FloatArray, returns: FloatArray) -> FloatArray:
     """Compute prices [S, H, Q] from last closes [S] and log returns; infinite if a caller's windows overflow."""
     with np.errstate(over="ignore"):
         return anchor[:, None, None] * np.exp(returns)
 
 
-def ranks_of(scores: FloatArray) -> NDArray[np.int32]:
+def rank_scores(scores: FloatArray) -> NDArray[np.int32]:
     """Rank scores [N, H], 1 = best; equal scores share the best rank."""
     better = [np.searchsorted(np.sort(-column), -column) for column in scores.T]
     return np.stack(better, axis=1).astype(np.int32) + np.int32(1)
 
 
-def universe_hash(symbols: Sequence[str], usable: BoolArray) -> str:
+def hash_universe(symbols: Sequence[str], usable: BoolArray) -> str:
     """Hash the usable symbols in alphabetical order: 16 hex digits of a SHA-256; `usable` is [S]."""
     ranked = sorted(symbol for symbol, known in zip(symbols, usable, strict=True) if known)
     return hashlib.sha256("\0".join(ranked).encode()).hexdigest()[:16]
 
 
-def attribution_of(
+def build_attribution(
     source: ForecastSource,
     prepared: PreparedInstance,
     point: TargetPoint,
@@ -246,7 +239,7 @@ def attribution_of(
 ) -> Attribution:
     """Build the attribution of one point of a query; the internals cover the N usable symbols."""
     usable = prepared.usable
-    names, kinds = _rows(source.features, _window_rows(contributions))
+    names, kinds = _list_rows(source.features, _list_window_rows(contributions))
     length = contributions.observed.shape[1]
     per_time = contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)  # rows have the rest
     return Attribution(
@@ -259,8 +252,8 @@ def attribution_of(
         unit=UNITS[source.target.kind],
         row_names=names,
         row_kinds=kinds,
-        per_row=_scatter_symbols(_per_row(source.features, contributions), usable),
-        sessions=_dates(prepared.sessions),
+        per_row=_scatter_symbols(_sum_rows(source.features, contributions), usable),
+        sessions=_as_dates(prepared.sessions),
         per_time=None if detail is Detail.FEATURES else _scatter_symbols(per_time, usable),
         cells=_scatter_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
         prediction=_scatter_symbols(contributions.prediction, usable),
@@ -278,7 +271,9 @@ def attribution_of(
     )
 
 
-def _rows(features: FittedFeatures, window_rows: tuple[RowKind, ...]) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
+def _list_rows(
+    features: FittedFeatures, window_rows: tuple[RowKind, ...]
+) -> tuple[tuple[str, ...], tuple[RowKind, ...]]:
     """Return the names and kinds of an attribution's rows."""
     groups = {
         RowKind.OBSERVED: features.features.names,
@@ -290,12 +285,12 @@ def _rows(features: FittedFeatures, window_rows: tuple[RowKind, ...]) -> tuple[t
     return names, kinds
 
 
-def _window_rows(contributions: Contributions) -> tuple[RowKind, ...]:
+def _list_window_rows(contributions: Contributions) -> tuple[RowKind, ...]:
     """Return the rows with one number per window in this explanation."""
     return (*WINDOW_ROWS, RowKind.NEIGHBOURS) if contributions.neighbours.shape[1] else WINDOW_ROWS
 
 
-def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArray:
+def _sum_rows(features: FittedFeatures, contributions: Contributions) -> FloatArray:
     """Sum contributions to rows [N, R]; a feature with several columns, such as a category, is one row."""
     numbers = {
         RowKind.LOCATION: contributions.location,
@@ -303,7 +298,7 @@ def _per_row(features: FittedFeatures, contributions: Contributions) -> FloatArr
         RowKind.CONFORMAL: contributions.conformal,
         RowKind.NEIGHBOURS: contributions.neighbours.sum(axis=1),
     }
-    window_rows = np.stack([numbers[kind] for kind in _window_rows(contributions)], axis=-1)
+    window_rows = np.stack([numbers[kind] for kind in _list_window_rows(contributions)], axis=-1)
     known = sum_groups(contributions.known.sum(axis=1), features.known_groups, len(features.features.known))
     static = sum_groups(contributions.static, features.static_groups, len(features.statics.names))
     return np.concatenate([contributions.observed.sum(axis=1), known, static, window_rows], axis=-1)
@@ -317,7 +312,7 @@ def sum_groups(columns: FloatArray, groups: Sequence[int], count: int) -> FloatA
     return sums
 
 
-def _forecast_id(source: ForecastSource, prepared: PreparedInstance) -> str:
+def _hash_forecast(source: ForecastSource, prepared: PreparedInstance) -> str:
     """Hash everything that determines the forecast: 16 hex digits of a SHA-256.
 
     All NaN bit patterns hash alike, because languages write different ones.

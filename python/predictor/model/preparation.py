@@ -1,6 +1,6 @@
 """Preparation of network inputs from bars or feature windows, several instances at a time."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -35,7 +35,7 @@ from predictor.model.prepared_instance import (
     SymbolStates,
     find_refusals,
     find_warnings,
-    no_usable_symbol,
+    no_usable_symbol_error,
 )
 from predictor.model.window_inputs import check_form, prepare_windows
 from predictor.networks import Inputs
@@ -101,38 +101,39 @@ class StackedBars:
         return is_complete & np.all(usual, axis=(0, 2))
 
 
-def stack_bars(readings: Sequence[AlignedInstance]) -> StackedBars:
+def stack_bars(aligned_instances: Sequence[AlignedInstance]) -> StackedBars:
     """Stack the bars of instances of one kind, on the sessions that each forecast depends on."""
-    panels = [reading.bars for reading in readings]
-    positions = [reading.dates.positions for reading in readings]
-    count = len(readings[0].dates.sessions)
+    panels = [aligned.bars for aligned in aligned_instances]
+    positions = [aligned.dates.positions for aligned in aligned_instances]
+    count = len(aligned_instances[0].dates.sessions)
     ends = accumulate((len(bars.symbols) for bars in panels), initial=0)
 
-    def column(of: Callable[[BarPanel], FloatArray]) -> FloatArray:
-        parts = [_recent(of(bars), there, count) for bars, there in zip(panels, positions, strict=True)]
+    def stack(columns: Iterable[FloatArray]) -> FloatArray:
+        parts = [_select_sessions(column, there, count) for column, there in zip(columns, positions, strict=True)]
         return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
-    def optional(of: Callable[[BarPanel], FloatArray | None]) -> FloatArray | None:
-        return None if of(panels[0]) is None else column(lambda bars: _given(of(bars)))
+    def stack_optional(columns: Iterable[FloatArray | None]) -> FloatArray | None:
+        known = [column for column in columns if column is not None]  # all or none: the instances are of one kind
+        return stack(known) if known else None
 
     return StackedBars(
         symbols=tuple(chain.from_iterable(bars.symbols for bars in panels)),
-        sessions=readings[0].dates.sessions,
-        open=column(lambda bars: bars.open),
-        high=column(lambda bars: bars.high),
-        low=column(lambda bars: bars.low),
-        close=column(lambda bars: bars.close),
-        volume=column(lambda bars: bars.volume),
-        adj_close=optional(lambda bars: bars.adj_close),
-        split_ratio=optional(lambda bars: bars.split_ratio),
-        cash_dividend=optional(lambda bars: bars.cash_dividend),
+        sessions=aligned_instances[0].dates.sessions,
+        open=stack(bars.open for bars in panels),
+        high=stack(bars.high for bars in panels),
+        low=stack(bars.low for bars in panels),
+        close=stack(bars.close for bars in panels),
+        volume=stack(bars.volume for bars in panels),
+        adj_close=stack_optional(bars.adj_close for bars in panels),
+        split_ratio=stack_optional(bars.split_ratio for bars in panels),
+        cash_dividend=stack_optional(bars.cash_dividend for bars in panels),
         rows=tuple(slice(first, end) for first, end in pairwise(ends)),
     )
 
 
-def stack_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
+def stack_covariates(aligned_instances: Sequence[AlignedInstance]) -> Covariates:
     """Stack the covariates [R, ...] of the instances."""
-    first, *others = (reading.covariates for reading in readings)
+    first, *others = (aligned.covariates for aligned in aligned_instances)
     if not others or not first.names:
         return first if first.names else NO_COVARIATES
     every = (first, *others)
@@ -151,18 +152,13 @@ def stack_covariates(readings: Sequence[AlignedInstance]) -> Covariates:
     )
 
 
-def _recent(values: FloatArray, positions: IndexArray | None, count: int) -> FloatArray:
+def _select_sessions(values: FloatArray, positions: IndexArray | None, count: int) -> FloatArray:
     """Select the columns [S, B] that a forecast depends on from [S, T]."""
     if positions is None:
         return values[:, -count:]
     taken = values[:, positions]
     taken[:, positions < 0] = np.nan
     return taken
-
-
-def _given(column: FloatArray | None) -> FloatArray:
-    assert column is not None, "readings of one kind have the same columns"  # noqa: S101
-    return column
 
 
 ROWS_AT_ONCE: Final = 256
@@ -189,7 +185,7 @@ def prepare_each(
     preparation = _Preparation(dates, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
     for index, instance in enumerate(instances):
         preparation.take(index, instance)
-    return preparation.finished()
+    return preparation.finish()
 
 
 ReadT = TypeVar("ReadT")
@@ -233,7 +229,7 @@ class _Preparation:
             waiting = self._bars.setdefault(read.kind, _PendingInstances(partial(compute_inputs, self._pipeline)))
             self._wait(waiting, index, read, len(read.bars.symbols))
 
-    def finished(self) -> list[PreparedInstance | QuantraError]:
+    def finish(self) -> list[PreparedInstance | QuantraError]:
         """Compute the remaining inputs and return all results in order."""
         for waiting in self._bars.values():
             self._compute(waiting)
@@ -244,9 +240,9 @@ class _Preparation:
         calendar, most_age = self._pipeline.calendar, instance.max_age_sessions
         try:
             if isinstance(instance.input, BarPanel):
-                reading = read_bars(instance, instance.input, self._dates, self._now)
-                check_age(calendar, reading.dates.as_of, most_age, self._now)
-                return reading
+                aligned = align_instance(instance, instance.input, self._dates, self._now)
+                check_age(calendar, aligned.dates.as_of, most_age, self._now)
+                return aligned
             check_form(self._pipeline, instance.input)
             check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
         except QuantraError as error:
@@ -268,7 +264,7 @@ class _Preparation:
         waiting.rows = 0
 
 
-def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
+def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
     """Check the covariates and dates of an instance before anything is computed from its bars.
 
     Raises:
@@ -297,87 +293,93 @@ def read_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: dateti
     )
 
 
-def judge(reading: AlignedInstance) -> AlignedInstance:
+def drop_suspect_bars(aligned: AlignedInstance) -> AlignedInstance:
     """Look for suspect bars among those that the forecast depends on.
 
     A single bar in the middle is left out. A symbol whose last bar or whole level is suspect is refused. An instance
     that accepts suspect bars keeps all of them. Every finding becomes a warning or an error.
     """
-    suspects = find_suspects(reading.dates.recent(reading.bars))
-    if reading.instance.accept_suspect_bars:
-        return replace(reading, warnings=(*reading.warnings, *map(str, suspects)))
+    suspects = find_suspects(aligned.dates.recent(aligned.bars))
+    if aligned.instance.accept_suspect_bars:
+        return replace(aligned, warnings=(*aligned.warnings, *map(str, suspects)))
     others = [suspect for suspect in suspects if not suspect.refuses]
     refused: dict[str, list[SuspectBars]] = {}
     for suspect in suspects:
         if suspect.refuses:
             refused.setdefault(suspect.symbol, []).append(suspect)
     return replace(
-        reading,
-        bars=without_suspects(reading.bars, others),
-        warnings=(*reading.warnings, *(_left_out(one) for one in others)),
+        aligned,
+        bars=without_suspects(aligned.bars, others),
+        warnings=(*aligned.warnings, *(_describe_suspect(one) for one in others)),
         refusals={
-            **reading.refusals,
+            **aligned.refusals,
             **{symbol: bar_suspect_error(own) for symbol, own in refused.items()},
         },
     )
 
 
-def _left_out(suspect: SuspectBars) -> str:
+def _describe_suspect(suspect: SuspectBars) -> str:
     is_left_out = suspect.kind in {SuspectKind.BAR, SuspectKind.VOLUME}
     return f"{suspect} It is left out." if is_left_out else str(suspect)
 
 
-def compute_inputs(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
+def compute_inputs(
+    pipeline: Pipeline, aligned_instances: Sequence[AlignedInstance]
+) -> list[PreparedInstance | QuantraError]:
     """Compute the inputs of instances of one kind; an instance without a usable symbol gets an error."""
     try:
-        return _windows_of_kind(pipeline, readings)
+        return _compute_together(pipeline, aligned_instances)
     except QuantraError as error:
-        if len(readings) == 1:
+        if len(aligned_instances) == 1:
             return [error]
-        return [one for reading in readings for one in compute_inputs(pipeline, [reading])]
+        return [one for aligned in aligned_instances for one in compute_inputs(pipeline, [aligned])]
 
 
-def _windows_of_kind(pipeline: Pipeline, readings: Sequence[AlignedInstance]) -> list[PreparedInstance | QuantraError]:
-    stack, covariates = stack_bars(readings), stack_covariates(readings)
+def _compute_together(
+    pipeline: Pipeline, aligned_instances: Sequence[AlignedInstance]
+) -> list[PreparedInstance | QuantraError]:
+    stack, covariates = stack_bars(aligned_instances), stack_covariates(aligned_instances)
     adjusted, faults = adjust_each(stack)
     doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, stack.volume)
     if doubtful.any():
-        before, each = readings, zip(readings, stack.rows, strict=True)
-        readings = [judge(one) if doubtful[rows].any() else one for one, rows in each]
-        if any(after.bars is not one.bars for after, one in zip(readings, before, strict=True)):
-            stack = stack_bars(readings)
+        before, each = aligned_instances, zip(aligned_instances, stack.rows, strict=True)
+        aligned_instances = [drop_suspect_bars(one) if doubtful[rows].any() else one for one, rows in each]
+        if any(after.bars is not one.bars for after, one in zip(aligned_instances, before, strict=True)):
+            stack = stack_bars(aligned_instances)
             adjusted, faults = adjust_each(stack)
-    encoded = pipeline.encode_recent(adjusted, covariates, _known_features(pipeline, readings, covariates))
+    encoded = pipeline.encode_recent(
+        adjusted, covariates, _compute_known_features(pipeline, aligned_instances, covariates)
+    )
     inputs = pipeline.latest_window(encoded)
     states = SymbolStates.of(pipeline, stack.close, encoded.series, inputs)
     is_plain = states.is_sound & ~states.is_flat & stack.without_remark
     anchors = stack.close[:, -1].copy()
     anchors.setflags(write=False)
     prepared: list[PreparedInstance | QuantraError] = []
-    for reading, rows, own in zip(readings, stack.rows, _split(inputs, stack.rows), strict=True):
-        if is_plain[rows].all() and not reading.refusals:
-            prepared.append(_prepared(pipeline, reading, own, anchors[rows], {}, ()))
+    for aligned, rows, own in zip(aligned_instances, stack.rows, _split(inputs, stack.rows), strict=True):
+        if is_plain[rows].all() and not aligned.refusals:
+            prepared.append(_build_prepared(pipeline, aligned, own, anchors[rows], {}, ()))
             continue
-        own_faults = faults if len(readings) == 1 else adjust_each(stack_bars([reading]))[1]
-        panel = PanelState(bars=reading.dates.recent(reading.bars), symbols=states.part(rows), faults=own_faults)
-        prepared.append(_prepare_checked(pipeline, reading, panel, own, anchors[rows]))
+        own_faults = faults if len(aligned_instances) == 1 else adjust_each(stack_bars([aligned]))[1]
+        panel = PanelState(bars=aligned.dates.recent(aligned.bars), symbols=states.part(rows), faults=own_faults)
+        prepared.append(_prepare_checked(pipeline, aligned, panel, own, anchors[rows]))
     return prepared
 
 
-def _known_features(
-    pipeline: Pipeline, readings: Sequence[AlignedInstance], covariates: Covariates
+def _compute_known_features(
+    pipeline: Pipeline, aligned_instances: Sequence[AlignedInstance], covariates: Covariates
 ) -> NDArray[np.float32]:
     """Compute the known features [R or 1, T + D, K] of instances of one kind."""
-    first = readings[0].dates
+    first = aligned_instances[0].dates
     if first.known is None:
         return pipeline.latest_known(first.sessions, first.following, covariates)
-    if all(reading.dates is first for reading in readings):
+    if all(aligned.dates is first for aligned in aligned_instances):
         return first.known
     shape = first.known.shape[1:]
     return np.concatenate(
         [
             np.broadcast_to(one.dates.known, (len(one.bars.symbols), *shape))
-            for one in readings
+            for one in aligned_instances
             if one.dates.known is not None
         ]
     )
@@ -392,25 +394,25 @@ def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
 
 
 def _prepare_checked(
-    pipeline: Pipeline, reading: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
+    pipeline: Pipeline, aligned: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
 ) -> PreparedInstance | QuantraError:
     """Prepare an instance that has warnings or errors; leaves out symbols that cannot be forecast."""
-    refusals = {**find_refusals(pipeline, panel), **reading.refusals}
-    if len(refusals) == len(reading.bars.symbols):
-        return no_usable_symbol(refusals)
+    refusals = {**find_refusals(pipeline, panel), **aligned.refusals}
+    if len(refusals) == len(aligned.bars.symbols):
+        return no_usable_symbol_error(refusals)
     remarks = find_warnings(pipeline, panel, refusals)
-    return _prepared(pipeline, reading, rows, anchor, refusals, tuple(remarks))
+    return _build_prepared(pipeline, aligned, rows, anchor, refusals, tuple(remarks))
 
 
-def _prepared(
+def _build_prepared(
     pipeline: Pipeline,
-    reading: AlignedInstance,
+    aligned: AlignedInstance,
     rows: Inputs,
     anchor: FloatArray,
     refusals: Mapping[str, QuantraError],
     remarks: tuple[str, ...],
 ) -> PreparedInstance:
-    symbols, dates = reading.bars.symbols, reading.dates
+    symbols, dates = aligned.bars.symbols, aligned.dates
     usable = np.ones(len(symbols), np.bool_)
     if refusals:
         usable &= [symbol not in refusals for symbol in symbols]
@@ -425,14 +427,14 @@ def _prepared(
         target_sessions=dates.target_sessions.copy(),
         base_session=dates.base_session,
         anchor=anchor,
-        warnings=(*remarks, *reading.warnings, *dates.warnings, *_unknown(pipeline, reading)),
+        warnings=(*remarks, *aligned.warnings, *dates.warnings, *_warn_of_unknown_values(pipeline, aligned)),
         refusals=refusals,
     )
 
 
-def _unknown(pipeline: Pipeline, reading: AlignedInstance) -> Iterator[str]:
+def _warn_of_unknown_values(pipeline: Pipeline, aligned: AlignedInstance) -> Iterator[str]:
     """Yield a warning for each kind of unknown covariate value."""
-    symbols, sent = reading.bars.symbols, reading.instance.covariates
+    symbols, sent = aligned.bars.symbols, aligned.instance.covariates
     if sent.names:
-        yield from reading.covariates.warnings(symbols)
+        yield from aligned.covariates.warnings(symbols)
         yield from pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories)

@@ -65,7 +65,7 @@ class PreparedInstance:
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]
-    """All warnings; the forecast holds the `bounded` ones."""
+    """All warnings; the forecast holds the `limit_warnings` ones."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol that cannot be forecast."""
 
@@ -78,7 +78,7 @@ class PreparedInstance:
         if not symbols:
             return self
         _check_among(symbols, self.symbols)
-        indices = indices_of(symbols, self.symbols)
+        indices = find_indices(symbols, self.symbols)
         rows = torch.from_numpy((np.cumsum(self.usable) - 1)[indices][self.usable[indices]])
         return replace(
             self,
@@ -117,14 +117,14 @@ def can_anchor(prices: FloatArray) -> BoolArray:
     return (prices >= 1 / LARGEST_PRICE) & (prices <= LARGEST_PRICE)
 
 
-def bounded(lines: Iterable[str]) -> tuple[str, ...]:
+def limit_warnings(lines: Iterable[str]) -> tuple[str, ...]:
     """Shorten the first MOST_WARNINGS lines and count the rest in a last line."""
     every = tuple(line if len(line) <= LONGEST_WARNING else f"{line[:LONGEST_WARNING]} …" for line in lines)
     left = len(every) - MOST_WARNINGS
     return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
 
 
-def no_usable_symbol(refusals: Mapping[str, QuantraError]) -> QuantraError:
+def no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> QuantraError:
     """Return the error of an instance without a usable symbol: the symbols' own error if all share it."""
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError | BarSuspectError):
@@ -138,7 +138,7 @@ def no_usable_symbol(refusals: Mapping[str, QuantraError]) -> QuantraError:
     return NoUsableSymbolError(f"no symbol can be forecast: {messages}{more}")
 
 
-def indices_of(symbols: Sequence[str], among: Sequence[str]) -> list[int]:
+def find_indices(symbols: Sequence[str], among: Sequence[str]) -> list[int]:
     """Return the position of each symbol in `among`."""
     index_of = {symbol: k for k, symbol in enumerate(among)}
     return [index_of[symbol] for symbol in symbols]
@@ -211,21 +211,21 @@ class PanelState:
 def find_refusals(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
     """Return the error of each symbol that cannot be forecast, in panel order."""
     rows = sorted({*np.flatnonzero(~panel.symbols.is_sound).tolist(), *panel.faults})
-    return {panel.bars.symbols[s]: _refusal(pipeline, panel, s) for s in rows}
+    return {panel.bars.symbols[s]: _find_refusal(pipeline, panel, s) for s in rows}
 
 
-def _refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
+def _find_refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
     bars, counts, symbol = panel.bars, panel.symbols.counts, panel.bars.symbols[s]
     if s in panel.faults:
         return panel.faults[s]
     if np.isnan(bars.close[s, -1]):
-        return _no_last_bar(symbol, bars)
+        return _no_last_bar_error(symbol, bars)
     scale, close = panel.symbols.scale[s], bars.close[s, -1]
     if scale > LARGEST_SCALE or not can_anchor(close):
         impossible = f"a volatility of {scale:.3g} per day" if scale > LARGEST_SCALE else f"a last close of {close:.3g}"
         return NoUsableSymbolError(f"{symbol}: has {impossible}, which is impossible; check its prices")
     if counts.bars[s] < pipeline.least_bars:
-        return _too_few_bars(pipeline, symbol, int(counts.bars[s]))
+        return _too_few_bars_error(pipeline, symbol, int(counts.bars[s]))
     if counts.values[s] < pipeline.least_values:
         what = f"values in the last {pipeline.normaliser.window} sessions for its volatility"
         have, best = int(counts.values[s]), pipeline.bars_needed
@@ -244,20 +244,22 @@ def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
         return
     counts = bars.present.sum(axis=1)
     missing = np.isnan(bars.close[:, -1])
-    raise no_usable_symbol(
+    raise no_usable_symbol_error(
         {
-            symbol: _no_last_bar(symbol, bars) if missing[s] else _too_few_bars(pipeline, symbol, int(counts[s]))
+            symbol: _no_last_bar_error(symbol, bars)
+            if missing[s]
+            else _too_few_bars_error(pipeline, symbol, int(counts[s]))
             for s, symbol in enumerate(bars.symbols)
         }
     )
 
 
-def _no_last_bar(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
+def _no_last_bar_error(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
     last = shown_date(int(bars.sessions[-1]))
     return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
 
 
-def _too_few_bars(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
+def _too_few_bars_error(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
     what = f"bars in the last {pipeline.encoder_length} sessions"
     return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
 
@@ -319,7 +321,9 @@ class TrainingSummary:
         )
 
 
-def data_warnings(networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]) -> Iterator[str]:
+def find_data_warnings(
+    networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]
+) -> Iterator[str]:
     """Yield one warning per data problem, shared by all its symbols and networks.
 
     Args:
@@ -329,13 +333,13 @@ def data_warnings(networks: Sequence[TrainingSummary], instance: Instance, forec
     """
     if isinstance(instance.input, BarPanel):
         readers = [one.bars_needed for one in networks if one.reads_volume]
-        yield from bars_warnings(
+        yield from find_bars_warnings(
             instance.input.last(max(readers, default=1)),
             forecast,
             reads_volume=bool(readers),
             is_adjusted=any(one.is_adjusted for one in networks),
         )
-    new = _unseen(networks, forecast)
+    new = _find_unseen_symbols(networks, forecast)
     if new:
         whom = "the model was" if len(networks) == 1 else "all members were"
         yield (
@@ -344,7 +348,9 @@ def data_warnings(networks: Sequence[TrainingSummary], instance: Instance, forec
         )
 
 
-def bars_warnings(bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, is_adjusted: bool) -> Iterator[str]:
+def find_bars_warnings(
+    bars: BarPanel, symbols: Sequence[str], *, reads_volume: bool, is_adjusted: bool
+) -> Iterator[str]:
     """Yield a warning for each kind of data that the model was trained with and the bars lack.
 
     Args:
@@ -391,7 +397,7 @@ def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
         yield line(rows, f"days with an empty volume: {unknown[rows].sum()}; {masked}")
 
 
-def _unseen(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:
+def _find_unseen_symbols(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:
     """Return symbols that a network was not trained on; networks with one node per symbol warn themselves."""
     by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
     by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]

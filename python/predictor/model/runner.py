@@ -13,7 +13,7 @@ from predictor.errors import listed
 from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
-from predictor.model.prepared_instance import PreparedInstance, indices_of
+from predictor.model.prepared_instance import PreparedInstance, find_indices
 from predictor.networks import Inputs
 
 Point = tuple[int, int]
@@ -93,7 +93,7 @@ class RowRunner:
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
         """See `Runner.answers`."""
-        values = self._engine.values(_joined([p.inputs for p in prepared]), deadline).numpy()
+        values = self._engine.values(_concatenate([p.inputs for p in prepared]), deadline).numpy()
         ends = accumulate((len(p.inputs.observed) for p in prepared), initial=0)
         return [NetworkForecast(values=values[first:end]) for first, end in pairwise(ends)]
 
@@ -113,7 +113,7 @@ class RowRunner:
         )
 
 
-def _joined(groups: Sequence[Inputs]) -> Inputs:
+def _concatenate(groups: Sequence[Inputs]) -> Inputs:
     """Concatenate the rows; the memory layout does not depend on the number of groups."""
     if len(groups) == 1:
         return Inputs(*(group.contiguous() for group in groups[0]))
@@ -145,9 +145,9 @@ class PanelRunner:
 
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
         """Yield warnings for symbols with missing neighbours and for symbols unknown to the network."""
-        nodes, symbols = self._nodes(prepared), prepared.usable_symbols
+        nodes, symbols = self._find_nodes(prepared), prepared.usable_symbols
         neighbour_nodes = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
-        lacking = (neighbour_nodes >= 0) & (_members(nodes, self._neighbours)[:, 1:] < 0)
+        lacking = (neighbour_nodes >= 0) & (_find_members(nodes, self._neighbours)[:, 1:] < 0)
         without = [symbols[row] for row in lacking.any(1).nonzero().flatten().tolist()]
         absent = [self._universe[int(node)] for node in neighbour_nodes[lacking].unique()]
         strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
@@ -161,7 +161,7 @@ class PanelRunner:
 
     def units(self, prepared: PreparedInstance) -> Tensor:
         """See `Runner.units`; [N, H, Q]."""
-        return self._engine.panel(prepared.inputs, self._nodes(prepared)).quantiles
+        return self._engine.panel(prepared.inputs, self._find_nodes(prepared)).quantiles
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
         """See `Runner.answers`."""
@@ -169,7 +169,7 @@ class PanelRunner:
 
     def _answer(self, prepared: PreparedInstance, deadline: Cancellation) -> NetworkForecast:
         deadline.check()
-        output = self._engine.panel(prepared.inputs, self._nodes(prepared))
+        output = self._engine.panel(prepared.inputs, self._find_nodes(prepared))
         values = self._engine.calibrated(output.quantiles, prepared.inputs.location, prepared.inputs.scale)
         return NetworkForecast(values=values.numpy(), scores=output.scores.double().numpy())
 
@@ -185,10 +185,12 @@ class PanelRunner:
     ) -> list[Contributions]:
         """See `Runner.contributions`."""
         panel = prepared if among is None else among
-        nodes, rows = self._nodes(panel), indices_of(prepared.usable_symbols, panel.usable_symbols)
-        members = _members(nodes, self._neighbours)[rows]
+        nodes, rows = self._find_nodes(panel), find_indices(prepared.usable_symbols, panel.usable_symbols)
+        members = _find_members(nodes, self._neighbours)[rows]
+        # all cells of a missing stock are unknown
+        stocks = Inputs(*(group[members.clamp(min=0)] for group in panel.inputs))
         return self._explainer.explain(
-            _panels(panel.inputs, members),
+            stocks._replace(mask=stocks.mask & (members >= 0)[..., None, None]),
             points,
             deadline=deadline,
             tolerance=tolerance,
@@ -196,22 +198,15 @@ class PanelRunner:
             nodes=torch.where(members >= 0, nodes[members.clamp(min=0)], -1),
         )
 
-    def _nodes(self, prepared: PreparedInstance) -> Tensor:
+    def _find_nodes(self, prepared: PreparedInstance) -> Tensor:
         """Return the node [N] of each usable symbol, -1 = unknown to the network."""
         return torch.tensor([self._places.get(symbol, -1) for symbol in prepared.usable_symbols])
 
 
-def _members(nodes: Tensor, neighbours: Tensor) -> Tensor:
+def _find_members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     """Return the rows [N, 1 + k] that each forecast depends on, itself first; -1 = neighbour not in the panel."""
     row_of_node = torch.full((len(neighbours) + 1,), -1)
     row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last index, which no neighbour uses
     neighbour_nodes = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
     rows = torch.where(neighbour_nodes >= 0, row_of_node[neighbour_nodes], -1)
     return torch.cat([torch.arange(len(nodes))[:, None], rows], dim=1)
-
-
-def _panels(inputs: Inputs, members: Tensor) -> Inputs:
-    """Gather each row with those that it depends on, [N, M, ...]; all cells of a missing row are unknown."""
-    there = members >= 0
-    panels = Inputs(*(group[members.clamp(min=0)] for group in inputs))
-    return panels._replace(mask=panels.mask & there[..., None, None])

@@ -35,7 +35,7 @@ WINDOW_TYPES: Mapping[str, type[np.generic]] = {
 }
 """Groups of a feature window, in `Inputs` order."""
 
-LARGEST: Mapping[str, float] = {
+LARGEST_VALUES: Mapping[str, float] = {
     "observed": 1e6,
     "known": 1e6,
     "static": 1e6,
@@ -76,7 +76,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
             metadata={"expected": ours},
         )
     check_symbols(window.symbols)
-    for name, shape in _window_shapes(pipeline, window).items():
+    for name, shape in _compute_shapes(pipeline, window).items():
         _check_shape(name, getattr(window, name), shape)
     if window.anchor_price is not None:
         _check_anchor(window.anchor_price, len(window.symbols))
@@ -90,20 +90,21 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
 
 def prepare_windows(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
     """Prepare windows with a valid form; a window with an impossible number gets an InvalidInputError."""
-    groups = _joined(pipeline, windows)
-    fault = _fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
+    groups = _concatenate(pipeline, windows)
+    fault = _find_fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
     if fault is None:
         inputs = _split(groups, [len(window.symbols) for window in windows])
         dates = {as_of: _Dates.of(pipeline, as_of) for as_of in {window.as_of_session for window in windows}}
         return [
-            _prepared(window, dates[window.as_of_session], own) for window, own in zip(windows, inputs, strict=True)
+            _build_prepared(window, dates[window.as_of_session], own)
+            for window, own in zip(windows, inputs, strict=True)
         ]
     if len(windows) == 1:
         return [fault]
     return [one for window in windows for one in prepare_windows(pipeline, [window])]
 
 
-def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:
+def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:
     """Concatenate all windows in one step.
 
     It copies, because the caller may change its arrays. One large copy releases the interpreter lock once, instead of
@@ -126,9 +127,9 @@ def _joined(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInput
     )
 
 
-def _fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | None:
+def _find_fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | None:
     """Return the error of the first impossible number; `symbols` [N] belong to the rows."""
-    for name, largest in LARGEST.items():
+    for name, largest in LARGEST_VALUES.items():
         if not (np.abs(getattr(groups, name)) <= largest).all():
             return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
     if groups.observed[~groups.mask].any():
@@ -169,7 +170,7 @@ class _Dates:
         return cls(pipeline.target_sessions(day), pipeline.base_session(day))
 
 
-def _prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedInstance:
+def _build_prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedInstance:
     return PreparedInstance(
         symbols=window.symbols,
         usable=np.ones(len(window.symbols), np.bool_),
@@ -201,7 +202,7 @@ def _check_features(names: tuple[str, ...], ours: tuple[str, ...]) -> None:
         )
 
 
-def _window_shapes(pipeline: Pipeline, window: FeatureWindow) -> dict[str, tuple[int, ...]]:
+def _compute_shapes(pipeline: Pipeline, window: FeatureWindow) -> dict[str, tuple[int, ...]]:
     sizes, symbols, horizons = pipeline.sizes, len(window.symbols), len(pipeline.target.horizons)
     rows = (symbols, sizes.encoder_length)
     flat = not pipeline.normaliser.is_per_horizon or (horizons == 1 and window.location.ndim == 1)

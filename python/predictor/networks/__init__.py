@@ -16,13 +16,9 @@ from predictor.networks.inputs import Edges, Inputs, InputSizes
 from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
 from predictor.networks.layers import Highway
 from predictor.networks.network_kind import (
-    ForecastNetwork,
     Internals,
-    IntrospectiveNetwork,
     NetworkConfig,
     NetworkKind,
-    PanelConfig,
-    PanelForecastNetwork,
     Setting,
     TrainingDefaults,
     build_network,
@@ -73,7 +69,6 @@ __all__ = [
     "FittedLevel",
     "FittedNormaliser",
     "FittedScale",
-    "ForecastNetwork",
     "GRUConfig",
     "GRUForecaster",
     "Garch",
@@ -86,7 +81,6 @@ __all__ = [
     "InputSizes",
     "Inputs",
     "Internals",
-    "IntrospectiveNetwork",
     "LSTMConfig",
     "LSTMForecaster",
     "NetworkConfig",
@@ -94,8 +88,6 @@ __all__ = [
     "Normaliser",
     "NormaliserKind",
     "OutputMap",
-    "PanelConfig",
-    "PanelForecastNetwork",
     "PanelOutput",
     "QuantileHead",
     "Setting",

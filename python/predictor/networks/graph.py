@@ -191,16 +191,6 @@ class GraphForecaster(nn.Module):
         self.register_buffer("neighbours", torch.full((sizes.nodes, config.neighbours), -1))
         self.register_buffer("weights", torch.zeros(sizes.nodes, config.neighbours))
 
-    @property
-    def adjacency(self) -> Tensor:
-        """int64 [U, k] index of each stock's neighbours in the universe, -1 = none."""
-        return self.neighbours
-
-    @property
-    def most_neighbours(self) -> int:
-        """Maximum number of stocks that each stock can attend to (k)."""
-        return self.neighbours.shape[1]
-
     @torch.no_grad()
     def connect(self, edges: Edges) -> None:
         """Set the edges of the graph; they are saved with the weights.

@@ -1,76 +1,20 @@
-"""Network kinds: name, settings, constructor, interfaces and training defaults."""
+"""Network kinds: name, settings, constructor and training defaults."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError
-from predictor.networks.inputs import Edges, Inputs, InputSizes
-from predictor.networks.output import PanelOutput, QuantileHead
+from predictor.flags import Dataclass
+from predictor.networks.inputs import InputSizes
 from predictor.networks.target import Target
 
 Setting = int | float | str | bool
 
-
-class NetworkConfig(Protocol):
-    """Settings of a kind: a frozen dataclass whose fields all have defaults of their type."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-
-@runtime_checkable
-class PanelConfig(Protocol):
-    """Settings of a kind that reads several stocks of a panel."""
-
-    @property
-    def neighbours(self) -> int:
-        """Number of stocks that each stock can attend to."""
-        ...
-
-
-class ForecastNetwork(Protocol):
-    """A network that forecasts each row separately, with a head that can start at fixed quantiles."""
-
-    head: QuantileHead
-
-    def forward(self, inputs: Inputs) -> Tensor:
-        """Quantiles [N, H, Q] float32 in units of the window's scale."""
-        ...
-
-
-@runtime_checkable
-class PanelForecastNetwork(Protocol):
-    """A network that reads several stocks of a panel.
-
-    A forecast depends only on its own row and on those of its stock's k neighbours.
-
-    All members are attributes of the class: from Python 3.12, `isinstance` does not see buffers and submodules, which
-    come from a module's `__getattr__`.
-    """
-
-    @property
-    def adjacency(self) -> Tensor:
-        """int64 [U, k] index of each stock's neighbours in the universe, -1 = none."""
-        ...
-
-    @property
-    def has_equal_scores(self) -> bool:
-        """Whether every stock has the same score."""
-        ...
-
-    def equalize_scores(self) -> None:
-        """Give every stock the same score."""
-        ...
-
-    def connect(self, edges: Edges) -> None:
-        """Set the edges of the graph; they are saved with the weights."""
-        ...
-
-    def forward(self, inputs: Inputs, nodes: Tensor, panels: int = 1) -> PanelOutput:
-        """Quantiles and scores of N = panels x S rows, panel by panel; `nodes` int64 [N], -1 = unknown stock."""
-        ...
+NetworkConfig = Dataclass
+"""Settings of a kind: a frozen dataclass whose fields all have defaults of their type."""
 
 
 class Internals(NamedTuple):
@@ -88,15 +32,6 @@ class Internals(NamedTuple):
     """[N, V] selection weights of the static variables."""
     attention: Tensor
     """[N, H, T + D] attention of each horizon's last session, mean of the heads."""
-
-
-@runtime_checkable
-class IntrospectiveNetwork(Protocol):
-    """A network that also returns its selection and attention weights."""
-
-    def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
-        """Quantiles [N, H, Q] as from `forward`, and the weights of the inputs."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

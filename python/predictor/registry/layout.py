@@ -192,7 +192,7 @@ def _listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) ->
 def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     try:
-        record = Record.from_bytes(artifact.verified_manifest(folder), artifact.MANIFEST)
+        record = Record.from_bytes(artifact.read_verified_manifest(folder), artifact.MANIFEST)
         card = Card.from_json(canonical.to_bytes(record.json("card")).decode())
         kind, ends = _kind(record), _calendar_ends(folder, record)
     except ArtifactError as error:
@@ -221,5 +221,5 @@ def _calendar_ends(folder: Path, record: Record) -> int:
 
 
 def _member_ends(folder: Path) -> int:
-    member = Record.from_bytes(artifact.verified_manifest(folder), artifact.MANIFEST)
+    member = Record.from_bytes(artifact.read_verified_manifest(folder), artifact.MANIFEST)
     return member.record("calendar").integer("last")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self, final
+from typing import Any, Self, final
 
 import torch
 
@@ -26,9 +26,9 @@ from predictor.model import (
     Predictor,
     PreparedBatch,
     default_targets,
-    ensemble_info,
-    member_identities,
-    model_info,
+    describe_ensemble,
+    describe_model,
+    identify_members,
 )
 from predictor.registry.graphs import graph_of
 from predictor.registry.lock import VersionLock
@@ -141,7 +141,7 @@ def _with_graph(model: Model, folder: Path) -> Model:
     if model.manifest.kind.is_panel_model or not model.manifest.kind.learns:
         return model
     stored = artifact.load(folder)
-    engine = GraphEngine.timed(model.engine, graph_of(folder, stored), golden.golden_inputs(model))
+    engine = GraphEngine.timed(model.engine, graph_of(folder, stored), golden.prepare_golden_inputs(model))
     faster = model.with_engine(engine)
     golden.check(faster, stored.golden)
     _log.info("%s@%d: ONNX Runtime up to %d rows", model.identity.name, model.identity.version, engine.most_rows)
@@ -220,7 +220,9 @@ class LazyModel:
                 self._model = self._built()
             return self._model
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> PreparedBatch:
+    def prepare_batch(
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    ) -> PreparedBatch[Any]:
         """See `Predictor.prepare_batch`; also raises the errors of `build`."""
         return self.build().prepare_batch(instances, now, deadline)
 
@@ -274,10 +276,10 @@ def _read(folder: Path) -> Stored:
 def _info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
     """Describe a version that is not built, without aliases."""
     if not isinstance(stored, StoredEnsemble):
-        return model_info(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)
-    parts = [(own, stored.members[name].artifact) for name, own in member_identities(identity, stored).items()]
-    members = [model_info(own, part.manifest, part.pipeline, (), is_default=False) for own, part in parts]
-    return ensemble_info(identity, stored.manifest, members, (), is_default=False)
+        return describe_model(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)
+    parts = [(own, stored.members[name].artifact) for name, own in identify_members(identity, stored).items()]
+    members = [describe_model(own, part.manifest, part.pipeline, (), is_default=False) for own, part in parts]
+    return describe_ensemble(identity, stored.manifest, members, (), is_default=False)
 
 
 def _targets(stored: Stored) -> tuple[TargetPoint, ...]:

@@ -20,7 +20,7 @@ from predictor.cli.output import judgement
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
-from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target
+from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target
 from predictor.parent import exit_with_parent
 from trainers.loop import LoopError, StoppedError, launched_rank
 from trainers.options import RunOptions, consumer
@@ -74,7 +74,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         if rank == 0:
             _print_finished(out, as_json=run.as_json)
         return
-    artifact.check_place(out)
+    artifact.check_new_folder(out)
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
@@ -91,7 +91,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
 
 
 def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
-    if not isinstance(recipe.config, PanelConfig):
+    if not isinstance(recipe.config, GraphConfig):
         raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 

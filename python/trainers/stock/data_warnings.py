@@ -11,7 +11,7 @@ from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
 from predictor.features import FeatureSet
-from predictor.model import Ensemble, Model, bars_warnings, bounded
+from predictor.model import Ensemble, Model, find_bars_warnings, limit_warnings
 from predictor.networks import kind_named
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
@@ -86,8 +86,10 @@ def _of(
     reads_volume: bool,
     is_adjusted: bool,
 ) -> tuple[str, ...]:
-    warnings = bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
-    return bounded((*warnings, *covariates.doubts(needs), *suspect_lines(bars), *bars.suspicious_jumps().lines()))
+    warnings = find_bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    return limit_warnings(
+        (*warnings, *covariates.doubts(needs), *suspect_lines(bars), *bars.suspicious_jumps().lines())
+    )
 
 
 def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:

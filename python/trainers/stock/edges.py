@@ -18,7 +18,7 @@ from predictor.canonical import Json, Record
 from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
 from predictor.model import Model
-from predictor.networks import Edges, PanelForecastNetwork
+from predictor.networks import Edges, GraphForecaster
 
 LEAST_SESSIONS: Final = 60
 """Shared sessions needed for a correlation."""
@@ -165,7 +165,7 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
 
 def edges_card(network: nn.Module, given: Edges | None) -> dict[str, Json]:
     """The card's section on the source of a graph's edges; empty without a graph."""
-    if not isinstance(network, PanelForecastNetwork):
+    if not isinstance(network, GraphForecaster):
         return {}
     return {"edges": {"source": RETURNS if given is None else GIVEN}}
 

@@ -25,7 +25,7 @@ class FittedArtifact:
     @classmethod
     def of(cls, files: Mapping[str, bytes]) -> Self:
         """Parse the files of a new artifact."""
-        return cls(files=files, stored=artifact.unpacked(files))
+        return cls(files=files, stored=artifact.unpack_artifact(files))
 
     @property
     def card(self) -> Card:
@@ -53,7 +53,7 @@ class FittedArtifact:
         Raises:
             ConfigurationError: the folder exists or cannot be written.
         """
-        artifact.check_place(folder)
+        artifact.check_new_folder(folder)
         try:
             artifact.write_folder(folder, self.files)
         except OSError as error:

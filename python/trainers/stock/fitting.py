@@ -18,8 +18,8 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
-from predictor.model import output_map
-from predictor.networks import TAPS, Edges, PanelForecastNetwork, WindowNormaliser, build_network, kind_named
+from predictor.model import build_output_map
+from predictor.networks import TAPS, Edges, GraphForecaster, WindowNormaliser, build_network, kind_named
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
@@ -178,9 +178,9 @@ def prepare(
     seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
     network, started = _network(history, train, recipe, weights)
-    if isinstance(network, PanelForecastNetwork):
+    if isinstance(network, GraphForecaster):
         if edges is None:
-            edges = training_edges(history.bars, splits.train.last, neighbours=network.adjacency.shape[1])
+            edges = training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
         objective = objective_of(network, history, train, selection, recipe)
@@ -214,7 +214,7 @@ def fit(
         epochs = tuple((report.loss, report.monitored) for report in run.history)
         best_epoch, best_loss = len(epochs) - run.best.stale, run.best.value
     assert best_loss is not None  # noqa: S101 - or restore_best would have failed
-    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, PanelForecastNetwork):
+    if best_epoch == 0 and prepared.started is None and isinstance(prepared.network, GraphForecaster):
         prepared.network.equalize_scores()
     return FittedNetwork(
         network=freeze(prepared.network.cpu()),
@@ -360,4 +360,4 @@ def _baseline(history: History, splits: DataSplits) -> BaselineSpec:
 
 def engine_of(network: nn.Module, manifest: Manifest) -> Engine:
     """An engine that runs a frozen network on the CPU."""
-    return Engine(network, output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)
+    return Engine(network, build_output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.networks import Highway, PanelForecastNetwork, QuantileHead
+from predictor.networks import GraphForecaster, Highway, QuantileHead
 from trainers.loop import InitialWeights, take_weights
 from trainers.stock.data import WindowBatch
 
@@ -61,7 +61,7 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
 
 def _recomputed_weights(network: nn.Module) -> tuple[str, ...]:
     """Names of the weights that every training computes again: the highway, or a graph's edges."""
-    if isinstance(network, PanelForecastNetwork):
+    if isinstance(network, GraphForecaster):
         return ("neighbours", "weights")
     return () if _highway_of(network) is None else ("highway.weight",)
 

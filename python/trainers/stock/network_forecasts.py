@@ -11,7 +11,7 @@ from predictor.arrays import FloatArray
 from predictor.artifact import Conformal
 from predictor.errors import ConfigurationError
 from predictor.inference import Engine
-from predictor.networks import PanelForecastNetwork
+from predictor.networks import GraphForecaster
 from trainers.stock.data import History, PanelDays, TrainingWindows
 
 
@@ -35,7 +35,7 @@ def network_forecasts(
         windows: [N] windows by date.
         universe: symbols in node order for a panel network, which reads all stocks with a bar on each day.
     """
-    if isinstance(engine.network, PanelForecastNetwork):
+    if isinstance(engine.network, GraphForecaster):
         return _by_day(engine, history, windows, universe)
     return NetworkForecasts(
         units=joined((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None

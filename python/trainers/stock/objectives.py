@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.networks import PanelForecastNetwork, PanelOutput, describe_fault, kind_named, pinball_loss
+from predictor.networks import GraphForecaster, PanelOutput, describe_fault, kind_named, pinball_loss
 from trainers.loop import BatchSplitter, ContractError, Loss, ResidentSource, SampleSplitter
 from trainers.stock.data import (
     ROWS,
@@ -207,7 +207,7 @@ def objective_of(
     recipe: StockRecipe,
 ) -> StockObjective[Any]:
     """Batches of whole days for a panel network, of windows for others."""
-    if isinstance(network, PanelForecastNetwork):
+    if isinstance(network, GraphForecaster):
         return by_days(network, history, train, selection, recipe)
     return by_windows(network, history, train, selection, recipe)
 

@@ -13,8 +13,8 @@ from predictor.canonical import Json
 from predictor.card import Card, is_scale_only, start_note
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
-from predictor.model import UNITS, Model, ModelIdentity, output_map
-from predictor.networks import PanelForecastNetwork
+from predictor.model import UNITS, Model, ModelIdentity, build_output_map
+from predictor.networks import GraphForecaster
 from predictor.registry import claim_first_champion
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import ReportConsumer, StepProgress, no_progress
@@ -116,7 +116,7 @@ def train(
         StoppedError: a signal stopped the training, after a checkpoint.
         LoopError: the training failed, or another one uses the checkpoint folder; see trainers.loop.
     """
-    artifact.check_place(out)
+    artifact.check_new_folder(out)
     material = _inherited(material, recipe)
     checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
     setup = _prepare(material, recipe, announce, warn)
@@ -144,7 +144,7 @@ def train_in_memory(
     setup = _prepare(_inherited(material, recipe), recipe, announce, warn)
     made = setup.run(None, None, consume, announce, no_progress)
     announce("recording the golden instance")
-    return artifact.packed(made, golden.record(_model(made)))
+    return artifact.pack_artifact(made, golden.record(_model(made)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -285,7 +285,7 @@ def _card(
     windows = history.windows(splits.test)
     test = EvaluationSet.of(history, windows, recipe.quantiles)
     engine = engine_of(fitted.network, made.manifest)
-    ours = forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe)
+    ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
     known = InformationSet.of(history, splits, seen_until(splits), recipe.quantiles)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
@@ -314,7 +314,7 @@ def _card(
 
 def _start_notes(fitted: FittedNetwork) -> list[str]:
     """A note if a ranking model keeps its initial weights."""
-    if fitted.best_epoch or not (isinstance(fitted.network, PanelForecastNetwork) and fitted.network.has_equal_scores):
+    if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.has_equal_scores):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 

@@ -53,7 +53,7 @@ class ParentArtifact:
         """
         if artifact.is_ensemble(folder):
             raise _refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
-        with artifact.named(folder):
+        with artifact.name_folder_in_errors(folder):
             stored = artifact.load(folder)
             stored.artifact.network()  # refuses incomplete or infinite weights
         manifest = stored.artifact.manifest

@@ -16,7 +16,7 @@ from predictor.bars import BarPanel, Frame, read_bars
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
-from predictor.networks import KINDS, Edges, NetworkConfig, PanelConfig, Target, kind_named
+from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target, kind_named
 from predictor.sessions.recognition import fitting_calendar
 from trainers.options import RunOptions
 from trainers.stock.card import features_identity
@@ -296,7 +296,7 @@ class TrainingPlan:
 
     def _edges(self, symbols: tuple[str, ...]) -> Edges | None:
         config = self.recipe.config
-        if self.edges is None or not isinstance(config, PanelConfig):
+        if self.edges is None or not isinstance(config, GraphConfig):
             return None
         return read_edges(self.edges, symbols, neighbours=config.neighbours)
 
@@ -346,7 +346,7 @@ def _refuse(wrong: list[str]) -> None:
 
 
 def _check_edges(edges: Path | None, recipe: StockRecipe) -> None:
-    if edges is not None and not isinstance(recipe.config, PanelConfig):
+    if edges is not None and not isinstance(recipe.config, GraphConfig):
         raise ConfigurationError(f"edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
 
 

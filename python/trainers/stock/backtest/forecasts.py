@@ -12,7 +12,7 @@ from predictor.catalog import ModelInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, shown_date
 from predictor.forecast import Forecast
-from predictor.golden import LONG_AFTER
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, GapPolicy, Instance
 from predictor.model import Predictor
 from predictor.networks import TargetKind, anchor_index
@@ -133,7 +133,7 @@ class _DailyRequests:
 
 def _answers(model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]) -> tuple[Forecast | None, ...]:
     asked = [asking.at(int(session)) for session in sessions]
-    return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, LONG_AFTER, Deadline()))
+    return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, AFTER_ALL_SESSIONS, Deadline()))
 
 
 def _forecast_or_none(outcome: Forecast | QuantraError) -> Forecast | None:

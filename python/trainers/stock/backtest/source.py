@@ -107,7 +107,7 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         ConfigurationError: This version does not know the recipe.
     """
     runtime = Runtime(choose_device(device), MAX_ROWS)
-    with artifact.named(folder):
+    with artifact.name_folder_in_errors(folder):
         model = _judgeable(load_model(folder, (folder.name, 0), runtime))
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
     return source_of_model(model, digest, covariates)

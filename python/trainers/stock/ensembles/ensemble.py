@@ -132,7 +132,7 @@ def join(
             days, or the bars do not cover these.
         ArtifactError: a member is damaged, or its card lacks the training's record.
     """
-    artifact.check_place(out)
+    artifact.check_new_folder(out)
     announce(f"verifying {len(folders)} artifacts")
     stored = {name: _stored(folder) for name, folder in folders.items()}
     _refuse_duplicates(stored)
@@ -162,7 +162,7 @@ def _stored(folder: Path) -> StoredArtifact:
         raise ConfigurationError(
             f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
         )
-    with artifact.named(folder):
+    with artifact.name_folder_in_errors(folder):
         return artifact.load(folder)
 
 
@@ -176,7 +176,7 @@ def _refuse_duplicates(members: Mapping[str, StoredArtifact]) -> None:
 
 def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     """The manifest with zero offsets and an empty card."""
-    common = artifact.check_fit({name: member.artifact for name, member in members.items()})
+    common = artifact.check_compatible({name: member.artifact for name, member in members.items()})
     horizons = len(common.target.horizons)
     none = ((0.0,) * len(common.quantiles),) * horizons
     return EnsembleManifest(

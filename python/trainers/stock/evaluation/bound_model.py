@@ -12,7 +12,7 @@ from predictor.artifact import EnsembleManifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
-from predictor.model import Ensemble, Model, joint_quantiles, output_map, ranks_of
+from predictor.model import Ensemble, Model, build_output_map, combine_quantiles, rank_scores
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.evaluation.evaluated_days import ever_seen, origin_notes
@@ -66,7 +66,7 @@ class EnsembleMembers:
         """Each member's forecasts of the windows."""
         return {
             name: forecasts_of(
-                model.engine, output_map(model.manifest), self.histories[name], windows, model.manifest.universe
+                model.engine, build_output_map(model.manifest), self.histories[name], windows, model.manifest.universe
             )
             for name, model in self.models.items()
         }
@@ -82,7 +82,7 @@ class EnsembleMembers:
         each = [one.calibrated for one in forecasts.values()]
         return ModelForecasts(
             raw=np.mean(each, axis=0),
-            calibrated=joint_quantiles(manifest, each, self.scale(windows)),
+            calibrated=combine_quantiles(manifest, each, self.scale(windows)),
             scores=_joint_scores(windows, [one.scores for one in forecasts.values()]),
         )
 
@@ -93,7 +93,7 @@ def _joint_scores(windows: TrainingWindows, members: Sequence[FloatArray | None]
     if len(given) < len(members):
         return None
     _, first = np.unique(windows.positions, return_index=True)
-    ranks = [np.concatenate([ranks_of(day) for day in np.split(scores, first[1:])]) for scores in given]
+    ranks = [np.concatenate([rank_scores(day) for day in np.split(scores, first[1:])]) for scores in given]
     return -np.mean(ranks, axis=0)
 
 
@@ -111,7 +111,7 @@ class BoundNetwork:
     def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
         """The model's forecasts of these windows."""
         manifest = self.model.manifest
-        return forecasts_of(self.model.engine, output_map(manifest), self.history, windows, manifest.universe)
+        return forecasts_of(self.model.engine, build_output_map(manifest), self.history, windows, manifest.universe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 import typer
 from rich.console import Console
 
-from predictor.artifact import named
+from predictor.artifact import name_folder_in_errors
 from predictor.cli.flags import with_flags
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import given, print_next_commands, quantra, write_json
@@ -80,7 +80,7 @@ def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: M
 
 def _model(folder: Path, device: str) -> Judgeable:
     runtime = Runtime(device=choose_device(device), max_rows=ROWS)
-    with named(folder):
+    with name_folder_in_errors(folder):
         model = load_model(folder, (folder.name, 0), runtime)
     if not isinstance(model, Judgeable):
         raise ConfigurationError(f"a {type(model).__name__} cannot be evaluated")

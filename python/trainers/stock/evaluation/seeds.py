@@ -9,7 +9,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.features import FeatureSet
-from predictor.model import output_map
+from predictor.model import build_output_map
 from predictor.networks import Edges
 from trainers.progress import ReportConsumer
 from trainers.stock.data import History, TrainingWindows
@@ -49,7 +49,7 @@ def refitted_forecasts(
     history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
     made = fit_artifact(history, refitting.splits, recipe, consume=consume, edges=refitting.edges)
     engine = engine_of(made.network(), made.manifest)
-    return forecasts_of(engine, output_map(made.manifest), history, windows, made.manifest.universe).calibrated
+    return forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe).calibrated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

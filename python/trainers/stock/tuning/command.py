@@ -75,7 +75,7 @@ def tune_stock(
             f"model {changes.kind!r} has nothing to tune; quantra train stock --model {changes.kind} fits it"
         )
     out = version_folder(out)
-    artifact.check_place(out)
+    artifact.check_new_folder(out)
     torch.set_num_threads(run.threads)
     covariates, panel = files.read(), bars.read()
     final = with_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
