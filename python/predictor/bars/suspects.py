@@ -137,7 +137,7 @@ class SuspectBars:
                 f"{factor}: another company?"
             )
         questions = {SuspectKind.UNIT: "currency unit?", SuspectKind.SPLIT: f"an unadjusted split of {factor}?"}
-        question = questions.get(self.kind, "a real move, or a wrong bar?")
+        question = questions.get(self.kind, "wrong bars?" if self.refuses else "a real move, or a wrong bar?")
         if self.kind is SuspectKind.LEVEL:
             factor = _rounded(self.factor)
         return f"{self.symbol}: prices change by a factor of {factor} on {days}: {question}"
