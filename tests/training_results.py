@@ -14,7 +14,7 @@ MEASURED = ("seconds", "data_seconds", "peak_bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult:
-    """All that a training leaves, to the bit.
+    """The complete final state of a training.
 
     Attributes:
         weights: Of every trained module, as they are.
@@ -38,7 +38,7 @@ class TrainingResult:
 
 
 def result_of(run: TrainingRun[Any], kept: Mapping[str, Stateful] | None = None) -> TrainingResult:
-    """What the run would leave if it ended now, and what the caller keeps."""
+    """The result if the run ended now, with the caller's state."""
     setup = run._parts
     tensors = {
         f"{name}.{path}": content(tensor)
@@ -61,27 +61,27 @@ def result_of(run: TrainingRun[Any], kept: Mapping[str, Stateful] | None = None)
 
 
 def timeless(report: Report) -> dict[str, Any]:
-    """A report without what depends on the machine's speed and memory."""
+    """A report without times and memory figures."""
     return {"kind": type(report).__name__, **_without(asdict(report))}
 
 
 def reported(reports: Sequence[Report]) -> list[dict[str, Any]]:
-    """What was reported of windows and epochs, without times."""
+    """Reports of windows and epochs without times."""
     return [timeless(report) for report in reports if isinstance(report, WindowReport | EpochReport)]
 
 
 def messages(reports: Sequence[Report]) -> list[str]:
-    """What the notices among the reports say."""
+    """Messages of the notices among the reports."""
     return [report.message for report in reports if isinstance(report, TrainingNotice)]
 
 
 def saved(reports: Sequence[Report]) -> list[CheckpointReport]:
-    """The checkpoints among the reports."""
+    """Checkpoint reports."""
     return [report for report in reports if isinstance(report, CheckpointReport)]
 
 
 def until(reports: Iterator[Report], windows: int) -> list[Report]:
-    """The reports up to a window's, at which the training is left; to the end if it has fewer."""
+    """Reports up to a window, at which the training is abandoned, or to the end."""
     found: list[Report] = []
     for report in reports:
         found.append(report)
@@ -91,12 +91,12 @@ def until(reports: Iterator[Report], windows: int) -> list[Report]:
 
 
 def content(tensor: Tensor) -> bytes:
-    """Its bytes."""
+    """Bytes of a tensor."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def comparable(state: Any) -> Any:
-    """The same tree with bytes for tensors, to be compared by ==."""
+    """The tree with bytes instead of tensors, comparable by ==."""
     if isinstance(state, Tensor):
         return content(state)
     if isinstance(state, dict):

@@ -36,7 +36,7 @@ def refused(call):
 
 
 def streamed(client, requests):
-    """The ids or errors of what a stream answers."""
+    """Ids or errors of a stream's responses."""
     told = queue.Queue()
     client.start_stream(callback=lambda result, error: told.put((result, error)))
     for number, (model, tensors) in enumerate(requests):

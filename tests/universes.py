@@ -31,7 +31,7 @@ COLUMNS = ("open", "high", "low", "close", "volume")
 
 
 def universe(symbols: int, sessions: int = 400) -> BarPanel:
-    """Real bars of four stocks, over and over on other scales: no two symbols are alike."""
+    """Real bars of four stocks, repeated at different scales, so that no two symbols are equal."""
     four = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").last(sessions)
     rows = np.arange(symbols) % len(four.symbols)
     scale = (1 + 0.01 * np.arange(symbols))[:, None]
@@ -41,7 +41,7 @@ def universe(symbols: int, sessions: int = 400) -> BarPanel:
 
 
 def without_bars(panel: BarPanel, row: int, when: slice) -> BarPanel:
-    """The panel in which a symbol has no bar then."""
+    """The panel without these bars of a symbol."""
     columns = {name: getattr(panel, name).copy() for name in panel.columns}
     for column in columns.values():
         column[row, when] = np.nan
@@ -49,14 +49,14 @@ def without_bars(panel: BarPanel, row: int, when: slice) -> BarPanel:
 
 
 def with_holes(panel: BarPanel) -> BarPanel:
-    """The same with days that a symbol lacks, a symbol that ended earlier, and a young one."""
+    """The bars with missing days, a symbol that ended earlier, and a young one."""
     holes = without_bars(panel, 0, slice(-70, -66))
     holes = without_bars(holes, 1, slice(-30, None))
     return without_bars(holes, 2, slice(None, -100))
 
 
 def with_events(panel: BarPanel) -> BarPanel:
-    """The bars with splits and dividends in place of adjusted closes, before the last `NEEDED` bars and in them."""
+    """The bars with splits and dividends instead of adjusted closes, before and within the last `NEEDED` bars."""
     shape = panel.close.shape
     split, paid = np.ones(shape), np.zeros(shape)
     for days_ago in (300, NEEDED + 1, NEEDED, NEEDED - 1, 100, 3):
@@ -67,7 +67,7 @@ def with_events(panel: BarPanel) -> BarPanel:
 
 
 def raw(panel: BarPanel) -> BarPanel:
-    """The same without any adjustment, a jump before the last bars that a model reads, and one in them."""
+    """The bars without adjustments, and with a price jump before and within the last `NEEDED` bars."""
     factor: FloatArray = np.ones(panel.close.shape)
     factor[0, : -NEEDED - 20] = 3.0
     factor[1, :-50] = 2.0
@@ -90,7 +90,7 @@ def two_versions(folder: Path) -> Path:
 
 @final
 class Changing:
-    """A service of a folder's versions, of which one after the other is the model that is asked.
+    """A service that uses the given versions in turn.
 
     Args:
         service: of all versions.
@@ -135,7 +135,7 @@ class Changing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentCall:
-    """One call as it went over a channel."""
+    """A call sent over a channel."""
 
     name: str
     request: Any
@@ -143,30 +143,29 @@ class SentCall:
 
     @property
     def panels(self) -> list[pb.BarPanel]:
-        """The bars in it."""
+        """Panels in the request."""
         return [one.bars for one in self.request.instances]
 
     @property
     def symbols(self) -> list[str]:
-        """Of all its bars."""
+        """Symbols of all its panels."""
         return [symbol for panel in self.panels for symbol in panel.symbols]
 
     @property
     def sessions(self) -> set[int]:
-        """How many each of its panels has."""
+        """Sessions of each of its panels."""
         return {len(panel.session_yyyymmdd) for panel in self.panels}
 
 
 @final
 @dataclass(slots=True)
 class Noting(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Notes each call of a channel; and may do something before it is made."""
+    """Records each call of a channel, and may run a callback before it."""
 
     before: Callable[[SentCall], None] = lambda _: None
     calls: list[SentCall] = field(default_factory=list[SentCall])
 
     def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Note it, and go on."""
         self._note(client_call_details, request)
         return continuation(client_call_details, request)
 
@@ -183,7 +182,7 @@ class Noting(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor
 
     @property
     def names(self) -> list[str]:
-        """Of the calls, in order."""
+        """Names of the calls, in order."""
         return [call.name for call in self.calls]
 
     @property
@@ -192,19 +191,18 @@ class Noting(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor
         return [call for call in self.calls if call.name == "Predict"]
 
     def channel(self, target: str) -> grpc.Channel:
-        """A channel whose calls are noted."""
+        """A channel that records its calls."""
         return grpc.intercept_channel(grpc.insecure_channel(target), self)
 
 
 @final
 class AsyncNoting(grpc.aio.UnaryUnaryClientInterceptor):
-    """The same for asyncio, into a `Noting`."""
+    """The asyncio version, which records into a `Noting`."""
 
     def __init__(self, noting: Noting) -> None:
         self._noting = noting
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Note it, and go on."""
         name = client_call_details.method.decode().rpartition("/")[2]
         call = SentCall(name=name, request=request, timeout_s=client_call_details.timeout)
         self._noting.calls.append(call)
@@ -212,5 +210,5 @@ class AsyncNoting(grpc.aio.UnaryUnaryClientInterceptor):
         return await continuation(client_call_details, request)
 
     def channel(self, target: str) -> grpc.aio.Channel:
-        """A channel whose calls are noted."""
+        """A channel that records its calls."""
         return grpc.aio.insecure_channel(target, interceptors=[self])

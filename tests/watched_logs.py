@@ -26,13 +26,13 @@ FORBIDDEN = {
 
 
 def token(name: str) -> str:
-    """A token for tests, of 32 characters: whatever logs it is found."""
+    """A 32-character test token that is detected in any log."""
     return f"{MARK}-{name}-".ljust(32, "0")
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A line that holds what it may not."""
+    """A line with forbidden content."""
 
     what: str
     line: str
@@ -44,12 +44,12 @@ class Breach:
 
 
 def held(line: str) -> Iterator[str]:
-    """What a line holds that it may not."""
+    """Forbidden content of a line."""
     return (what for what, pattern in FORBIDDEN.items() if pattern.search(line))
 
 
 class WatchedLogs(logging.Handler):
-    """Takes every record of the suite and keeps the breaches."""
+    """A log handler that records breaches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,11 +57,11 @@ class WatchedLogs(logging.Handler):
         self.breaches: list[Breach] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """The message alone; what becomes of an exception is the formatter's affair, and is in what processes write."""
+        """Check the message; exceptions appear in the output of processes, which is checked too."""
         self.note([record.getMessage()])
 
     def note(self, lines: Iterable[str], *, allowed: Collection[str] = ()) -> None:
-        """Look at lines, wherever they come from; `allowed` are keys of FORBIDDEN."""
+        """Check lines of any origin; `allowed` are keys of FORBIDDEN."""
         for line in lines:
             self.lines += 1
             test = os.environ.get("PYTEST_CURRENT_TEST", "no test")
@@ -69,7 +69,7 @@ class WatchedLogs(logging.Handler):
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Hear all records within the block, of whatever level."""
+        """Handle all records within the block, of any level."""
         logger = logging.getLogger(OURS)
         before = logger.level
         logger.addHandler(self)
@@ -81,7 +81,7 @@ class WatchedLogs(logging.Handler):
             logger.setLevel(before)
 
     def told(self) -> str:
-        """All breaches, a line each."""
+        """All breaches, one per line."""
         return "\n".join(map(str, self.breaches))
 
 

@@ -10,7 +10,7 @@ FloatArray = NDArray[np.float64]
 
 
 def measured(normaliser: Normaliser, daily: FloatArray, sessions: int) -> tuple[FloatArray, FloatArray]:
-    """Location and scale [S, sessions] of the windows that end at each of the last sessions of one series [S, T]."""
+    """Location and scale [S, sessions] of the windows that end at each of the last sessions of a series [S, T]."""
     count, length = daily.shape
     symbols = np.repeat(np.arange(count), sessions)
     positions = np.tile(np.arange(length - sessions, length), count)
@@ -19,6 +19,6 @@ def measured(normaliser: Normaliser, daily: FloatArray, sessions: int) -> tuple[
 
 
 def levels_at(pipeline: Pipeline, encoded: EncodedPanel, position: int) -> tuple[FloatArray, FloatArray]:
-    """Location and scale [S, H] of the windows that end at this position of the encoded bars; negative from the end."""
+    """Location and scale [S, H] of the windows that end at this position of the encoded bars"""
     count, length = encoded.series[0].shape
     return pipeline.levels(encoded.series, np.arange(count), np.full(count, position % length))

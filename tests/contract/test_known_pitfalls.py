@@ -475,7 +475,7 @@ def trained(
     epochs: int = 1,
     precision: str | Precision = "auto",
 ) -> list[Report]:
-    """Train on the CPU by plain gradient descent; the loss is the squared error unless another is given."""
+    """Train on the CPU by gradient descent, by default with squared error."""
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     phase = Phase[Rows]("main", loss or (lambda batch: squares(net, batch)), net.parameters(), optimizer, clip=None)
     loop = Loop([phase], modules={"net": net}, device="cpu", precision=precision, accumulate=accumulate)
@@ -488,7 +488,7 @@ def stepped(reports: list[Report]) -> list[bool]:
 
 
 def descended(net: nn.Linear, *batches: Rows) -> Tensor:
-    """The weight after one step by hand on all batches as one."""
+    """The weight after one step by hand on all batches joined."""
     joined = Rows(*(torch.cat(field) for field in zip(*batches, strict=True)))
     squares(net, joined).mean.backward()
     assert net.weight.grad is not None

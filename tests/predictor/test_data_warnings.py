@@ -260,7 +260,7 @@ def test_warnings_are_bounded_in_number_and_in_length() -> None:
 
 
 def call(*arguments: str) -> int:
-    """The exit code of `quantra`."""
+    """Run `quantra` and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         run(app, arguments)
     assert isinstance(ended.value.code, int)

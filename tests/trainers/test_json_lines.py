@@ -16,7 +16,7 @@ OF_COMMANDS = {"trained": {"artifact", "card"}, "finished": {"artifact"}, "stopp
 
 
 def documented() -> dict[str, set[str]]:
-    """The fields of each kind, as the table has them."""
+    """Documented fields of each kind of line."""
     rows = re.findall(r"^\| `([a-z]+)` \| .* \| (.*) \|$", PAGE, re.MULTILINE)
     return {kind: set(re.findall(r"`(\w+)`", named)) for kind, named in rows}
 

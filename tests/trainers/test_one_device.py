@@ -45,7 +45,7 @@ POINTS = [(1, 2)]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A network, by all that decides which operations it makes."""
+    """A network with every setting that changes its operations."""
 
     kind: str
     settings: dict[str, Setting]
@@ -56,7 +56,7 @@ class Case:
         return KINDS[self.kind].is_panel_model
 
     def build(self, device: torch.device = META) -> nn.Module:
-        """On a device, in train mode."""
+        """Build the network on a device, in train mode."""
         kind = KINDS[self.kind]
         network = build_network(kind, make_config(kind, self.settings), sizes=self.sizes, target=TARGET, levels=LEVELS)
         if isinstance(network, GraphForecaster):
@@ -115,7 +115,7 @@ def test_every_kind_of_network_is_here() -> None:
 
 @pytest.fixture(scope="module")
 def lstms_are_taken_apart_rightly() -> bool:
-    """Torch 2.11 gives states of four dimensions where an LSTM's parts are looked at on a device without memory."""
+    """Torch 2.11 decomposes an LSTM on the meta device into states of four dimensions."""
     with OneDevice(), torch.inference_mode():
         state = nn.LSTM(2, 3, device=META)(torch.empty(5, 4, 2, device=META))[1][0]
     return state.ndim == 3
@@ -129,7 +129,7 @@ def for_this_torch(request: pytest.FixtureRequest, *, lstms_are_taken_apart_righ
 
 
 def _inputs(sizes: InputSizes, rows: int = ROWS) -> Inputs:
-    """On the host."""
+    """Inputs on the host."""
     generator = torch.Generator().manual_seed(1)
     length, horizons = sizes.encoder_length, len(TARGET.horizons)
     return Inputs(
@@ -151,7 +151,7 @@ def _output() -> OutputMap:
 
 
 def _losses(case: Case, network: nn.Module, device: torch.device = META) -> list[Callable[[], Loss]]:
-    """Each loss that trains or judges the network, on a batch of a device."""
+    """Each training and evaluation loss of the network, on a batch."""
     inputs, target = _inputs(case.sizes).as_float32(), torch.zeros(ROWS, len(TARGET.horizons))
     if not case.is_panel_model:
         batch, task = move(WindowBatch(inputs, target), device), QuantileTask(network, LEVELS)
@@ -229,7 +229,7 @@ def test_many_windows_of_a_tft_at_once_stay_on_the_device() -> None:
 
 @pytest.fixture
 def autocast_of_any_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Torch's autocast knows no device without memory; it is off in an explanation."""
+    """Torch's autocast lacks the meta device; in an explanation it is off."""
 
     def off(kind: str, *, enabled: bool) -> AbstractContextManager[None]:
         assert (kind, enabled) == ("meta", False)
@@ -265,7 +265,7 @@ def test_an_explanation_stays_on_the_device(case: Case) -> None:
 
 
 class Planted(nn.Module):
-    """A layer that makes a tensor without saying where."""
+    """A layer that creates a tensor without a device."""
 
     def __init__(self, make: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ REPORTS: list[Report] = [window(), epoch()]
 
 
 class Program:
-    """A trainer that takes every shared flag, and keeps what it was given."""
+    """A program with every shared flag that records its values."""
 
     def __init__(self) -> None:
         self.given: LoopOptions | None = None
@@ -28,7 +28,7 @@ class Program:
         self.given = options
 
     def call(self, *flags: str) -> tuple[int, str]:
-        """Exit code, and everything that was printed."""
+        """Run a command; returns its exit code and output."""
         app = typer.Typer(add_completion=False)
         app.command()(with_flags(self.train))
         ended = CliRunner().invoke(app, flags, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
@@ -122,7 +122,7 @@ def test_a_value_out_of_range_is_bad_usage_and_names_its_flag(flags: str, messag
 
 
 def consumed(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
-    """What the screen shows of a short run."""
+    """Screen output of a short run."""
     screen = io.StringIO()
     assert list(consumer(options, folder, screen, rank=rank)(REPORTS)) == REPORTS
     return screen.getvalue()

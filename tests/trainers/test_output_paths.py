@@ -38,7 +38,7 @@ FOLDERS: Final = {
 
 
 def error_of(command: str, capsys: Capture) -> str:
-    """The message of a command that must fail, the same for people and programs."""
+    """Message of a failing command, the same in text and JSON output."""
     with pytest.raises(SystemExit) as ended:
         run(app, [*command.split(), "--json"])
     told = capsys.readouterr()
@@ -51,7 +51,7 @@ def error_of(command: str, capsys: Capture) -> str:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Path:
-    """A folder that cannot be written, also by root."""
+    """A folder that not even root can write to."""
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     if not os.access(folder, os.W_OK):
@@ -108,7 +108,7 @@ def test_a_folder_below_a_file_is_refused_before_the_work(
 def test_aliases_that_cannot_be_written_are_refused_by_their_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """The check itself is real elsewhere; root may write in any folder that can hold an artifact."""
+    """The check is faked, because root may write everywhere."""
     models = small_models(tmp_path)
 
     def refuse(**_: object) -> None:

@@ -118,7 +118,7 @@ def test_every_line_is_written_before_its_report_is_handed_on() -> None:
 
 
 def plain(*reports: Report) -> str:
-    """What a stream that is no terminal gets."""
+    """Output for a stream that is not a terminal."""
     stream = io.StringIO()
     progress = progress_for(stream)
     assert isinstance(progress, PlainProgress)

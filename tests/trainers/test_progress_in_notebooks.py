@@ -33,14 +33,14 @@ tell({LINE!r})
 
 @dataclass
 class Cell:
-    """What a page shows below a cell."""
+    """Output below a notebook cell."""
 
     text: str = ""
     lines: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Every state of each line that is written over, by its name."""
 
     def on_losses(self, message: dict[str, Any]) -> None:
-        """Take a message of the kernel."""
+        """Apply a kernel message."""
         told: dict[str, Any] = message["content"]
         match message["msg_type"]:
             case "stream":
@@ -56,7 +56,7 @@ class Cell:
 
 
 class Notebook:
-    """Runs cells."""
+    """A client of a kernel that runs cells."""
 
     def __init__(self, kernel: KernelManager) -> None:
         self._client = kernel.client()
@@ -64,13 +64,12 @@ class Notebook:
         self._client.wait_for_ready(timeout=60)
 
     def run(self, code: str) -> Cell:
-        """One cell, to its end."""
+        """Run one cell to its end."""
         cell = Cell()
         self._client.execute_interactive(code, output_hook=cell.on_losses, timeout=60)
         return cell
 
     def close(self) -> None:
-        """End the conversation."""
         self._client.stop_channels()
 
 
@@ -88,7 +87,7 @@ def notebook() -> Iterator[Notebook]:
 
 
 def only(states: dict[str, list[str]]) -> Sequence[str]:
-    """The states of the one line that there is."""
+    """Successive states of the only output line."""
     (line,) = states.values()
     return line
 

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def killed_after(path: Path, count: int, *, torn: str = "") -> None:
-    """The log of a training that was killed after so many reports, while it wrote the next."""
+    """The log of a training killed after so many reports, while writing the next."""
     list(JsonlLog(path)(WHOLE[:count]))
     with path.open("a", encoding="utf-8") as log:
         log.write(torn)
@@ -157,7 +157,7 @@ def test_leaving_the_training_leaves_the_log_whole(path: Path) -> None:
 
 @contextmanager
 def files_end_at(size: int) -> Generator[None]:
-    """No file of this process grows beyond so many bytes, as on a disk that is full then."""
+    """Limit the file size of this process, as on a full disk."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -169,7 +169,7 @@ def files_end_at(size: int) -> Generator[None]:
 
 
 def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[TrainingNotice]:
-    """The notices of a training whose log ends at so many bytes; every report passes all the same."""
+    """Notices of a training whose log is cut at so many bytes; all reports pass."""
     with files_end_at(size):
         passed = list(JsonlLog(path)(reports))
     assert [report for report in passed if not isinstance(report, TrainingNotice)] == reports

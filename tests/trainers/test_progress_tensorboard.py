@@ -19,7 +19,7 @@ def logged(folder: Path, *reports: Report) -> None:
 
 
 def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """Every curve of a folder, as pairs of step and value."""
+    """All curves in a folder, as (step, value) pairs."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(folder))
@@ -28,7 +28,7 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def an_hour_ago(folder: Path) -> None:
-    """Put every file's time back: TensorBoard reads them in the order of the times in their names."""
+    """Set the files' times back: TensorBoard orders them by name."""
     for file in folder.rglob("events.out.tfevents.*"):
         found = re.fullmatch(r"(events\.out\.tfevents\.)(\d+)(\..*)", file.name)
         assert found is not None

@@ -109,7 +109,7 @@ def model(trained: Path) -> Model:
 
 
 class Reading:
-    """A forecaster that reads the closes of one day, `ahead` sessions after the one that it is asked about."""
+    """A forecaster that reads the close `ahead` sessions after its forecast date."""
 
     def __init__(self, bars: BarPanel, *, ahead: int) -> None:
         self._bars, self._ahead = bars, ahead
@@ -119,7 +119,7 @@ class Reading:
 
 
 class Scaled:
-    """A forecaster whose feature is scaled by the whole history's highest close."""
+    """A forecaster with a feature scaled by the highest close of all history."""
 
     def __init__(self, bars: BarPanel) -> None:
         self._closes = bars.close / np.nanmax(bars.close)
@@ -142,7 +142,7 @@ def test_a_forecaster_that_reads_the_past_alone_passes() -> None:
 
 
 def shifted(bars: BarPanel) -> BarPanel:
-    """The bars of the next session in place of each session's own: a planted leak in front of a real model."""
+    """Each session's bars replaced by the next session's: a planted leak."""
     columns = {name: np.roll(getattr(bars, name), -1, axis=1) for name in ("open", "high", "low", "close", "volume")}
     return replace(bars, **columns)
 
@@ -191,7 +191,7 @@ def test_noise_leaves_the_past_as_it_was_and_nothing_of_the_future() -> None:
 def judged_of(
     told: FloatArray, *, sessions: int = 400, stocks: int = 6, seed: int = 0
 ) -> tuple[AuditedForecasts, FloatArray]:
-    """Independent daily returns [sessions, stocks], and forecasts `told` of the next session's, with a band of 1 %."""
+    """Independent daily returns [sessions, stocks], and forecasts `told` of the next session with a band of 1 %."""
     random = np.random.default_rng(seed)
     returns = 0.02 * random.standard_normal((sessions, stocks))
     closes = np.exp(np.cumsum(returns, axis=0))
@@ -219,7 +219,7 @@ def judged_of(
 
 
 def knowing(returns: FloatArray, ahead: int) -> FloatArray:
-    """A forecast that knows half of the return `ahead` sessions later."""
+    """A forecast that contains half of the return `ahead` sessions later."""
     return 0.5 * np.roll(returns, -ahead, axis=0)
 
 
@@ -636,7 +636,7 @@ def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
 
 
 def audit_by_command(folder: Path, panel: BarPanel, *flags: str | Path) -> AuditRecord:
-    """What the command writes of the tiny recipe in a folder, trying as little as can be."""
+    """Run the audit command on the tiny recipe with the smallest budget."""
     (folder / "recipe.json").write_text(json.dumps(TINY.settings()))
     features = {"operator_set": 1, "known": [], "observed": [entry(one) for one in FEATURES.observed]}
     (folder / "features.json").write_text(json.dumps(features))

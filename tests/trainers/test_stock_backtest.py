@@ -94,7 +94,7 @@ def source(recipe_file: Path) -> ModelSource:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An artifact that has seen the bars up to where its test part begins."""
+    """An artifact trained on the bars before its test part."""
     folder = tmp_path_factory.mktemp("trained") / "1"
     train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
     return folder
@@ -198,7 +198,7 @@ def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
 
 
 def delisted(last: int) -> BarPanel:
-    """The bars, of which the first stock lacks the last ones."""
+    """The bars without the last ones of the first stock."""
     columns = {
         name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "volume", "adj_close")
     }
@@ -265,7 +265,7 @@ def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelS
 
 
 class Counted:
-    """Forecasts folds, counts them, and stops like a killed process when it has had enough."""
+    """A forecast source that counts folds and stops like a killed process after some."""
 
     def __init__(self, most: int) -> None:
         self.numbers: list[int] = []
@@ -314,7 +314,7 @@ def test_a_folder_of_other_settings_is_refused_and_says_which(source: ModelSourc
 
 
 def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file: Path, tmp_path: Path) -> None:
-    """Its expression stays the same."""
+    """The expression is unchanged."""
     observed, known = CovariateFields(observed=("rate",)), CovariateFields(known=("rate",))
     now, later = (recipe_source(recipe_file, FEATURES.with_covariates(fields)) for fields in (observed, known))
     assert now.digest != later.digest

@@ -31,7 +31,7 @@ FREE = TradingTerms(horizon=1, cost_bps=0, borrow_bps=0)
 
 
 def random_market(seed: int, *, sessions: int = 60, stocks: int = 4) -> tuple[FloatArray, FloatArray]:
-    """Wanted weights and closes."""
+    """Random target weights and closes."""
     random = np.random.default_rng(seed)
     wanted = random.uniform(-1, 1, (sessions, stocks)) / stocks
     return wanted, np.exp(np.cumsum(0.02 * random.standard_normal((sessions, stocks)), axis=0))
@@ -124,7 +124,7 @@ def test_terms_that_cannot_be_are_refused(settings: dict[str, float], problem: s
 def forecasts_of(
     median: list[list[float]], *, width: float = 0.02, kind: TargetKind = TargetKind.LOG_RETURN
 ) -> DailyForecasts:
-    """Days of stocks with these medians and a band of this width for one horizon of 4 sessions."""
+    """Forecasts with these medians and band width for one horizon of 4 sessions."""
     middle = np.array(median, np.float64)[..., None]
     return DailyForecasts(
         sessions=np.arange(20200101, 20200101 + len(median), dtype=np.int32),
@@ -302,7 +302,7 @@ def test_the_error_of_a_lead_over_four_days_is_the_hand_calculation() -> None:
 
 
 def pair_in_one_market(seed: int) -> tuple[FloatArray, FloatArray]:
-    """Returns [500] of two books that hold the same market, and a little beside it."""
+    """Returns [500] of two books of the same market plus small differences."""
     random = np.random.default_rng(seed)
     market = random.standard_normal(500)
     return market + 0.3 * random.standard_normal(500), market + 0.3 * random.standard_normal(500)

@@ -145,7 +145,7 @@ def test_a_delisting_that_takes_everything_ends_the_backtest_with_an_error() -> 
 
 
 def in_cash_and_shares(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Book:
-    """The same book as a broker would keep it, one stock at a time: cash, shares, and the last price of each stock."""
+    """The same book kept per stock in cash and shares, with last prices."""
     sessions, stocks = closes.shape
     shares, price, missing = np.zeros((terms.tranches, stocks)), np.zeros(stocks), np.zeros(stocks, int)
     gross, net, traded = np.zeros(sessions), np.zeros(sessions), np.zeros(sessions)
@@ -188,7 +188,7 @@ def in_cash_and_shares(wanted: FloatArray, closes: FloatArray, terms: TradingTer
 
 
 def market_with_halts(seed: int) -> tuple[FloatArray, FloatArray]:
-    """Wanted weights [90, 5], of which some decide nothing, and closes with short halts, long ones and delistings."""
+    """Target weights [90, 5], some of them undecided, and closes with halts and delistings."""
     random = np.random.default_rng(seed)
     wanted = random.uniform(-1, 1, (90, 5)) / 5 * random.choice([0, 0.3, 1], (90, 1))
     closes = np.exp(np.cumsum(0.03 * random.standard_normal((90, 5)), axis=0))

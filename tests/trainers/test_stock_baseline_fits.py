@@ -59,7 +59,7 @@ Rows = dict[str, FittedBaseline]
 
 
 def rows_of(found: History) -> Rows:
-    """Every row that stands beside a model, fitted."""
+    """All fitted baselines of an evaluation."""
     plan = all_baselines(found.pipeline.target.kind)
     return {baseline.named(fit): case_of(found).fitted(baseline, fit) for baseline, fit in plan.rows}
 
@@ -67,7 +67,7 @@ def rows_of(found: History) -> Rows:
 def judged_by(
     found: History, plan: BaselinePlan, on_losses: Callable[[str, FloatArray], None] | None = None
 ) -> BenchmarkResult:
-    """The standing of a model that forecasts nothing."""
+    """Evaluation against a model without forecasts."""
     judged = EvaluationSet.of(found, found.windows(TEST), LEVELS)
     blank = np.zeros((*judged.outcomes.shape, len(LEVELS)))
     ours = ModelForecasts(raw=blank, calibrated=blank, scores=None)
@@ -109,7 +109,7 @@ def told_in_units(units: Callable[[TrainingWindows], FloatArray]) -> BaselineMod
 
 
 def calibration_outcomes(h: int) -> FloatArray:
-    """Of the calibration part, by hand: in units of the volatility of each window at the horizon, smallest first."""
+    """Sorted outcomes of the calibration part, by hand, in units of each window's volatility."""
     found = history().windows(SPLITS.calibration)
     pairs = zip(found.symbols.tolist(), found.positions.tolist(), strict=True)
     days = HORIZONS[h]
@@ -122,7 +122,7 @@ def calibration_outcomes(h: int) -> FloatArray:
 
 @pytest.mark.parametrize("bias", [-1.5, 0.0, 0.7])
 def test_quantiles_that_are_off_by_a_constant_are_put_right_as_a_models_are(bias: float) -> None:
-    """Moved by the order statistic of what they missed, they are that order statistic of the outcomes themselves."""
+    """Moved by an order statistic of their residuals, they equal that order statistic of the outcomes."""
     biased = told_in_units(lambda asked: np.tile([-2.0 + bias, 0.0, 2.0 + bias], (len(asked), 1)))
     asked = asked_of(history())
     moved = case_of(history()).fitted(biased, FitScope.CALIBRATED).forecasts(asked)
@@ -136,7 +136,7 @@ def test_quantiles_that_are_off_by_a_constant_are_put_right_as_a_models_are(bias
 
 
 def test_a_quantile_that_is_moved_past_the_median_is_put_level_with_it() -> None:
-    """Far too low on most days and hardly below the median on few, the lower one is moved up on all of them."""
+    """It is far too low on most days, but barely below the median on some."""
 
     def units(asked: TrainingWindows) -> FloatArray:
         few = asked.positions % 50 == 0
@@ -210,7 +210,7 @@ def test_refitted_is_the_fit_on_the_union_of_the_three_parts(kind: TargetKind) -
 
 
 def replaced(panel: BarPanel, change: Callable[[str, FloatArray], None]) -> BarPanel:
-    """The panel after a change of its columns in place."""
+    """The panel with its columns changed by a function."""
     columns = {name: np.array(getattr(panel, name)) for name in COLUMNS}
     for name, column in columns.items():
         change(name, column)
@@ -218,7 +218,7 @@ def replaced(panel: BarPanel, change: Callable[[str, FloatArray], None]) -> BarP
 
 
 def listed_late(panel: BarPanel) -> BarPanel:
-    """GOOG is listed in the training part, more than a year before its end."""
+    """Bars in which GOOG is listed in the training part, more than a year before its end."""
     first = int(np.searchsorted(panel.sessions, 20070801))
 
     def unlist(_name: str, column: FloatArray) -> None:
@@ -229,7 +229,7 @@ def listed_late(panel: BarPanel) -> BarPanel:
 
 @pytest.mark.parametrize("kind", TargetKind)
 def test_no_bar_of_the_test_part_moves_a_fitted_number(kind: TargetKind) -> None:
-    """Of windows before it, for which nothing else can move a forecast."""
+    """Checked on earlier windows, whose forecasts depend on nothing else."""
     before = listed_late(bars())
     first = int(np.searchsorted(before.sessions, TEST.first))
     noise = np.exp(np.random.default_rng(0).normal(0, 0.05, (2, len(before.sessions) - first)))
@@ -269,7 +269,7 @@ LATE = SplitPart("late", 20081001, 20081231)
 
 
 def thinned_late(kept: Callable[[NDArray[np.int64]], NDArray[np.bool_]], horizons: tuple[int, ...]) -> BaselineSample:
-    """A sample of the last months of the training part, in which bars are missing."""
+    """Bars with gaps in the last months of the training part."""
     places = np.arange(len(bars().sessions))
     gone = (bars().sessions >= LATE.first) & ~kept(places)
 
@@ -287,7 +287,7 @@ def test_a_part_that_knows_no_outcome_of_a_horizon_is_refused() -> None:
 
 
 def test_har_cannot_be_fitted_where_no_horizon_has_all_its_bars() -> None:
-    """Returns over three sessions are known where every third bar is missing, ranges of three sessions are not."""
+    """With every third bar missing, returns over three sessions are known, but not ranges."""
     sample = thinned_late(lambda places: places % 3 != 1, (3,))
     with pytest.raises(NoForecastError, match="has ranges on all sessions of a horizon"):
         HAR.estimator(sample)
@@ -319,7 +319,7 @@ def test_a_symbol_without_ranges_on_half_of_its_days_leaves_hars_forecasts_of_th
 
 
 def uneven() -> BarPanel:
-    """AAPL whole; GOOG listed in the last of the judged months; IBM halted at times; MSFT flat."""
+    """Bars: AAPL complete; GOOG listed in the last test months; IBM with halts; MSFT flat."""
     panel = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").between(20070103, 20091231)
     listed = int(np.searchsorted(panel.sessions, 20091001))
     halted = np.arange(len(panel.sessions)) % 90 < 25

@@ -46,7 +46,7 @@ LIGHTGBM = "LightGBM quantiles"
 
 @dataclass(frozen=True)
 class Made:
-    """What all baselines came to, fitted on the training part and not moved."""
+    """All baselines, fitted on the training part without calibration."""
 
     forecasts: Mapping[str, FloatArray]
     replaced: Mapping[int, str]
@@ -142,7 +142,7 @@ def test_no_baseline_forecast_moves_when_later_test_bars_change(kind: TargetKind
 
 
 def young_bars() -> BarPanel:
-    """GOOG is listed in April 2008 only: less than a year of returns in the training part."""
+    """Bars with GOOG listed in April 2008: less than a year of returns in the training part."""
     first = int(np.searchsorted(bars().sessions, 20080401))
     columns = {n: np.array(getattr(bars(), n)) for n in ("open", "high", "low", "close", "volume", "adj_close")}
     for column in columns.values():
@@ -224,7 +224,7 @@ def test_a_fit_that_does_not_converge_is_replaced(monkeypatch: pytest.MonkeyPatc
 
 
 def flat_bars() -> BarPanel:
-    """GOOG never moves: every price of it is 100."""
+    """Bars with every price of GOOG at 100."""
     columns = {n: np.array(getattr(bars(), n)) for n in ("open", "high", "low", "close", "adj_close")}
     for column in columns.values():
         column[1] = 100.0

@@ -40,7 +40,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(*arguments: str | Path) -> int:
-    """The exit code of the trainer's program."""
+    """Run the trainer's program and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(command.stock)
     with pytest.raises(SystemExit) as ended:
@@ -50,7 +50,7 @@ def call(*arguments: str | Path) -> int:
 
 
 class Asked:
-    """Takes the place of the training and remembers what it was asked for."""
+    """Replaces the training and records its arguments."""
 
     def __init__(self) -> None:
         self.recipe = StockRecipe()
@@ -74,7 +74,7 @@ class Asked:
 
     @property
     def given(self) -> TrainingMaterial:
-        """What the model was to be made from."""
+        """The recorded training material."""
         assert self.material is not None
         return self.material
 
@@ -314,7 +314,7 @@ def uninterrupted(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def stopped_in_epoch(
     epoch: int, number: signal.Signals, bars_file: Path, out: Path
 ) -> subprocess.CompletedProcess[str]:
-    """A training as a process of its own, which gets a signal as soon as it has worked in an epoch."""
+    """Run a training process and send it a signal during an epoch."""
     flags = ["--bars", str(bars_file), "--out", str(out), "--checkpoint-seconds", "0.05", "--json", *LONGER]
     command_line = [sys.executable, "-m", "trainers.stock", *flags]
     with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as training:
@@ -358,7 +358,7 @@ def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_says_how_to_go_o
 
 
 def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the process had ended between the training and the saving of its artifact."""
+    """As if the process had ended after training and before saving the artifact."""
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")

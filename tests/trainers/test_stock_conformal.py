@@ -17,7 +17,7 @@ HORIZONS = (1, 5)
 
 
 def too_narrow(count: int) -> FloatArray:
-    """[N, 2, 3] forecasts whose lower tail is too high and whose upper one is too low."""
+    """Forecasts [N, 2, 3] with too narrow a band."""
     return np.broadcast_to([[-0.4, 0.0, 0.9], [-1.0, 0.0, 0.2]], (count, 2, 3)).copy()
 
 
@@ -28,7 +28,7 @@ def outcomes(count: int, seed: int) -> FloatArray:
 
 
 def calibrated(units: FloatArray, offsets: Conformal) -> FloatArray:
-    """What a served model makes of them, in units of a volatility of 1."""
+    """Calibrated forecasts of a served model, in units of a volatility of 1."""
     output = OutputMap(
         spread=torch.ones(2, dtype=torch.float64), offsets=torch.tensor(offsets.offsets).double(), levels=LEVELS
     )
@@ -49,7 +49,7 @@ def test_both_tails_hold_their_share_of_fresh_outcomes() -> None:
 
 
 def heteroscedastic(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Outcomes [N, 2] whose volatility swings between a half and three and drifts slowly, and each day's volatility."""
+    """Outcomes [N, 2] with a volatility that swings between a half and three and drifts, and each day's volatility."""
     random = np.random.default_rng(seed)
     volatility = np.exp(0.6 * np.sin(np.arange(count) / 60) + np.cumsum(random.normal(0.0, 0.02, count)))
     return volatility[:, None] * random.standard_t(4, (count, 2)), volatility

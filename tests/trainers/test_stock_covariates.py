@@ -76,14 +76,14 @@ def windows_at(position: int) -> TrainingWindows:
 
 
 def served(covariates: CovariateSource, panel: BarPanel) -> Inputs:
-    """What the network reads where everything is sent."""
+    """The network's inputs when all covariates are sent."""
     beside = covariates.for_model(model().info((), is_default=True), panel)
     asked = Instance(input=panel, covariates=beside, allow_incomplete_last_bar=True)
     return model().prepare(asked, AFTER_ALL_SESSIONS).inputs
 
 
 def changed(covariates: CovariateSource, name: str, after: int, by: float) -> CovariateSource:
-    """The files with other values in all rows of a column that became known after a day."""
+    """The files with changed values in all rows of a column that became known after a day."""
     (old,) = (one for one in covariates.series if one.name == name)
     new = replace_values(old, np.where(old.known_from > after, old.value + by, old.value))
     return replace(covariates, series=tuple(new if one is old else one for one in covariates.series))
@@ -102,7 +102,7 @@ def replace_values(old: Series, value: NDArray[np.float64]) -> Series:
 
 
 def for_each_symbol(one: Series) -> Series:
-    """The rows of a series about all symbols, said of each by itself, and a little differently."""
+    """A series for all symbols as separate, slightly different rows per symbol."""
     count, rows = len(SYMBOLS), len(one.date)
     owner = np.repeat(np.arange(count), rows)
     return Series(
@@ -235,7 +235,7 @@ def test_a_covariate_that_no_file_has_is_named() -> None:
 
 
 def fitted_on(folder: Path, *texts: str) -> Pipeline:
-    """A pipeline that reads one static column, of each symbol one text."""
+    """A pipeline with one static column, one text per symbol."""
     rows = "".join(f"{symbol},{text}\n" for symbol, text in zip(SYMBOLS, texts, strict=True))
     (folder / "static.csv").write_text(f"symbol,beta\n{rows}", encoding="utf-8")
     return fit_pipeline(bars(), default_features(), RECIPE, SPLITS, CovariateSource.read([], folder / "static.csv"))
@@ -283,7 +283,7 @@ def test_windows_of_a_history_are_whole_and_those_that_are_learnt_from_lack_stat
 
 
 def test_the_column_of_unknown_is_taught_though_every_training_symbol_has_a_sector() -> None:
-    """The last static column; its weight in the network moves because training windows hide sectors now and then."""
+    """The last static column is for unknown; its weight changes because training windows randomly hide sectors."""
     train, selection = history().windows(SPLITS.train), history().windows(SPLITS.selection)
     made = artifact_with(pipeline())
     network = made.network().train()
@@ -392,7 +392,7 @@ def test_the_golden_instance_covers_covariates() -> None:
 
 
 def call(*arguments: str) -> int:
-    """The exit code of `quantra`."""
+    """Run `quantra` and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         run(app, arguments)
     assert isinstance(ended.value.code, int)

@@ -54,7 +54,7 @@ def history() -> History:
 
 
 def without(panel: BarPanel, symbol: int, rows: slice | int) -> BarPanel:
-    """The panel with bars of a symbol taken out."""
+    """The panel without some bars of a symbol."""
     changed: dict[str, FloatArray] = {}
     for name in ("open", "high", "low", "close", "volume", "adj_close"):
         column = np.array(getattr(panel, name))
@@ -64,7 +64,7 @@ def without(panel: BarPanel, symbol: int, rows: slice | int) -> BarPanel:
 
 
 def with_another_future(panel: BarPanel, after: int, *, seed: int = 1, rebased: bool = True) -> BarPanel:
-    """The panel with all bars after a session (yyyymmdd) in another order, and their adjustment halved: a dividend."""
+    """The panel with all bars after a session (yyyymmdd) shuffled, and a halved adjustment, as by a dividend."""
     first = int(np.searchsorted(panel.sessions, after, side="right"))
     order = np.arange(len(panel.sessions))
     order[first:] = np.random.default_rng(seed).permutation(order[first:])

@@ -49,7 +49,7 @@ FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 
 @cache
 def bars() -> BarPanel:
-    """Two stocks, raw: of one no volume is known, the other was split and nobody said so."""
+    """Raw bars of two stocks: one without volume, the other with an unrecorded split."""
     whole = bokeh_panel("AAPL", "IBM").last(400)
     factor = np.ones_like(whole.close)
     factor[1, -100:] = 1 / 3
@@ -61,7 +61,7 @@ def bars() -> BarPanel:
 
 @dataclass(frozen=True)
 class Doubtful:
-    """Files, and a model that was trained on them."""
+    """Files with data warnings, and a model trained on them."""
 
     folder: Path
     told: tuple[str, ...]
@@ -94,14 +94,14 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Doubtful:
 
 
 def places(told: Sequence[str], *texts: str) -> list[int]:
-    """Where the one line stands that holds each of these texts."""
+    """Index of the only line with each of these texts."""
     found = [[place for place, line in enumerate(told) if text in line] for text in texts]
     assert [len(one) for one in found] == [1] * len(texts), told
     return [one[0] for one in found]
 
 
 def call(command: Callable[..., None], *arguments: object) -> int:
-    """The exit code of one command."""
+    """Run a command and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(command)
     with pytest.raises(SystemExit) as ended:
@@ -111,7 +111,7 @@ def call(command: Callable[..., None], *arguments: object) -> int:
 
 
 def shown(text: str) -> str:
-    """What was printed, without its line breaks."""
+    """Output without line breaks."""
     return " ".join(text.split())
 
 

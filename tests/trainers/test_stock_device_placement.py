@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @cache
 def history() -> History:
-    """With known inputs and static values of every kind."""
+    """A history with known inputs and static values of every kind."""
     with TemporaryDirectory() as folder:
         covariates = source(Path(folder))
         return History(bars(), pipeline_with(covariates), covariates)

@@ -70,14 +70,14 @@ GIVEN = Edges(
 
 
 def sectors(*, sessions: int = 400, seed: int = 0) -> FloatArray:
-    """Returns of two sectors of three stocks each, in a market that moves them all."""
+    """Returns of two sectors of three stocks each, with a common market factor."""
     rng = np.random.default_rng(seed)
     market, sector = rng.normal(size=sessions), rng.normal(size=(2, sessions))
     return 0.01 * (2 * market + np.repeat(sector, 3, axis=0) + 0.5 * rng.normal(size=(6, sessions)))
 
 
 def other_order_after(panel: BarPanel, last: int) -> BarPanel:
-    """The panel with all bars after a session (yyyymmdd) in another order, and a rebased adjustment."""
+    """The panel with all bars after a session (yyyymmdd) shuffled, and a rebased adjustment."""
     first = int(np.searchsorted(panel.sessions, last, side="right"))
     order = np.arange(len(panel.sessions))
     order[first:] = np.random.default_rng(1).permutation(order[first:])
@@ -204,7 +204,7 @@ def graph_bars() -> BarPanel:
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
-    """An artifact of a graph that was trained with given edges, on all but the newest year."""
+    """A graph artifact trained with given edges, on all but the newest year."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     folder = tmp_path_factory.mktemp("given") / "1"
     train(TrainingMaterial(learnt, FEATURES, NO_SOURCE, GIVEN), RECIPE, folder, consume=ConsumerChain())
@@ -242,7 +242,7 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
 
 
 def refitting_of(source: ModelSource) -> SeedRefits:
-    """The recipe again, with the edges that the artifact was given."""
+    """The recipe with the artifact's given edges."""
     assert source.standing is not None
     return SeedRefits(
         bars=graph_bars(),
@@ -279,7 +279,7 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSourc
     judged = EvaluationSet.of(reading.history, windows, RECIPE.quantiles)
 
     def loss(edges: Edges | None) -> float:
-        """Of the other seed, trained again with these edges."""
+        """Loss of the other seed, retrained with these edges."""
         assert found.seeds is not None
         made = refitted_forecasts(replace(refitting, edges=edges), found.seeds.seeds[1], windows, ConsumerChain())
         return float(np.nanmean(overall(judged, pinball(judged, made))))
@@ -289,7 +289,7 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSourc
 
 
 def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: ModelSource, tmp_path: Path) -> None:
-    """Two artifacts that differ in their edges alone: their recipe, trained again without them, would be one model."""
+    """Two artifacts with different edges: retrained without them, they would be the same."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     train(TrainingMaterial(learnt, FEATURES), RECIPE, tmp_path / "1", consume=ConsumerChain())
 
@@ -309,7 +309,7 @@ def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: ModelSou
 
 
 def unheard(_stage: str) -> None:
-    """Nobody listens."""
+    """A consumer that ignores all reports."""
 
 
 def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: ModelSource, tmp_path: Path) -> None:

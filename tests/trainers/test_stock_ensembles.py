@@ -48,7 +48,7 @@ def splits(bars: BarPanel) -> DataSplits:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory, splits: DataSplits) -> dict[str, Path]:
-    """Members that differ in network, features and encoder length, made from the same splits."""
+    """Members with different networks, features and encoder lengths, from the same splits."""
     folder = tmp_path_factory.mktemp("members")
     long = artifact_of("lstm", encoder_length=60, features=(0, 1, 2))
     short = artifact_of("gru", encoder_length=20, features=(2, 3), seed=3)
@@ -129,7 +129,7 @@ def test_the_card_scores_the_ensemble_and_its_members(joined: JoinedEnsemble) ->
 def test_its_baselines_know_all_that_any_member_has_seen(
     bars: BarPanel, splits: DataSplits, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other member was calibrated on a month more, which the ensemble's own offsets may not use."""
+    """The other member was calibrated on one more month, which the ensemble's own offsets may not use."""
     place = int(np.searchsorted(bars.sessions, splits.calibration.last)) + 20
     later = replace(
         splits,
@@ -189,7 +189,7 @@ def test_test_days_that_another_member_was_calibrated_on_are_refused() -> None:
 def test_windows_are_those_that_every_member_can_forecast(
     bars: BarPanel, splits: DataSplits, folders: dict[str, Path]
 ) -> None:
-    """The long reader needs more bars before its first window."""
+    """The member with the longer encoder needs more bars before its first window."""
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
     members = EnsembleMembers.over(bars, models, NO_SOURCE)
     counts = {name: len(history.windows(splits.train)) for name, history in members.histories.items()}
@@ -306,7 +306,7 @@ PRICES = ("open", "high", "low", "close", "adj_close")
 def _share_below(
     stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, part: SplitPart
 ) -> NDArray[np.float64]:
-    """[H, Q] how often outcomes fell to or below each quantile."""
+    """Share of outcomes at or below each quantile, [H, Q]."""
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
     members = EnsembleMembers.over(bars, models, NO_SOURCE)
     windows = members.windows(part)

@@ -80,7 +80,7 @@ def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
 
 
 def unheard(_stage: str) -> None:
-    """Nobody listens."""
+    """A consumer that ignores all reports."""
 
 
 def trained_into(folder: Path, recipe: StockRecipe = RECIPE) -> TrainingResult:
@@ -109,7 +109,7 @@ def found(trained: TrainingResult) -> ModelEvaluation:
 
 @pytest.fixture
 def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the baselines are not the point."""
+    """Use few baselines, to save time."""
 
     def few(_kind: TargetKind) -> BaselinePlan:
         return FEW
@@ -118,7 +118,7 @@ def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changed(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
-    """Every price of some days is this value; NaN: there is no bar."""
+    """The bars with every price of some days set to this value; NaN removes the bar."""
     columns = {name: np.array(getattr(panel, name)) for name in COLUMNS}
     for name, column in columns.items():
         if name != "volume" or np.isnan(value):
@@ -288,7 +288,7 @@ def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained: TrainingRes
 
 
 def ensemble_of(*members: Model) -> Ensemble:
-    """An ensemble with offsets of its own, whose card tells its first member's splits."""
+    """An ensemble with its own offsets and its first member's splits in the card."""
     first = members[0].manifest
     manifest = EnsembleManifest(
         members={f"m{k}": "" for k in range(len(members))},
@@ -322,7 +322,7 @@ def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds
 
 
 def calibrated_until(made: TrainingResult, session: int) -> Model:
-    """The model, had its calibration part ended with this session."""
+    """The model with its calibration part ending at this session."""
     stored = load(made.folder).artifact
     splits = Record(stored.manifest.card, "card").json("splits")
     assert isinstance(splits, dict)
@@ -338,14 +338,14 @@ def calibrated_until(made: TrainingResult, session: int) -> Model:
 
 
 def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained: TrainingResult) -> None:
-    """Its own calibration part is what the members share, which ends before that of the later one."""
+    """Its own calibration part is the common one, which ends before that of the later member."""
     joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
         evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=no_progress, announce=unheard)
 
 
 class Watched:
-    """A baseline that notes on which parts it is fitted."""
+    """A baseline that records the parts on which it is fitted."""
 
     def __init__(self) -> None:
         self.fitted_on: list[tuple[int, int]] = []
@@ -516,7 +516,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(*arguments: str | Path) -> int:
-    """The exit code of the command."""
+    """Run the command and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(evaluate_command)
     with pytest.raises(SystemExit) as ended:

@@ -33,7 +33,7 @@ DAILY = OutcomeDelay(lag=0, horizons=(1,))
 
 
 def residuals(outcomes: FloatArray, days: int | None = None, first: int = 0) -> QuantileResiduals:
-    """Of the quantiles of a normal distribution of deviation 1; outcomes [N, H]."""
+    """Residuals of the quantiles of a standard normal distribution, for outcomes [N, H]."""
     count = len(outcomes) if days is None else days
     positions = np.repeat(np.arange(first, first + count), len(outcomes) // count)
     return QuantileResiduals(positions=positions, values=outcomes[..., None] - BAND)
@@ -44,7 +44,7 @@ def normal(days: int, scale: float, seed: int) -> FloatArray:
 
 
 def share_below(test: FloatArray, offsets: FloatArray) -> FloatArray:
-    """[Q] of outcomes [N, 1]."""
+    """Share [Q] of outcomes [N, 1] below each quantile."""
     return (test <= shifted(BAND + 0 * offsets, offsets, LEVELS)[:, 0]).mean(axis=0)
 
 
@@ -98,7 +98,7 @@ def test_symbols_of_a_day_share_its_offset_and_move_it_by_their_share_of_misses(
 
 
 def walked_by_hand(missed: list[float], delay: OutcomeDelay, gamma: float = 0.1) -> list[float]:
-    """Offsets of the quantile 0.9, after residuals 0 to 100 and then one of these a day."""
+    """Offsets of the quantile 0.9 after residuals 0 to 100 and then these, one per day."""
     seen = QuantileResiduals(positions=np.arange(101), values=np.arange(101.0)[:, None, None])
     test = QuantileResiduals(positions=np.arange(200, 200 + len(missed)), values=np.array(missed)[:, None, None])
     return adaptive_offsets(seen, test, (0.9,), delay, gamma=gamma)[:, 0, 0].tolist()
@@ -158,12 +158,12 @@ def history(lag: int) -> History:
 
 
 def units(found: History, windows: TrainingWindows) -> FloatArray:
-    """[N, H, 1] the volatility of each window, grown with the horizon."""
+    """Volatility of each window, scaled to the horizon, [N, H, 1]."""
     return (found.level(windows)[1].numpy() * np.array([1, 5**0.5]))[..., None]
 
 
 def forecast(found: History, part: SplitPart) -> ForecastWindows:
-    """The quantiles of a normal distribution of each window's volatility, whose fixed offsets are far off."""
+    """Normal quantiles with each window's volatility and badly wrong fixed offsets."""
     windows = found.windows(part)
     raw = BAND * units(found, windows)
     return ForecastWindows(windows=windows, forecasts=ModelForecasts(raw=raw, calibrated=9 * raw, scores=None))

@@ -49,7 +49,7 @@ LEVELS = (0.1, 0.5, 0.9)
 
 
 def judged(outcomes: FloatArray, *, days: int | None = None, levels: tuple[float, ...] = LEVELS) -> EvaluationSet:
-    """Outcomes [N, H], day by day; so many symbols a day as fill the days."""
+    """Outcomes [N, H], day by day, with equally many symbols per day."""
     count = len(outcomes) if days is None else days
     symbols = len(outcomes) // count
     return EvaluationSet(
@@ -169,7 +169,7 @@ def test_the_pit_of_true_quantiles_has_the_expected_shares_in_its_intervals() ->
 
 
 def panel(days: int, symbols: int, seed: int, signal: float = 0.2) -> tuple[FloatArray, FloatArray]:
-    """Forecasts and outcomes [N, 1] that go together a little."""
+    """Weakly correlated forecasts and outcomes [N, 1]."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(days * symbols, 1))
     return centres, signal * centres + random.normal(size=centres.shape)

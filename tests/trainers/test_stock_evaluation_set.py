@@ -20,7 +20,7 @@ QUANTILES = np.array([-1.2816, 0.0, 1.2816])
 
 
 def overlapping(seed: int, days: int) -> EvaluationSet:
-    """Outcomes of 20 normal days of 2 symbols, asked daily, with variance 1."""
+    """Daily overlapping outcomes over 20 days of 2 symbols, with variance 1."""
     walk = np.cumsum(np.random.default_rng(seed).standard_normal((days + HORIZON, 2)), axis=0)
     outcomes = (walk[HORIZON:] - walk[:-HORIZON]) / np.sqrt(HORIZON)
     return EvaluationSet(
@@ -34,7 +34,7 @@ def overlapping(seed: int, days: int) -> EvaluationSet:
 
 
 def shares_held(seed: int) -> list[bool]:
-    """Whether the interval of each quantile's coverage holds its level, where it is the true quantile."""
+    """Whether the coverage interval of each true quantile contains its level."""
     found = overlapping(seed, 200)
     means, resamples = resampled_mean(found, below(found, np.broadcast_to(QUANTILES, (400, 1, 3))))
     intervals = [interval(float(means[0, q]), resamples[:, 0, q]) for q in range(3)]

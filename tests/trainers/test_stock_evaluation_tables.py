@@ -22,14 +22,14 @@ LONGEST = (
 
 
 def large(one: HorizonScores) -> HorizonScores:
-    """Scores of volatility, with every number that there can be, as wide as they come."""
+    """Volatility scores with every number at its widest."""
     wide = Interval(value=0.0612, lower=0.0551, upper=0.0683)
     correlation = Correlation(ic=one.correlation.ic, rank_ic=one.correlation.ic, icir=-0.123, rank_icir=-0.1)
     return replace(one, crps=wide, winkler=wide, mae=wide, qlike=estimate(0.612), correlation=correlation)
 
 
 def long_names() -> ModelEvaluation:
-    """An evaluation of four horizons beside the baselines with the longest names."""
+    """An evaluation of four horizons with the longest baseline names."""
     found = evaluation(adaptive=True)
     baselines = tuple(model_scores(name, ScoreRole.BASELINE, 4) for name in LONGEST)
     rows = tuple(replace(row, horizons=2 * tuple(map(large, row.horizons))) for row in (*found.rows, *baselines))

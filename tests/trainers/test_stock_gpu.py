@@ -31,7 +31,7 @@ TF32 = 5e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What a model says of the last bars on a device."""
+    """Forecasts and attributions of the last bars on a device."""
 
     forecast: Forecast
     reasons: Attribution
@@ -43,7 +43,7 @@ def bars() -> BarPanel:
 
 
 def recipe(kind: str) -> StockRecipe:
-    """A few epochs, after which a network says something else than at its start."""
+    """A recipe of a few epochs, enough to move from the start."""
     usual = recipe_of(kind)
     settings = replace(
         usual.optimisation, max_epochs=4, learning_rate=1e-3, schedule="constant", ema=None, device="cuda"
@@ -58,7 +58,7 @@ def trained(folder: Path, kind: str) -> TrainingFacts:
 
 
 def answers(folder: Path, device: str) -> Answers:
-    """Of a model that has shown there, with its golden instance, that it computes as it did."""
+    """Answers of a model that passes its golden instance on that device."""
     with Forecaster.load(folder, device) as forecaster:
         recent = bars().last(200)
         return Answers(forecast=forecaster.predict(recent), reasons=forecaster.feature_importance(recent))

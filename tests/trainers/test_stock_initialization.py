@@ -47,13 +47,13 @@ def started(target: Tensor, network: TFTForecaster | None = None) -> TFTForecast
 
 
 def weights_of(network: TFTForecaster) -> Tensor:
-    """[H, T, F] of the highway."""
+    """Weights of the linear highway, [H, T, F]."""
     assert network.highway is not None
     return network.highway.weight.unflatten(1, (6, 2))
 
 
 def linear() -> Tensor:
-    """[N, H] twice the last session's first feature, and less the first session's second one."""
+    """Targets [N, H]: twice the last session's first feature minus the first session's second one."""
     observed = inputs().observed
     return torch.stack([2 * observed[:, -1, 0], -observed[:, 0, 1]], dim=1)
 
@@ -70,7 +70,7 @@ def test_the_highway_is_next_to_nothing_where_nothing_is_linear() -> None:
 
 
 def test_the_highway_is_zero_where_what_was_linear_has_turned() -> None:
-    """The penalty is chosen on the newest windows, and no penalty helps there."""
+    """The penalty is chosen on the newest windows, where no penalty helps."""
     turned = torch.where(torch.arange(ROWS)[:, None] < 0.8 * ROWS, linear(), -linear())
     assert not bool(weights_of(started(turned)).any())
 
@@ -130,7 +130,7 @@ def test_thinned_windows_are_of_all_days_and_of_all_symbols_alike() -> None:
 
 
 def _quantiles_at_zero(network: TFTForecaster) -> Tensor:
-    """[H, Q] of a context of zero."""
+    """Quantiles [H, Q] of a zero context."""
     return network.head(torch.zeros(1, 2, 8))[0].detach()
 
 

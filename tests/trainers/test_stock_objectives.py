@@ -33,7 +33,7 @@ SIZES = InputSizes(encoder_length=10, future_length=5, observed=2, known=1, stat
 
 
 def batch(*, seed: int = 0) -> PanelBatch:
-    """Panels in which a few targets are unknown."""
+    """A batch of panels with a few unknown targets."""
     generator = torch.Generator().manual_seed(seed)
     target = torch.randn(ROWS, HORIZONS, generator=generator)
     target[torch.rand(target.shape, generator=generator) < 0.2] = torch.nan
@@ -56,7 +56,7 @@ def network() -> GraphForecaster:
 
 
 class Answering(nn.Module):
-    """A network that answers with what it is told to."""
+    """A network with fixed outputs."""
 
     def __init__(self, answer: Callable[[Tensor, Tensor], object]) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ def _phase(model: nn.Module, task: PanelTask) -> Phase[PanelBatch]:
 
 
 class _Always:
-    """A history of as many days as a batch has panels."""
+    """A history with one day per panel of a batch."""
 
     def __init__(self, given: PanelBatch) -> None:
         self._given = given
@@ -245,7 +245,7 @@ def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:
 
 
 def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
-    """A covariate, or a feature that reads the days before alone, is known also of a stock that is not traded."""
+    """A covariate, or a feature of past days, may be known for a stock without a bar."""
     panel, position = bars(), 300
     columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
     for column in columns.values():
@@ -259,7 +259,7 @@ def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
 
 
 def bars() -> BarPanel:
-    """FB begins in 2012, so it is absent before."""
+    """Bars with FB, which is absent before 2012."""
     return bokeh_panel("AAPL", "FB", "IBM").between(20110103, 20121231)
 
 
@@ -274,7 +274,7 @@ def history() -> History:
 
 
 def with_another_future(panel: BarPanel, position: int) -> BarPanel:
-    """The panel with the bars after a position in another order."""
+    """The panel with the bars after a position shuffled."""
     order = np.arange(len(panel.sessions))
     order[position + 1 :] = np.random.default_rng(1).permutation(order[position + 1 :])
     columns = ("open", "high", "low", "close", "volume", "adj_close")

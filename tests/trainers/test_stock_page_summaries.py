@@ -15,7 +15,7 @@ from trainers.stock.evaluation.summary import findings
 
 
 def with_band(found: ModelEvaluation, *bands: Interval) -> ModelEvaluation:
-    """The same with other shares of outcomes between the outermost quantiles, one a horizon."""
+    """The evaluation with other band coverages, one per horizon."""
     ours, *others = found.rows
     horizons = tuple(replace(h, band=band) for h, band in zip(ours.horizons, bands, strict=True))
     return replace(found, rows=(replace(ours, horizons=horizons), *others))

@@ -24,7 +24,7 @@ LEVELS = (0.1, 0.5, 0.9)
 def learnt_from(
     returns: FloatArray, ranges: FloatArray, *, outcomes: FloatArray, volatility: FloatArray, following: FloatArray
 ) -> ScaleSample:
-    """One horizon, the next day."""
+    """Scale samples for one horizon, the next day."""
     return ScaleSample(
         kind=TargetKind.LOG_RETURN,
         windows=(returns, ranges),
@@ -38,7 +38,7 @@ def learnt_from(
 
 
 def with_planted_ranges(*, seed: int = 0, windows: int = 4000) -> ScaleSample:
-    """Ranges that wander; the next day's is the planted line, and returns are as large as it says, times two."""
+    """Random ranges with the planted relation for the next day; returns are twice as large."""
     random = np.random.default_rng(seed)
     slow = 0.1 * np.cumsum(random.normal(size=(windows, TAPS)), axis=1)
     ranges = np.exp(slow - 4 + random.normal(0, 0.4, (windows, TAPS)))
@@ -51,7 +51,7 @@ def with_planted_ranges(*, seed: int = 0, windows: int = 4000) -> ScaleSample:
 
 
 def of_windows(learnt: ScaleSample, rows: slice | NDArray[np.intp]) -> ScaleSample:
-    """Some of them."""
+    """The samples at some positions."""
     return replace(
         learnt,
         windows=tuple(part[rows] for part in learnt.windows),
@@ -73,7 +73,7 @@ def simulated_returns(*, seed: int, days: int = 12_000, alpha: float = 0.08, bet
 
 
 def windows_of(returns: FloatArray) -> ScaleSample:
-    """Every window of one series; ranges that say nothing."""
+    """All windows of one series, with uninformative ranges."""
     positions = np.arange(TAPS - 1, len(returns) - 1)
     windows = trailing_windows(returns[None], np.zeros_like(positions), positions, TAPS)
     following = returns[positions + 1]
@@ -120,7 +120,7 @@ def test_a_window_whose_outcome_is_unknown_counts_for_nothing() -> None:
 
 
 def without_ranges(learnt: ScaleSample, *, symbols: int, share: float, seed: int = 7) -> ScaleSample:
-    """The same with one symbol in so many whose sessions have no range, as often as the share says."""
+    """The samples with missing ranges in a share of the sessions of some symbols."""
     random, smallest = np.random.default_rng(seed), 1e-5
     own = (np.arange(len(learnt.following)) % symbols == 0)[:, None]
     still = own & (random.random(learnt.windows[1].shape) < share)

@@ -30,7 +30,7 @@ def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) 
 
 
 def skill(found: EvaluationSet, model: FloatArray, baselines: Mapping[str, FloatArray]) -> SkillScore:
-    """Of forecasts [N, H, Q]."""
+    """Skill of forecasts [N, H, Q]."""
     contest = ModelComparison(found, pinball(found, model), "baselines")
     for name, each in baselines.items():
         contest.add(name, pinball(found, each))
@@ -94,7 +94,7 @@ def test_symbols_of_a_day_are_drawn_together() -> None:
 
 
 def autoregressive(days: int, coefficient: float, seed: int) -> FloatArray:
-    """[D, 1] an AR(1) series of mean 0 that has been going on for long."""
+    """A stationary AR(1) series [D, 1] with mean 0."""
     noise = np.random.default_rng(seed).normal(size=days + 100)
     series = np.zeros(days + 100)
     for t in range(1, days + 100):
@@ -114,7 +114,7 @@ def test_intervals_hold_the_true_mean_of_autocorrelated_days_about_nine_times_in
 
 
 def overlapping(days: int, seed: int) -> tuple[EvaluationSet, FloatArray, FloatArray]:
-    """Outcomes of 20 days, asked daily, and losses [N, 1] of a band too narrow and of one as bad that is too wide."""
+    """Daily overlapping 20-day outcomes, and losses [N, 1] of a too narrow and an equally bad too wide band."""
     walk = np.cumsum(np.random.default_rng(seed).normal(size=days + 20))
     outcomes = (walk[20:] - walk[:-20])[:, None] / np.sqrt(20)
     found = judged(outcomes)
@@ -123,7 +123,7 @@ def overlapping(days: int, seed: int) -> tuple[EvaluationSet, FloatArray, FloatA
 
 
 def test_two_equal_models_of_overlapping_outcomes_are_seldom_told_apart() -> None:
-    """Blocks as long as the horizon would tell more than one pair in five apart, where one in ten may be."""
+    """Blocks as long as the horizon would separate more than one pair in five, where one in ten is allowed."""
     verdicts = [_against(found, a, b).verdict for found, a, b in (overlapping(400, k) for k in range(200))]
     assert np.mean([verdict is not Verdict.UNDECIDED for verdict in verdicts]) < 0.18
 

@@ -15,7 +15,7 @@ from trainers.stock.splits import DataSplits, SplitPart, SplitShares, decisions
 
 
 def axis(length: int) -> NDArray[np.int32]:
-    """So many rising session numbers; splits only compare them."""
+    """Increasing session numbers, which splits only compare."""
     return np.arange(20000101, 20000101 + length, dtype=np.int32)
 
 
@@ -27,7 +27,7 @@ def parts_at(*bounds: tuple[int, int]) -> DataSplits:
 
 
 def touched(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
-    """All positions that the part's target intervals (t + lag, t + lag + h] hold."""
+    """All positions in the target intervals (t + lag, t + lag + h] of a part."""
     steps = target.lag + np.arange(1, target.horizons[-1] + 1)
     return np.unique(decisions(part, sessions, target)[:, None] + steps)
 

@@ -90,7 +90,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
-    """Trained quickly on a user's own two features."""
+    """A quick training with two custom features."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     features = FeatureSet.read(folder / "mine.json")
@@ -149,7 +149,7 @@ def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: TrainingR
 
 @pytest.fixture(scope="module")
 def wild(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
-    """Trained with steps so large that the selection loss soon rises, on what can be learnt at all."""
+    """A training with large steps, whose selection loss soon rises, on learnable data."""
     folder = tmp_path_factory.mktemp("wild")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     settings = replace(QUICK, max_epochs=30, patience=2, learning_rate=0.03, batch_size=32)
@@ -187,7 +187,7 @@ def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
 
 
 def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -> FittedNetwork:
-    """A fit of so many epochs in all, whose judgements of these numbers, the start's being 0, are not a number."""
+    """A fit of so many epochs whose validations at these numbers are NaN; number 0 is the start."""
     panel, recipe = few_bars(), replace(SHORT, optimisation=replace(QUICK, max_epochs=epochs, patience=9))
     splits = recipe.splits(panel.sessions)
     pipeline = fit_pipeline(panel, default_features(), recipe, splits)
@@ -514,7 +514,7 @@ def test_a_network_takes_only_its_own_settings() -> None:
 
 
 def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp_path: Path) -> None:
-    """Its quantiles mean something, but its scores have learnt nothing."""
+    """Its quantiles are meaningful, but its scores are untrained."""
     settings = replace(QUICK, max_epochs=1, learning_rate=0.9)
     config = GraphConfig(hidden=4, heads=1, neighbours=1)
     recipe = replace(SHORT, kind="graph", config=config, optimisation=settings)

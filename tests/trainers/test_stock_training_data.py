@@ -117,7 +117,7 @@ def few(_kind: TargetKind, _symbols: int = 0) -> BaselinePlan:
 
 @pytest.fixture(autouse=True, scope="module")
 def few_baselines() -> Iterator[None]:
-    """They are not the point, and take most of the time."""
+    """Use few baselines, which take most of the time."""
     with pytest.MonkeyPatch.context() as patched:
         for place, name in PLANS:
             patched.setattr(import_module(f"trainers.stock.{place}"), name, few)
@@ -294,7 +294,7 @@ COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
 
 
 def test_a_graph_that_stays_as_the_parents_keeps_its_ranking_and_its_given_edges(tmp_path: Path) -> None:
-    """A fresh graph that is kept as it started ranks nobody; one that was learnt before does not start anew."""
+    """An untrained graph ranks nothing; a trained parent's graph does."""
     config = GraphConfig(hidden=4, heads=1, neighbours=1)
     recipe = replace(RECIPE, kind="graph", config=config, target=Target(lag=1, horizons=(1, 3)), scale="window")
     bars = bokeh_panel("AAPL", "IBM").between(20080102, 20101231)
@@ -411,7 +411,7 @@ def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trainin
 
 @pytest.fixture(scope="module")
 def knowing(child: TrainingResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The child, as if what it started from started from something that had seen half of the child's test part."""
+    """The child with a grandparent that had seen half of the child's test part."""
     (first,) = Card.from_json(json.dumps(child.card)).ancestors
     grandparent: Json = {"weights_hash": "ab" * 32, "symbols": ["MSFT"], "seen_from": 20080102, "seen_until": 20120629}
     own: Json = {
@@ -579,11 +579,11 @@ def test_weights_that_are_no_numbers_are_refused(parent: Path, tmp_path: Path) -
 
 
 class Stopped(Exception):  # noqa: N818 - as if the process had ended
-    """Ends a training."""
+    """Raised to end a training."""
 
 
 def until(epoch: int, window: int) -> ReportConsumer:
-    """A consumer that ends the training in the middle of an epoch."""
+    """A consumer that stops the training in mid-epoch."""
 
     def ending(reports: Iterable[Report]) -> Iterator[Report]:
         for report in reports:
@@ -648,7 +648,7 @@ def called(*arguments: str | Path | int) -> int:
 
 
 def trained_by_command(*arguments: str | Path) -> int:
-    """The exit code of the trainer's own program."""
+    """Train with the trainer's program and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(command.stock)
     with pytest.raises(SystemExit) as ended:
@@ -692,7 +692,7 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
 def test_a_finished_model_of_another_parent_is_not_called_finished(
     parent: Path, child: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its own folder least of all."""
+    """Also not in its own folder."""
     flags = ("--bars", bars_file, "--out", child.folder, *FLAGS, "--resume")
     assert trained_by_command("--from", child.folder, *flags) == 1
     own, before = (artifact.load(folder).weights_hash[:16] for folder in (child.folder, parent))

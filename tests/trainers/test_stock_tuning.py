@@ -64,7 +64,7 @@ def stored(folder: Path) -> StudyStorage:
 
 
 class Heard:
-    """A consumer that counts, and remembers what was announced."""
+    """A consumer that counts reports and records announcements."""
 
     def __init__(self) -> None:
         self.epochs = 0
@@ -82,7 +82,7 @@ class Heard:
 
 
 class Lowest:
-    """Suggests the lowest value of everything, and remembers what was asked."""
+    """A trial that suggests the lowest values and records the requests."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
@@ -257,7 +257,7 @@ def test_without_optuna_the_extra_is_named_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing(_name: str) -> None:
-        """No package."""
+        """Raises as for a missing package."""
 
     monkeypatch.setattr(import_module("trainers.stock.tuning.search"), "find_spec", missing)
     app = typer.Typer(add_completion=False)

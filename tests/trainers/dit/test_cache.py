@@ -50,7 +50,7 @@ def cache(tmp_path: Path, model: ImageModel) -> LatentCache:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Contents of all files below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -209,7 +209,7 @@ def test_a_folder_that_is_damaged_or_none_is_refused(
 
 
 class Numbers:
-    """Images that are their own places."""
+    """Images that equal their indices."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -242,7 +242,7 @@ STATUS = Path("/proc/self/status")
 
 
 def own_bytes() -> int:
-    """Memory of this process that is no page of a file."""
+    """Anonymous memory of this process."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024
 
@@ -251,7 +251,7 @@ def own_bytes() -> int:
 def test_opening_takes_no_memory_for_the_images_and_a_batch_takes_that_of_its_rows(
     cache: LatentCache, tmp_path: Path
 ) -> None:
-    """Those of 48 MiB here, which a batch of one reads a twelfth of."""
+    """Here 48 MiB, of which a batch reads a twelfth."""
     folder = tmp_path / "large"
     folder.mkdir()
     numbers = torch.arange(12.0)[:, None, None, None]

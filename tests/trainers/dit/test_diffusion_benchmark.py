@@ -31,7 +31,7 @@ def test_what_all_pairs_have_in_common_does_not_widen_the_interval() -> None:
 
 
 def test_the_interval_covers_the_true_difference_in_95_of_100_samples() -> None:
-    """Of differences as rewards have them, most of them tiny and some large; 600 samples: 95 ± 3 %."""
+    """Reward-like differences, most of them tiny and some large; 600 samples: 95 ± 3 %."""
     draw, covered, true = np.random.default_rng(2), 0, 0.02
     for sample in range(600):
         before = draw.uniform(0, 1, 300)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.minutes
 
 
 def test_1500_steps_teach_digits_and_the_same_steps_for_another_sampler_draw_fewer(tmp_path: Path) -> None:
-    """Measured: 1.00 recognised at a distance of 4.8, the control .76 at 17.0; real images have .98 at 1.6."""
+    """Measured: 1.00 recognised at a distance of 4.8; control .76 at 17.0; real images .98 at 1.6."""
     work = workplace(tmp_path, quick=False)
     judging = ImageJudge(work)
     ours = judging.judged(work.trained("ours", 0))

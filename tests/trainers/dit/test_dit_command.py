@@ -39,13 +39,13 @@ SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train dit …` ends with."""
+    """Run `quantra train dit …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has learnt nothing."""
+    """An untrained model."""
     place = tmp_path_factory.mktemp("base") / "base"
     tiny_model().save(place)
     return place
@@ -84,7 +84,7 @@ def test_images_become_a_model_that_draws(base: Path, images: Path, cached: Path
 
 
 def advised(done: Any) -> list[str]:
-    """The words of the command that is named as the next, behind the program's name."""
+    """Words of the advised next command, without the program."""
     assert done.exit_code == 0, done.output
     words = shlex.split(next(line for line in done.stderr.splitlines() if "Next: " in line).partition("Next: ")[2])
     assert words[:3] == ["quantra", "train", "dit"]

@@ -38,7 +38,7 @@ def test_what_breaks_images_is_neither_installed_nor_asked_for(package: str) -> 
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The packages that a module names in its imports, wherever they stand."""
+    """All packages imported anywhere in a module."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

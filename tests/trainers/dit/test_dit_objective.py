@@ -32,7 +32,7 @@ NOISE = torch.randn(8, 4, 4, 4, generator=torch.Generator().manual_seed(1))
 
 
 def oracle(learnt: DiffusionObjective | NoiseProcess) -> Predict:
-    """What a network that has learnt one image without error says."""
+    """The exact prediction of a network that knows one image."""
 
     def predict(latents: Tensor, timesteps: Tensor) -> Tensor:
         times, ones, image = learnt.times_of(timesteps), torch.ones_like(latents), IMAGE.expand_as(latents)
@@ -44,12 +44,12 @@ def oracle(learnt: DiffusionObjective | NoiseProcess) -> Predict:
 
 
 def within(predict: Predict) -> Predict:
-    """Asked only at times that are within every schedule, so that what differs is not that there is no answer."""
+    """Only times within every schedule, so that differences are not due to missing values."""
     return lambda latents, timesteps: predict(latents, timesteps.clamp(1, 999))
 
 
 def error(sampler: DiffusionObjective, predict: Predict, steps: int = 20) -> float:
-    """The largest difference of what is sampled from the image."""
+    """Largest difference of the sample from the image."""
     return float((sampler.sample(predict, NOISE, steps) - IMAGE).abs().max())
 
 
@@ -68,7 +68,7 @@ def test_what_was_learnt_for_another_sampler_leads_elsewhere(learnt: ObjectiveNa
 
 
 def by_the_line() -> DiffusionProcess:
-    """Noise as sqrt(1 - t / 1000) x + sqrt(t / 1000) n, which needs no scheduler and is undone by none of ours."""
+    """Noising by sqrt(1 - t / 1000) x + sqrt(t / 1000) n, which no scheduler here inverts."""
     return DiffusionProcess((1 - torch.arange(1000) / 1000).clamp(max=0.999999), "epsilon")
 
 
@@ -85,7 +85,7 @@ def test_a_target_of_another_objective_leads_elsewhere_with_the_right_noising() 
 
 
 def test_times_that_are_rounded_down_lead_elsewhere_and_are_refused() -> None:
-    """The solver counts 1,000 times in whole numbers below the right ones; 1,921 come out even."""
+    """The solver rounds 1,000 times down; 1,921 come out even."""
     solver = DPMSolverMultistepScheduler(
         num_train_timesteps=1000, prediction_type="flow_prediction", use_flow_sigmas=True
     )

@@ -30,7 +30,7 @@ MEBIBYTE = 2**20
 
 
 class Size(NamedTuple):
-    """Of a training."""
+    """Size of a training."""
 
     make: Callable[[], PixArtTransformer2DModel]
     batch: int
@@ -57,7 +57,7 @@ SIZES = {"cpu": Size(tiny_transformer, 12), "cuda": Size(large_transformer, 512)
 
 @dataclass(frozen=True)
 class Seen:
-    """What a training has shown."""
+    """Measurements of a training."""
 
     losses: list[float]
     seconds: list[float]
@@ -67,7 +67,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve images, and their cache beside them."""
+    """Twelve images and their cache."""
     place, model = tmp_path_factory.mktemp("images"), tiny_model()
     write_cache(read_pictures(write_images(place), model.form, lambda _: None), model, place / "cache")
     return place

@@ -42,7 +42,7 @@ def a_model(name: ObjectiveName = "flow") -> ImageModel:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve images, and their cache beside them."""
+    """Twelve images and their cache."""
     place = tmp_path_factory.mktemp("images")
     model = tiny_model()
     write_cache(read_pictures(write_images(place), model.form, model.prompts.check), model, place / "cache")
@@ -72,7 +72,7 @@ def test_the_transformer_gets_every_gradient_and_what_encodes_gets_none(
 
 
 class Told(NamedTuple):
-    """A batch with what chance has decided of it, so that it is the same in any company."""
+    """A batch with its random draws, which do not depend on the other samples."""
 
     posterior: Posterior
     condition: PromptCondition
@@ -80,7 +80,7 @@ class Told(NamedTuple):
 
 
 class Learning:
-    """The loss of a batch that brings its own chance."""
+    """The loss of a batch with its own random draws."""
 
     def __init__(self, model: ImageModel) -> None:
         self.now: Any = None
@@ -92,7 +92,7 @@ class Learning:
 
 
 def told(cache: LatentCache, places: Tensor) -> Told:
-    """Some images, each with draws of its own."""
+    """Some images with their own draws."""
     batch = cache.gather(places)
     draw = torch.Generator().manual_seed(5)
     noise = torch.randn(2, 12, *batch.posterior.mean.shape[1:], generator=draw)
@@ -101,7 +101,7 @@ def told(cache: LatentCache, places: Tensor) -> Told:
 
 
 class Recording(torch.optim.SGD):
-    """Keeps the gradients of its last step."""
+    """An optimizer that records the gradients of its last step."""
 
     def step(self, closure: Any = None) -> Any:
         self.seen = torch.cat([weight.grad.flatten() for weight in self.param_groups[0]["params"]])
@@ -109,7 +109,7 @@ class Recording(torch.optim.SGD):
 
 
 def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> Tensor:
-    """That of one window of batches."""
+    """Gradient of one window of batches."""
     model = a_model()
     cache, transformer = LatentCache.open(folder / "cache"), model.network.module
     learning: Any = Learning(model)
@@ -139,7 +139,7 @@ def test_pieces_and_accumulated_batches_give_the_gradient_of_the_batch(folder: P
 
 
 def ranks_gradient(folder: Path) -> Any:
-    """On each rank, the gradient of both halves, one a rank."""
+    """Gradient on each rank, with half of the batches each."""
     model = a_model()
     cache, learning = LatentCache.open(folder / "cache"), Learning(model)
     transformer = model.network.module
@@ -164,7 +164,7 @@ def test_two_ranks_give_the_gradient_of_one_batch(folder: Path) -> None:
 
 
 def score(model: ImageModel, cache: LatentCache) -> float:
-    """The loss over many draws, always the same ones."""
+    """The loss averaged over many fixed draws."""
     assert model.objective is not None
     learnt = DenoisingLoss(model, NoiseSource(model.objective, 0.1))
     torch.manual_seed(77)
@@ -243,7 +243,7 @@ def test_a_training_starts_with_a_small_rate_that_is_full_after_a_tenth_of_few_s
 
 
 def weights_after(folder: Path, recipe: ImageRecipe) -> tuple[Tensor, list[WindowReport]]:
-    """What two steps make of the weights, and their reports; chance outside the recipe is the same."""
+    """Weights after two steps, and their reports; randomness outside the recipe is fixed."""
     reports: list[WindowReport] = []
 
     def kept(given: Iterable[Report]) -> Iterator[Report]:

@@ -43,7 +43,7 @@ def found(model: ImageModel, material: RewardInputs) -> ImageEvaluation:
 
 
 def drawn_by_hand() -> ImageEvaluation:
-    """Three images of two prompts: two drawn ones are told rightly, and all real ones."""
+    """Three images of two prompts: two samples and all real images are classified correctly."""
     images = torch.stack([torch.full((1, 8, 8), shade) for shade in (0.0, 0.25, 1.0)])
     left, right = PROMPTS[:2]
     return ImageEvaluation(

@@ -34,14 +34,14 @@ PATCHES = 16
 
 
 def a_scheduler(**settings: Any) -> FlowMatchEulerDiscreteScheduler:
-    """Shifts on a line, as GLM-Image's does, or otherwise."""
+    """A scheduler with linear shift, as GLM-Image's, or another."""
     usual = {"use_dynamic_shifting": True, "time_shift_type": "linear", "base_shift": 0.25, "max_shift": 0.75}
     chosen: dict[str, Any] = {**usual, **settings}
     return FlowMatchEulerDiscreteScheduler(**chosen)
 
 
 def a_vae() -> AutoencoderKL:
-    """16x16 pixels in colours to 8x8 latents of four channels with statistics of their own."""
+    """A VAE from 16x16 colour pixels to 8x8 latents of four channels with their own statistics."""
     torch.manual_seed(5)
     settings: dict[str, Any] = {
         "down_block_types": ("DownEncoderBlock2D",) * 2,
@@ -76,7 +76,7 @@ def plans(count: int, *, seed: int = 1) -> Tensor:
 
 
 def some_pictures(folder: Path, model: ImageModel) -> ImageFolder:
-    """Four of noise."""
+    """Four noise images."""
     lines: list[str] = []
     draw = torch.Generator().manual_seed(2)
     for number in range(4):

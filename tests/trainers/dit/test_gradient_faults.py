@@ -36,7 +36,7 @@ def some_pictures(folder: Path) -> ImageFolder:
 
 
 class Compared:
-    """The difference of what a model draws from the images, less a reward for it: taken for a loss."""
+    """A wrong loss: difference of samples from images, minus a reward."""
 
     def __init__(self, model: ImageModel, *, required: bool) -> None:
         self._model = model
@@ -79,7 +79,7 @@ def test_a_loss_on_samples_is_refused_before_a_step_also_where_a_gradient_is_dem
 
 
 class Brightness:
-    """A reward through which a gradient could go."""
+    """A differentiable reward."""
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         assert not images.requires_grad
@@ -102,7 +102,7 @@ def test_what_is_drawn_has_no_gradient_and_asking_again_about_its_steps_reaches_
 
 
 def probes(path: Path) -> list[str]:
-    """Where a module asks whether something has an attribute, and goes on without it."""
+    """Uses of `hasattr`-like probes in a module that continue without the attribute."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:

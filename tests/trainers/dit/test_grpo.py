@@ -52,7 +52,7 @@ def pictures_of(folder: Path) -> ImageFolder:
 
 
 class Says:
-    """A reward by a formula of the images."""
+    """A reward given by a formula."""
 
     def __init__(self, formula: Callable[[Tensor], Tensor]) -> None:
         self._formula = formula
@@ -145,7 +145,7 @@ def test_each_step_ends_where_the_next_begins_and_the_last_without_noise(folder:
 
 
 class Kept:
-    """A reward that keeps what it was asked, of which every image is as good."""
+    """A constant reward that records its inputs."""
 
     def __init__(self) -> None:
         self.prompts: list[tuple[str, ...]] = []
@@ -294,7 +294,7 @@ def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> N
 
 
 def plainly(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> torch.optim.SGD:
-    """Steps in proportion to the gradient: AdamW makes as much of its rounding errors as of the gradient itself."""
+    """Use SGD: AdamW amplifies rounding errors to full steps."""
     return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
 
 
@@ -382,7 +382,7 @@ def test_the_first_of_the_best_accepted_looks_is_kept() -> None:
 
 def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_images_in_the_same_measure() -> None:
     class Far:
-        """A watch of a distance."""
+        """A monitor of a distance."""
 
         facts: Final = {"frechet": {"floor": 1.5}}
 

@@ -19,7 +19,7 @@ FORM = ImageFormat(1, 8, 8)
 
 
 def anything(_prompt: str) -> None:
-    """Every prompt can be read."""
+    """A check that accepts every prompt."""
 
 
 def read(folder: Path, *, skip_bad: bool = False) -> ImageFolder:
@@ -60,7 +60,7 @@ def test_some_images_are_always_the_same_and_of_many_prompts_also_where_a_folder
 
 
 def spoilt(folder: Path) -> dict[str, str]:
-    """Nine ways to be bad beside three good images; what is told of each."""
+    """Nine bad images next to three good ones, and the message about each."""
     Image.new("L", (8, 9)).save(folder / "tall.png")
     Image.new("RGB", (8, 8)).save(folder / "colours.png")
     Image.new("P", (8, 8)).save(folder / "palette.png")
@@ -106,7 +106,7 @@ def test_bad_images_are_left_out_where_that_is_wanted_and_stay_visible(tmp_path:
 
 
 def of_sixteen_bits(kind: int, channels: int) -> bytes:
-    """A PNG of 8x8 pixels, whose kind is 0 for grey and 2 for colours."""
+    """A 16-bit PNG of 8x8 pixels, kind 0 for grey and 2 for colour."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))

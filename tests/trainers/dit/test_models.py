@@ -29,7 +29,7 @@ NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 
 
 def trained(name: ObjectiveName = "flow") -> ImageModel:
-    """As if it had learnt: random weights, large enough that the prompts count."""
+    """Random weights, large enough that prompts matter."""
     model = tiny_model()
     model.objective = objective_of(name)
     draw = torch.Generator().manual_seed(11)
@@ -225,7 +225,7 @@ def test_latents_that_the_pipeline_would_not_shift_back_are_refused() -> None:
 
 
 def test_encoding_is_undone_by_decoding_up_to_what_the_vae_loses() -> None:
-    """Latents are scaled on the way in as they are on the way out."""
+    """Latents are scaled inversely in encoding and decoding."""
     coder = tiny_model().latents
     pixels = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(2)) * 2 - 1
     module: Any = coder.module
@@ -234,7 +234,7 @@ def test_encoding_is_undone_by_decoding_up_to_what_the_vae_loses() -> None:
 
 
 def test_what_freezes_does_not_drop_out() -> None:
-    """T5 drops out by its usual settings."""
+    """T5's default settings have dropout."""
     config = T5Config(
         vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, dropout_rate=0.5
     )

@@ -26,7 +26,7 @@ def test_a_step_without_chance_is_the_plain_one() -> None:
 
 
 def test_steps_by_chance_end_where_the_images_are() -> None:
-    """Of images with one normal distribution, whose best velocity is known: their mean and spread come out."""
+    """For normally distributed images with known velocity, the samples have their mean and spread."""
     torch.manual_seed(2)
     mean, spread, steps = 1.5, 0.5, 200
     latents = torch.randn(4000, 1, 1, 1)

@@ -25,13 +25,13 @@ BRIEF = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-step
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train dit …` ends with."""
+    """Run `quantra train dit …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has learnt nothing, one whose objective is flow matching, and two folders of images."""
+    """An untrained model, one with a flow matching objective, and two folders of images."""
     folder = tmp_path_factory.mktemp("commands")
     tiny_model().save(folder / "base")
     tiny_model().learning("flow").save(folder / "flow")

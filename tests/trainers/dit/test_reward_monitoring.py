@@ -38,7 +38,7 @@ def pictures_of(folder: Path, model: ImageModel) -> ImageFolder:
 
 
 class Listed:
-    """Rewards in an order that is given, whatever is drawn, the first for the trial; and keeps the images."""
+    """A reward with a given sequence of values, the first for the trial; it records the images."""
 
     def __init__(self, rewards: list[float]) -> None:
         self._rewards = iter(rewards)
@@ -143,13 +143,13 @@ def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path:
 
 def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> None:
     class Counted:
-        """A watch that looks at nothing."""
+        """A monitor that only counts."""
 
         def look(self, run: Any) -> EvaluationSnapshot:
             return EvaluationSnapshot(run.windows, {"listed": float(run.windows)})
 
     class Still:
-        """A run that stands still."""
+        """A run that does not progress."""
 
         windows = 7
 

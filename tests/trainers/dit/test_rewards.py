@@ -182,7 +182,7 @@ def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path:
 
 
 class Broken:
-    """Says the same of everything."""
+    """A constant reward."""
 
     def __init__(self, said: Tensor) -> None:
         self._said = said

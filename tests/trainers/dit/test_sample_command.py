@@ -29,13 +29,13 @@ GATED = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-step
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train dit …` ends with."""
+    """Run `quantra train dit …` and return its exit code."""
     return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Images, others that are held out, and a model that was trained on the first and watched."""
+    """Training images, held-out images, and a monitored model trained on the first."""
     folder = tmp_path_factory.mktemp("drawing")
     tiny_model().save(folder / "base")
     write_images(folder / "own", 40)
@@ -105,7 +105,7 @@ def test_a_tuned_model_keeps_how_it_was_trained(place: Path, tmp_path: Path) -> 
 
 
 def turned(folder: Path) -> Path:
-    """Twelve images, of which the last comes first."""
+    """Twelve images with the last one first."""
     write_images(folder, 12)
     heading, *lines = (folder / "metadata.csv").read_text("utf-8").splitlines()
     (folder / "metadata.csv").write_text("\n".join((heading, *reversed(lines))), "utf-8")

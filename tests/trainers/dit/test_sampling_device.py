@@ -20,13 +20,13 @@ GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train dit …` ends with."""
+    """Run `quantra train dit …` and return its exit code."""
     return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that draws, and images."""
+    """A model and images."""
     folder = tmp_path_factory.mktemp("device")
     tiny_model().learning("flow").save(folder / "model")
     write_images(folder / "images")

@@ -32,7 +32,7 @@ DOUBT = "! the model does not know"
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train dit …` ends with."""
+    """Run `quantra train dit …` and return its exit code."""
     done = CliRunner().invoke(app, ["train", "dit", *map(str, words)])
     assert done.exit_code == 0, done.output
     return done
@@ -40,7 +40,7 @@ def ran(*words: str | Path) -> Any:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models that have learnt nothing, images, and a model that has learnt from them."""
+    """Two untrained models, images, and a model trained on them."""
     folder = tmp_path_factory.mktemp("words")
     tiny_model().save(folder / "base")
     ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(folder / "pieces")
@@ -57,7 +57,7 @@ def drawn(model: Path, prompt: str, out: Path) -> str:
 
 
 def strange(folder: Path, *sides: str) -> Path:
-    """Images whose prompts have other words too."""
+    """Images with further words in their prompts."""
     lines = [f"more/{number}.png|a bar on the {side}" for number, side in enumerate(sides)]
     write_images(folder, 12, lines)
     (folder / "more").mkdir()

@@ -24,7 +24,7 @@ SIZES = (0, 40, 1_000, 10_000, 20_500)  # the last is more than the tensors of a
 
 
 def main(folder: Path) -> None:
-    """Kill savers until one survives; each begins with one checkpoint, after an odd number of windows."""
+    """Kill savers until one survives; each starts with one checkpoint, after an odd number of windows."""
     os.fsync = lambda _: None  # what is written outlives the process; flushing it would only take time
     for index, size in enumerate(SIZES):
         before = 2 * index + 1
@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
 
 
 def snapshot(windows: int) -> Snapshot:
-    """Content that is a function of the window."""
+    """A snapshot that depends only on the window."""
     values = torch.arange(5_000, dtype=torch.float32) + windows
     return Snapshot(
         tensors={"modules": {"weight": values}, "best": {"weight": -values}},
@@ -54,14 +54,14 @@ def snapshot(windows: int) -> Snapshot:
 
 
 def save(folder: Path, windows: int) -> None:
-    """Save as a training does."""
+    """Save a checkpoint as a training run does."""
     checkpoints = Checkpoints(folder, keep=1)
     with checkpoints.open():
         checkpoints.save(snapshot(windows))
 
 
 def save_within(folder: Path, windows: int, size: int) -> None:
-    """Save, and die where a file would get larger than `size` bytes."""
+    """Save, and die when a file would exceed `size` bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -69,7 +69,7 @@ def save_within(folder: Path, windows: int, size: int) -> None:
 
 
 def save_until(folder: Path, windows: int, last: int) -> None:
-    """Save, and die with the step of number `last` that touches files."""
+    """Save, and die at the file operation number `last`."""
     steps = count(1)
 
     def step() -> None:
@@ -82,7 +82,7 @@ def save_until(folder: Path, windows: int, last: int) -> None:
 
 
 def in_process(work: Callable[[], None]) -> bool:
-    """Whether the process that does the work was killed."""
+    """Run in a forked process; returns whether it was killed."""
     child = os.fork()
     if child == 0:
         work()
@@ -91,7 +91,7 @@ def in_process(work: Callable[[], None]) -> bool:
 
 
 def tell(folder: Path, died: str, before: int, *, killed: bool) -> None:
-    """Load what is there and print it."""
+    """Load the newest checkpoint and print the result."""
     checkpoints = Checkpoints(folder, keep=1)
     with checkpoints.open():
         drafts = [path.name for path in folder.iterdir() if path.name.startswith((".draft", ".removed"))]
@@ -102,7 +102,7 @@ def tell(folder: Path, died: str, before: int, *, killed: bool) -> None:
 
 
 def is_equal(found: LoadedCheckpoint) -> bool:
-    """Whether it is what was saved."""
+    """Whether the checkpoint equals what was saved."""
     made = snapshot(found.windows)
     return (
         torch.equal(found.tensors["modules"]["weight"], made.tensors["modules"]["weight"])

@@ -22,7 +22,7 @@ MOST_MOMENTS = 36  # of a life: some three windows with their checkpoints
 
 
 def main(folder: Path, kills: int) -> None:
-    """One life without interruption, then many short ones and a last one that reaches the end."""
+    """Run one training without interruption, then many short ones and a last one to the end."""
     torch.set_num_threads(1)
     dice = random.Random(7)
     training = Training(epochs=kills, patience=kills, every_windows=1)
@@ -35,14 +35,14 @@ def main(folder: Path, kills: int) -> None:
 
 
 def finish(training: Training, folder: Path) -> None:
-    """Train to the end, and write down what is left."""
+    """Train to the end and save the result."""
     os.fsync = lambda _: None  # what is written outlives the process; flushing it would only take time
     left = training.live(folder).left
     (folder / "left").write_bytes(pickle.dumps(left))
 
 
 def die(training: Training, folder: Path, last: int) -> None:
-    """Train, and be killed at the moment of number `last`; flushing a file is a moment too."""
+    """Train until killed at moment number `last`; flushing a file is a moment too."""
     moments = count()
 
     def moment(_: int) -> None:
@@ -54,7 +54,7 @@ def die(training: Training, folder: Path, last: int) -> None:
 
 
 def in_process(work: Callable[[], None]) -> int:
-    """The signal that ended the process that does the work; 0 for none."""
+    """Run in a forked process; returns the signal that ended it, 0 for none."""
     child = os.fork()
     if child == 0:
         work()
@@ -66,7 +66,7 @@ def in_process(work: Callable[[], None]) -> int:
 
 
 def tell(folder: Path, ended_by: int) -> None:
-    """Print how a life ended, and what it left."""
+    """Print how a process ended and its newest checkpoint."""
     newest = max((path.name for path in folder.glob("window-*")), default="none")
     print(json.dumps({"signal": ended_by, "newest": newest}), flush=True)  # noqa: T201
 

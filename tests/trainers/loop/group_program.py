@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
 
 
 def added_up(group: Group) -> str:
-    """Count and summed gradient of a window in which rank r has 1 + r targets, each with the gradient 1 + r."""
+    """Count and gradient sum of a window in which rank r has 1 + r targets, each with gradient 1 + r."""
     count = 1 + group.rank
     parameter = Parameter(torch.zeros(()))
     parameter.grad = torch.tensor(float(count))

@@ -23,7 +23,7 @@ WIDTH = 1024
 
 @contextmanager
 def limited(headroom_mib: int) -> Generator[None]:
-    """Little more address space than the process has already."""
+    """Limit the address space to little more than the process has."""
     gc.collect()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()

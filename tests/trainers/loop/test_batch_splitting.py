@@ -94,7 +94,7 @@ def test_options_next_to_the_tensors_do_not_keep_a_batch_whole() -> None:
 
 @final
 class ByFrames:
-    """Padded sequences, shape [samples, frames], whose pieces lose the padding that they do not need."""
+    """A splitter for padded sequences [samples, frames] that removes needless padding."""
 
     def samples(self, batch: Tensor) -> int:
         return len(batch)
@@ -108,7 +108,7 @@ class ByFrames:
 
 
 def sequences(*lengths: int) -> Tensor:
-    """One row of ones a length, padded with zeros."""
+    """One row of ones per length, padded with zeros."""
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).float()
 
 

@@ -49,7 +49,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class SelfMoving:
-    """A dataclass with a method of its own, which is asked."""
+    """A dataclass with its own `to` method, which is used."""
 
     x: Tensor
     moves: int = 0
@@ -59,13 +59,13 @@ class SelfMoving:
 
 
 class Labelled(dict[str, Any]):
-    """A dict that knows more."""
+    """A dict with an attribute."""
 
     label = "none"
 
 
 class Encoding(UserDict[str, Any]):
-    """Moves itself in place, as those of transformers do."""
+    """An encoding that moves itself in place, like those of transformers."""
 
     def to(self, device: torch.device) -> Self:
         self.data = {name: tensor.to(device) for name, tensor in self.data.items()}
@@ -73,7 +73,7 @@ class Encoding(UserDict[str, Any]):
 
 
 class Data:
-    """A graph whose attributes are its own affair."""
+    """A graph object with opaque attributes."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
@@ -105,7 +105,7 @@ def labelled() -> Labelled:
 
 
 def device_of(tree: Any) -> str:
-    """Of its x."""
+    """Device of the batch's x."""
     return (tree["x"] if isinstance(tree, dict | UserDict | MappingProxyType) else tree.x).device.type
 
 
@@ -209,7 +209,7 @@ class Masked:
 
 
 def worked(batches: list[Any], *, scored: list[Any]) -> None:
-    """Score some batches, then train on others; the network looks at none."""
+    """Validate on some batches and train on others; the network ignores them."""
     net = nn.Linear(1, 1)
 
     def loss(_: Any) -> Loss:
@@ -273,7 +273,7 @@ def test_mapping_the_tensors_of_an_object_that_moves_itself_leaves_it_alone() ->
 
 @dataclass(frozen=True)
 class Scaled:
-    """A batch whose class computes with what it is given, and that is completed afterwards."""
+    """A batch class that computes in its constructor and is completed afterwards."""
 
     pixels: Tensor
     unit: InitVar[float] = 255.0
@@ -303,7 +303,7 @@ def test_a_dataclass_that_computes_its_fields_is_one_piece() -> None:
 
 
 class Forgetful:
-    """Moves itself and returns nothing."""
+    """A batch whose `to` returns None."""
 
     def __init__(self) -> None:
         self.x = torch.ones(2)

@@ -34,7 +34,7 @@ from trainers.loop.checkpoint.snapshot import LoadedCheckpoint, Snapshot
 
 
 class Box:
-    """A thing that keeps whatever it is given."""
+    """State that stores any value."""
 
     def __init__(self, **content: Any) -> None:
         self.content = content
@@ -59,7 +59,7 @@ def loop_of(state: Mapping[str, Stateful] | None, *, weight: float = 0.5) -> tup
 
 
 def live(folder: Path, state: Mapping[str, Stateful] | None, *, windows: int = 2) -> None:
-    """Train for some windows, with a checkpoint after every one."""
+    """Train for some windows with a checkpoint after each."""
     loop, _ = loop_of(state)
     with loop.running(Checkpoints(folder, every_windows=1)) as run:
         until(run.epochs(IterableSource([samples(3)] * 5), max_epochs=1), windows)
@@ -85,7 +85,7 @@ def test_a_state_is_taken_after_the_body_has_handled_the_reports_before_the_chec
 
 def test_a_plateau_stepped_in_the_body_is_in_the_checkpoint_of_that_epoch(tmp_path: Path) -> None:
     def lived(epochs: int) -> tuple[float, int]:
-        """Learning rate and bad epochs after a training whose validation never gets better."""
+        """Learning rate and bad epochs after a run whose validation never improves."""
         net = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
         plateau = ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
@@ -218,7 +218,7 @@ def test_a_state_in_another_order_fits(tmp_path: Path) -> None:
 
 
 def aged(folder: Path) -> None:
-    """Write the newest checkpoint anew as it was written when loops had no state."""
+    """Rewrite the newest checkpoint in the old format without caller state."""
     checkpoints = Checkpoints(folder)
     restored = checkpoints.load()
     assert isinstance(restored, LoadedCheckpoint)
@@ -273,7 +273,7 @@ def test_a_thing_without_the_two_methods_is_refused_by_name() -> None:
 
 
 def numbered(folder: Path) -> list[float]:
-    """Numbers that every rank keeps of its own batches, over two lives."""
+    """Each rank's own state, over two runs."""
     for windows in (2, 3):
         box = Box(seen=[])
         net = nn.Linear(4, 1)

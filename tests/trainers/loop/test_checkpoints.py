@@ -39,7 +39,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
 
 def snapshot(windows: int = 1, *, best: bool = False, numbers: int = 10, **state: object) -> Snapshot:
-    """A training after so many windows, with `numbers` float32 weights and as many float32 moments."""
+    """A snapshot after so many windows, with `numbers` float32 weights and moments."""
     return Snapshot(
         tensors={"modules": {"net.weight": torch.arange(numbers, dtype=torch.float32) + windows}, "average": {}},
         state={"moments": torch.arange(numbers, dtype=torch.float32) * windows, **state},
@@ -51,7 +51,7 @@ def snapshot(windows: int = 1, *, best: bool = False, numbers: int = 10, **state
 
 
 def save(folder: Path, *snapshots: Snapshot, **settings: Any) -> list[SavedCheckpoint]:
-    """Save one after the other."""
+    """Save several checkpoints."""
     checkpoints = Checkpoints(folder, **settings)
     with checkpoints.open():
         return [checkpoints.save(each) for each in snapshots]
@@ -65,18 +65,18 @@ def loaded(folder: Path, **settings: Any) -> LoadedCheckpoint:
 
 
 def names(folder: Path) -> list[str]:
-    """All that the folder holds but its lock."""
+    """Files in the folder, without its lock."""
     return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
 
 
 def after_a_round_trip(folder: Path, value: object) -> Any:
-    """The value as a resumed training gets it."""
+    """The value after saving and loading."""
     save(folder, snapshot(value=value))
     return loaded(folder).state["value"]
 
 
 def assert_same(found: object, expected: object) -> None:
-    """Equal to the bit and of the same types, all the way down."""
+    """Assert equal types and bit-identical values at every level."""
     assert type(found) is type(expected)
     if isinstance(expected, Tensor):
         assert isinstance(found, Tensor)
@@ -242,7 +242,7 @@ def test_generators_come_back(tmp_path: Path) -> None:
 
 
 class Subclass(Tensor):
-    """A tensor that torch.load does not know."""
+    """A tensor subclass that torch.load refuses."""
 
 
 READABLE: dict[str, object] = {
@@ -417,7 +417,7 @@ def test_a_newer_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 class Exploit:
-    """Unpickled, it would write a file."""
+    """An object that writes a file when unpickled."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -427,7 +427,7 @@ class Exploit:
 
 
 def _sealed(folder: Path) -> None:
-    """Make `meta.json` match the file that was put in place of the state."""
+    """Update `meta.json` to the replaced state file."""
     meta = CheckpointMetadata.parse((folder / "meta.json").read_bytes())
     data = (folder / "state.pt").read_bytes()
     mark = FileDigest(bytes=len(data), sha256=sha256(data).hexdigest())
@@ -818,7 +818,7 @@ def _fails_to_remove(path: Path, *, ignore_errors: bool = False) -> None:
 
 
 class _without_privileges:  # noqa: N801  it is used as a function
-    """The user `nobody` inside, if this is root; files are not protected from root."""
+    """Run as the user `nobody` if this is root, for whom file permissions do not count."""
 
     def __enter__(self) -> None:
         if os.geteuid() == 0:

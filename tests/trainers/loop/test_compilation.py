@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor 
 
 @final
 class Network(nn.Module):
-    """A part to compile before a recurrent layer, two behind it in a list, and a cell that stands alone."""
+    """A network with a compilable part before a recurrent layer, two after it in a list, and a single cell."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Network(nn.Module):
 
 @final
 class Counting:
-    """A backend that counts the graphs it is given and runs them as they are."""
+    """A compiler backend that counts graphs and runs them unchanged."""
 
     def __init__(self) -> None:
         self.graphs = 0
@@ -146,7 +146,7 @@ def test_names_and_copies_of_a_compiled_network_are_those_of_a_plain_one() -> No
 
 
 def strided() -> nn.Linear:
-    """A layer whose weight lies transposed in memory."""
+    """A layer with a transposed weight."""
     torch.manual_seed(1)
     net = nn.Linear(3, 5)
     net.weight.data = torch.randn(3, 5).t()

@@ -55,7 +55,7 @@ FORKED = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  
 
 @dataclass(frozen=True)
 class Augmented(Dataset[Tensor]):
-    """Its samples' numbers, each with what is drawn from three generators while it is decoded, and noted in a file.
+    """Sample numbers, each with random draws of three generators while it is decoded, recorded in a file.
 
     Attributes:
         notes: The file; None for no notes.
@@ -80,12 +80,12 @@ def decoded(index: int, notes: Path | None) -> Tensor:
 
 
 def drawn() -> list[float]:
-    """A number of each global generator."""
+    """One draw of each global generator."""
     return [float(torch.rand(())), random.random(), float(np.random.rand())]  # noqa: NPY002  the global one
 
 
 class Stream(IterableDataset[Tensor]):
-    """The same samples, which can only be read one after the other; workers take turns."""
+    """The same samples as an iterable dataset, with workers taking turns."""
 
     def __init__(self, notes: Path | None = None) -> None:
         self._notes = notes
@@ -97,7 +97,7 @@ class Stream(IterableDataset[Tensor]):
 
 
 def taken(notes: Path) -> list[int]:
-    """The samples that were decoded since the notes were last looked at, whoever decoded them."""
+    """Samples decoded by any process since the last call."""
     found = sorted(int(line) for line in notes.read_text().split())
     notes.write_text("")
     return found
@@ -114,7 +114,7 @@ def followed(
     accumulate: int = 1,
     look: Callable[[Report], object] = str,
 ) -> Batches:
-    """Train for two epochs, or to the checkpoint after so many windows: every batch that the loss was given.
+    """Train for two epochs, or to the checkpoint after so many windows; returns every batch.
 
     The loss draws from all generators, as an uninterrupted training's and a resumed one's do.
     """
@@ -140,17 +140,17 @@ def followed(
 
 
 def numbers(batches: Batches) -> list[int]:
-    """The samples, without what the loss has drawn."""
+    """The samples, without the loss's draws."""
     return [int(row[0]) for batch in batches for row in batch[:-1]]
 
 
 def unneeded(_: int) -> None:
-    """Stands in for flushing a file."""
+    """Replaces flushing a file."""
 
 
 @pytest.fixture(autouse=True)
 def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written outlives the process; flushing it to the disk would only take time."""
+    """Skip fsync: written data outlives the process anyway."""
     monkeypatch.setattr(os, "fsync", unneeded)
 
 
@@ -242,7 +242,7 @@ def test_processes_whose_loaders_are_seeded_differently_are_refused() -> None:
 
 
 class Shuffling(Sampler[int]):
-    """Draws its order in a way that is given."""
+    """A sampler that draws its order with a given function."""
 
     def __init__(self, draw: Callable[[], Sequence[int]]) -> None:
         self._draw = draw
@@ -252,7 +252,7 @@ class Shuffling(Sampler[int]):
 
 
 class Keeping(Sampler[int]):
-    """Draws from a generator that it keeps."""
+    """A sampler with its own generator."""
 
     def __init__(self, kept: Any) -> None:
         self.kept = kept
@@ -268,7 +268,7 @@ class Keeping(Sampler[int]):
 
 
 class Told(Sampler[int]):
-    """Is told the epoch, and counts on it."""
+    """A sampler that depends on `set_epoch`."""
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -281,7 +281,7 @@ class Told(Sampler[int]):
 
 
 class Buckets:
-    """Index lists of unequal length, drawn one after the other, whose number nobody knows."""
+    """A batch sampler of unequal, random batches and unknown length."""
 
     def __iter__(self) -> Iterator[list[int]]:
         left = [*range(SAMPLES)]
@@ -291,7 +291,7 @@ class Buckets:
 
 
 class Adrift(Sampler[int]):
-    """Goes on from where it was left, as long as its process lives."""
+    """A sampler that continues where it stopped, within a process."""
 
     def __init__(self) -> None:
         self._turn = 0
@@ -388,7 +388,7 @@ def test_a_sampler_that_can_be_read_only_once_is_refused(batch_sampler: Iterable
 
 
 class SharedBuckets(Sampler[list[int]]):
-    """Holds other samplers in a list."""
+    """A sampler with other samplers in a list."""
 
     def __init__(self, samplers: list[Sampler[int]]) -> None:
         self._samplers = samplers
@@ -398,7 +398,7 @@ class SharedBuckets(Sampler[list[int]]):
 
 
 class DistributedOfMine(DistributedSampler[Tensor]):
-    """A class of one's own."""
+    """A user's subclass of DistributedSampler."""
 
 
 @pytest.mark.parametrize("kind", [DistributedSampler, DistributedOfMine])
@@ -427,7 +427,7 @@ def test_a_loader_whose_sampler_does_not_know_its_length_has_none() -> None:
 
 
 class Bulky(Dataset[Tensor]):
-    """Fetches the samples of a batch at once."""
+    """A dataset that fetches all samples of a batch at once."""
 
     opened = "nowhere"
 
@@ -493,7 +493,7 @@ def test_what_a_worker_begins_with_is_a_function_of_the_epoch() -> None:
 
 
 class Beginnings(Augmented):
-    """Tells what its worker was seeded with, as a dataset with a generator of its own asks."""
+    """A dataset that returns its worker's seed."""
 
     def __getitem__(self, index: int) -> Tensor:
         info: Any = get_worker_info()
@@ -501,14 +501,14 @@ class Beginnings(Augmented):
 
 
 class Pids(Augmented):
-    """Tells which process has decoded a sample."""
+    """A dataset that returns the decoding process's id."""
 
     def __getitem__(self, index: int) -> Tensor:
         return torch.tensor(os.getpid())
 
 
 class Own(DataLoader[Tensor]):
-    """A loader that reads in a way of its own."""
+    """A loader with its own iteration."""
 
     def __iter__(self) -> Any:
         return (batch * 2 for batch in super().__iter__())
@@ -529,7 +529,7 @@ def test_a_class_of_loader_that_reads_in_its_own_way_is_read_as_it_is() -> None:
 
 
 class Broken(Augmented):
-    """One sample cannot be decoded."""
+    """A dataset in which one sample fails to decode."""
 
     def __getitem__(self, index: int) -> Tensor:
         if index == SAMPLES - 1:
@@ -574,7 +574,7 @@ def test_what_is_no_source_is_refused_with_what_to_give(source: Any, message: st
 
 
 class Game:
-    """Batches that are played, each once."""
+    """Live batches that are played once each."""
 
     def __init__(self, first: int = 0) -> None:
         self.turn = first
@@ -613,7 +613,7 @@ def test_each_process_of_a_group_reads_a_live_source_of_its_own() -> None:
 
 
 class Prioritised(Sampler[int]):
-    """Draws by weights that the training changes."""
+    """A sampler whose weights change during training."""
 
     def __init__(self) -> None:
         self.weights = torch.ones(SAMPLES)

@@ -211,7 +211,7 @@ SOME_GPU = torch.device("cuda", 0)
 
 
 def check(make: Callable[[float], nn.Module]) -> None:
-    """The self-test of a GPU whose networks are made by `make`."""
+    """Run the GPU self-test with networks made by `make`."""
     check_device(SOME_GPU, compute=lambda _: run_probe(CPU, make))
 
 
@@ -257,7 +257,7 @@ def test_not_a_number_is_noticed() -> None:
 
 @final
 class AlwaysDropping(nn.Module):
-    """Applies dropout in evaluation too, as an Apple GPU did once it had trained."""
+    """An LSTM that drops out in evaluation mode too, as on Apple GPUs after training."""
 
     def __init__(self, dropout: float) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 @dataclass
 class Made:
-    """A device that copies arrive at late.
+    """A fake device to which copies arrive late.
 
     Attributes:
         log: What it was asked, with the first number of the batch.
@@ -86,7 +86,7 @@ def _first(batch: object) -> int:
 
 
 def rows(count: int = 24, width: int = 3) -> Rows:
-    """Whose first column counts them."""
+    """Rows whose first column numbers them."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, width, generator=generator)
     x[:, 0] = torch.arange(count) + 0.5
@@ -117,7 +117,7 @@ def train(
     folder: Path | None = None,
     **chosen: Any,
 ) -> tuple[list[Tensor], list[Report]]:
-    """Weights and reports of networks that are trained on the same batches, a phase each."""
+    """Weights and reports of networks trained on the same batches, one phase each."""
     torch.manual_seed(2)
     nets = {f"net{k}": nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.2), nn.Linear(4, 1)) for k in range(phases)}
 
@@ -150,7 +150,7 @@ Feed = Callable[..., tuple[Made, list[Prefetcher]]]
 
 @pytest.fixture
 def fed(monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """Feeds every loop from a made-up device; returns it and the feeders that were made."""
+    """Use the fake device in every loop; returns it and the created feeders."""
 
     def feed(*, most: int = PLENTY, **chosen: Any) -> tuple[Made, list[Prefetcher]]:
         carrier, made = Made(**chosen), list[Prefetcher]()
@@ -182,7 +182,7 @@ SOURCES: dict[str, Callable[[], Source[Rows]]] = {
 
 
 class _Drawing:
-    """Batches that are drawn from torch's generator as they are read."""
+    """Batches drawn from torch's generator while they are read."""
 
     def __iter__(self) -> Iterator[Rows]:
         return (Rows(torch.randn(4, 3), torch.randn(4, 1)) for _ in range(6))
@@ -326,7 +326,7 @@ def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(fed:
 
 
 class _Passing:
-    """Memory that is short in the second window, as long as copies are held."""
+    """A memory shortage in the second window, while copies exist."""
 
     def __init__(self, stage: Any, made: Sequence[Prefetcher]) -> None:
         self._made = made

@@ -28,7 +28,7 @@ def normalized(momentum: float | None) -> nn.Module:
 
 
 def train(net: nn.Module, shortage: Shortage, *, limits: tuple[int | None, ...]) -> None:
-    """One window a limit, each of one batch of 8."""
+    """Train one window of 8 samples per limit."""
     generator = torch.Generator().manual_seed(2)
 
     def loss(x: Tensor) -> Loss:
@@ -63,7 +63,7 @@ def test_buffers_that_torch_changes_without_counting_it_come_back() -> None:
 
 
 class Caching(nn.Module):
-    """Puts a longer buffer in the place of another when it needs one."""
+    """A module that replaces its buffer by a longer one when needed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ def gradients(net: nn.Module) -> list[Tensor]:
 
 @pytest.fixture
 def short_memory() -> Generator[Callable[[int], None]]:
-    """Sets a limit of so many MiB above what is allocated now; lifted after the test."""
+    """Limit memory to so many MiB above the current allocation, until the test ends."""
 
     def limit(headroom_mib: int) -> None:
         torch.cuda.empty_cache()
@@ -65,7 +65,7 @@ def short_memory() -> Generator[Callable[[int], None]]:
 def window_under(
     net: nn.Module, headroom_mib: int | None, limit: Callable[[int], None]
 ) -> tuple[list[Tensor], WindowReport, int]:
-    """The gradient of one window of 4096 samples, its report, and how often its forward failed."""
+    """Gradient, report and number of failed forwards of one window of 4096 samples."""
     begun, done = 0, 0
 
     def loss(batch: Tensor) -> Loss:
@@ -139,7 +139,7 @@ def test_memory_is_back_where_it_was_after_fifty_recoveries() -> None:
 
 
 def is_flat(lstm: nn.LSTM) -> bool:
-    """Whether all weights lie in one piece of memory, as cuDNN wants them."""
+    """Whether all weights share one block of memory, as cuDNN requires."""
     pointers = {parameter.untyped_storage().data_ptr() for parameter in lstm.parameters()}
     return len(pointers) == 1
 

@@ -21,7 +21,7 @@ ROWS, WIDTH = 512, 256
 
 
 def data(windows: int = 12) -> Tensor:
-    """On the host; a batch of them is copied without a wait from pinned memory alone."""
+    """Host data; only pinned memory is copied asynchronously."""
     generator = torch.Generator().manual_seed(1)
     found = torch.randn(windows * ROWS, WIDTH, generator=generator)
     assert found[:ROWS].numel() * 4 > UNPINNED
@@ -61,7 +61,7 @@ def phases(count: int) -> tuple[dict[str, nn.Module], list[Phase[Tensor]]]:
 
 
 def train(source: Source[Tensor], *, count: int = 2, stop_after: int | None = None) -> list[Tensor]:
-    """Weights after two epochs, on the host."""
+    """Train for two epochs; returns the weights on the host."""
     nets, made = phases(count)
     with Loop(made, modules=nets, device="cuda", precision="fp32", accumulate=2).running() as run:
         for number, _ in enumerate(run.epochs(source, max_epochs=2), start=1):
@@ -144,7 +144,7 @@ def test_a_window_whose_batches_come_from_the_host_waits_for_the_device_once() -
 
 @pytest.fixture
 def second() -> Iterator[None]:
-    """The first device is current before and afterwards."""
+    """Run on the second device; the first is current before and after."""
     assert torch.cuda.current_device() == 0
     yield
     assert torch.cuda.current_device() == 0

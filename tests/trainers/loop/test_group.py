@@ -36,7 +36,7 @@ PROGRAM = Path(__file__).with_name("group_program.py")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The loss of a piece as its mean, its count and its parts."""
+    """Loss of a micro-batch: mean, count and terms."""
 
     mean: float
     count: int
@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """What a rank knows after a window."""
+    """A rank's totals after a window."""
 
     mean: float
     count: int
@@ -66,7 +66,7 @@ def samples(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
 
 
 def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected: float) -> LocalTotals:
-    """Forward and backward of pieces, as a window does them."""
+    """Forward and backward of micro-batches, as in a window."""
     net.zero_grad(set_to_none=True)
     losses: list[Loss] = []
     for inputs, targets in pieces:
@@ -107,7 +107,7 @@ def weight() -> Parameter:
 
 
 def share_unevenly(dtype: torch.dtype, windows: int) -> Combined:
-    """Rank 0 works 8 + 5 samples, rank 1 the other 6; each reckons with a count of its own."""
+    """Rank 0 works 8 + 5 samples, rank 1 the other 6, each with its own count."""
     net, (inputs, targets) = network(dtype), samples(dtype)
     with join_group("cpu") as group:
         bounds, expected = ([(0, 8), (8, 13)], 16.0) if group.rank == 0 else ([(13, 19)], 37.0)
@@ -142,7 +142,7 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
 
 
 def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[WindowRequests]) -> Combined:
-    """Every rank has the pieces and requests of its number."""
+    """Combine per-rank micro-batches and requests."""
     with join_group("cpu") as group:
         return combined(group, told(pieces[group.rank], requests[group.rank]), [weight()])
 
@@ -205,7 +205,7 @@ def test_a_rank_without_a_batch_gets_the_gradient_of_the_others() -> None:
 
 
 def miss_gradients() -> list[Combined]:
-    """Two windows: in the first rank 0 has all gradients but the last, rank 1 the first only; then both have none."""
+    """In the first window rank 0 lacks the last gradient and rank 1 all but the first; in the second both have none."""
     parameters = [Parameter(torch.zeros(2)) for _ in range(3)]
     with join_group("cpu") as group:
         for place, parameter in enumerate(parameters[: 2 - group.rank]):
@@ -227,7 +227,7 @@ def test_a_gradient_that_no_rank_has_stays_missing() -> None:
 
 
 def lose_a_gradient() -> Combined:
-    """Two windows: in the second, rank 1 has no gradient any more."""
+    """Two windows: in the second, rank 1 has no gradient."""
     parameter = weight()
     with join_group("cpu") as group:
         combined(group, told([Piece(1.0, 1)]), [parameter])
@@ -404,7 +404,7 @@ def test_tensors_travel_by_dtype_in_chunks_of_bounded_size() -> None:
 
 @contextmanager
 def telling_the_end() -> Generator[None]:
-    """Let the other rank know when this one has ended."""
+    """Signal the other rank when this one has ended."""
     store = meeting_store()
     try:
         yield
@@ -413,7 +413,7 @@ def telling_the_end() -> Generator[None]:
 
 
 def arrive_together() -> None:
-    """Wait, patiently, until both ranks have come this far."""
+    """Wait until both ranks have reached this point."""
     store, rank = meeting_store(), local_rank()
     store.set(f"arrived {rank}", "yes")
     store.wait([f"arrived {1 - rank}"])
@@ -579,7 +579,7 @@ def test_torchrun_starts_a_group(tmp_path: Path) -> None:
 
 
 def refusal(module: nn.Module, *, size: int, splitting: bool = True) -> str:
-    """What the check says; empty if it says nothing."""
+    """Error message of the check; empty if it passes."""
     try:
         check_modules({"net": module}, size=size, splitting=splitting)
     except ParallelismError as error:

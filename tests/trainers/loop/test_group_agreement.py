@@ -38,7 +38,7 @@ def train(
     windows: int = 99,
     tell: Tell = lambda _: None,
 ) -> list[Report]:
-    """Train on eight batches an epoch, of which the rare ones have a part that the others lack."""
+    """Train on eight batches per epoch; the rare ones have a loss term that the others lack."""
     torch.manual_seed(0)
     net = nn.Linear(3, 1)
 

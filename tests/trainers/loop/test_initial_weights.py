@@ -37,7 +37,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def trained_into(folder: Path, *, windows: int = 6, stalls: bool = True, ema: float | None = None) -> nn.Linear:
-    """The module of a training that leaves checkpoints, as it was left; its best is the first of its values."""
+    """A module trained with checkpoints, in its final state; its best weights are the first."""
     seed_everything(0)
     layer, data = nn.Linear(3, 1), torch.randn(6 * windows, 3)
 
@@ -282,7 +282,7 @@ def test_a_file_of_ones_own_is_a_source_too(tmp_path: Path) -> None:
 
 
 def sharing() -> nn.ModuleDict:
-    """Two layers whose weights are different parameters in one memory."""
+    """Two layers whose weights are different parameters of one storage."""
     layers = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False), "b": nn.Linear(2, 2, bias=False)})
     layers["b"].weight = nn.Parameter(layers["a"].weight.data)  # pyright: ignore[reportArgumentType]  a layer of torch
     return layers

@@ -79,7 +79,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     **settings: Any,
 ) -> list[Report]:
-    """Train on the CPU; the loss is the squared error and the optimizer plain descent unless others are given."""
+    """Train on the CPU, by default with squared error and plain gradient descent."""
     optimizer = optimizer or descent(net)
     scheduler = ExponentialLR(optimizer, 0.5) if decays else None
     phase = Phase("main", loss or partial(squares, net), net.parameters(), optimizer, scheduler, clip=clip)
@@ -97,7 +97,7 @@ def stepped(reports: Sequence[Report]) -> list[bool]:
 
 
 def descended(net: nn.Linear, *windows: Rows) -> Tensor:
-    """The weight after a step by hand on each of the windows."""
+    """The weight after a step by hand per window."""
     for window in windows:
         optimizer = descent(net)
         optimizer.zero_grad()
@@ -132,7 +132,7 @@ def test_a_grad_scaler_that_disabled_itself_trains_like_none() -> None:
 
 
 class Watched(torch.amp.GradScaler):
-    """A scaler that notes its calls."""
+    """A scaler that records its calls."""
 
     def __init__(self, calls: list[str]) -> None:
         super().__init__("cpu")
@@ -252,7 +252,7 @@ def test_autocast_is_not_entered_where_it_is_off(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_forward_without_gradients_leaves_autocast_no_weights_without_a_graph() -> None:
-    """Autocast keeps the cast weights of a forward for the next one."""
+    """Autocast caches a forward's cast weights for the next one."""
     net = linear()
 
     def loss(batch: Rows) -> Loss:
@@ -593,7 +593,7 @@ def test_a_schedule_moves_once_a_window_and_not_once_a_batch() -> None:
 
 
 class Branches(nn.Module):
-    """Uses one of its layers for batches of two, and the other for all others."""
+    """A network that uses one layer for batches of two, and the other otherwise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -653,7 +653,7 @@ class Recurrent(nn.Module):
 
 
 def flat(net: Recurrent) -> bool:
-    """Whether the layer computes with the very tensors that are its parameters."""
+    """Whether the layer computes with its own parameters, not copies."""
     return all(one is other for one, other in zip(net.lstm._flat_weights, net.lstm.parameters(), strict=True))
 
 
@@ -718,7 +718,7 @@ def test_cudnn_finds_flat_weights_after_an_average_was_validated() -> None:
 
 
 class Drawn:
-    """A loss that draws from NumPy's generator, and notes which samples it was given."""
+    """A loss that draws from NumPy's generator and records its samples."""
 
     def __init__(self, net: nn.Linear) -> None:
         self._net = net
@@ -738,7 +738,7 @@ def shuffled(data: Rows) -> Source[Rows]:
 
 
 def drawn(folder: Path, *, seed: int, windows: int) -> tuple[list[float], Tensor]:
-    """The samples in the order of a life of so many windows, and the weight at its end."""
+    """Samples in the order of use in a run of so many windows, and the final weight."""
     seed_everything(seed)
     net = nn.Linear(3, 1)
     loss = Drawn(net)

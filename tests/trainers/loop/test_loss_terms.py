@@ -33,7 +33,7 @@ from trainers.loop.window.accumulation import backward
 
 
 class Speech(NamedTuple):
-    """A batch: frames [N, T, 3], how many of them are real [N], and tokens [N, 4], -1 where there is none."""
+    """A batch: frames [N, T, 3], their real lengths [N], and tokens [N, 4], -1 where missing."""
 
     frames: Tensor
     lengths: Tensor
@@ -62,7 +62,7 @@ WEIGHTS = {"mel": 45.0, "duration": 0.5}
 
 
 def sums(net: Net, batch: Speech) -> dict[str, tuple[Tensor, Tensor]]:
-    """Of every term the losses of all places, and which places are targets."""
+    """Losses of each term at all positions, and which positions are targets."""
     real = torch.arange(batch.frames.shape[1]) < batch.lengths[:, None]
     mel = net.frame(batch.frames)[..., 0].square()
     tokens = batch.tokens >= 0
@@ -84,7 +84,7 @@ def loss_of(net: Net, batch: Speech) -> Loss:
 
 
 def gradients_by_hand(net: Net, window: Sequence[Speech]) -> list[Tensor]:
-    """Those of the weighted sum of every term's mean over all targets of the window."""
+    """Gradients of the weighted sum of each term's mean over all targets of the window."""
     total = torch.zeros((), dtype=torch.float64)
     for name, weight in WEIGHTS.items():
         pairs = [sums(net, batch)[name] for batch in window]
@@ -95,7 +95,7 @@ def gradients_by_hand(net: Net, window: Sequence[Speech]) -> list[Tensor]:
 
 
 class Recording(torch.optim.SGD):
-    """Keeps the gradients of its last step."""
+    """An optimizer that records the gradients of its last step."""
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         self.seen = [parameter.grad.clone() for parameter in self.param_groups[0]["params"]]
@@ -111,7 +111,7 @@ def worked(
     count: Callable[[Speech], Mapping[str, int]] | None = counts,
     limit: int | None = None,
 ) -> tuple[list[Tensor], list[Report]]:
-    """One epoch; the last gradients that the optimizer saw, and the reports."""
+    """Train for one epoch; returns the last gradients and the reports."""
     optimizer = Recording(net.parameters(), lr=0.0)
 
     def usual(batch: Speech) -> Loss:
@@ -336,7 +336,7 @@ def test_a_term_without_targets_adds_nothing() -> None:
 
 
 def _without_frame_gradient(net: Net, batch: Speech) -> Loss:
-    """The terms, with a zero gradient for the frames' weight, which none of them has here."""
+    """The terms with an explicit zero gradient for the frames' weight, which has none here."""
     terms = loss_of(net, batch).terms
     duration = terms["duration"]
     return Loss.of(mel=terms["mel"], duration=Term(duration.mean + 0 * net.frame.weight.sum(), duration.count, 0.5))
@@ -480,7 +480,7 @@ def test_the_backward_of_several_roots_is_that_of_their_weighted_sum() -> None:
 
 
 def course() -> list[Speech]:
-    """Five batches, so that one rank has none in the last window; the fourth has no frames, on one rank alone."""
+    """Five batches, so that one rank has none in the last window; the fourth has no frames on one rank."""
     batches = [speech(size, seed) for seed, size in enumerate((5, 2, 4, 3, 6))]
     batches[3] = batches[3]._replace(lengths=torch.zeros(3, dtype=torch.int64))
     return batches

@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training of two phases, each with a network and a shortage of its own.
+    """A training with two phases, each with its own network and memory limit.
 
     Attributes:
         sizes: Samples of every batch.
@@ -71,7 +71,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What came of it."""
+    """Result of a training."""
 
     weights: list[Tensor]
     generator: Tensor
@@ -82,7 +82,7 @@ class Trained:
         return [report for report in self.reports if isinstance(report, WindowReport)]
 
     def limits(self) -> list[list[int | None]]:
-        """The size of the pieces in every window, phase by phase."""
+        """Micro-batch sizes of each window, by phase."""
         by_phase = [[report.micro for report in self.windows() if report.phase == name] for name in ("one", "two")]
         return [list(pair) for pair in zip(*by_phase, strict=True)]
 
@@ -134,7 +134,7 @@ def set_limits(run: TrainingRun[Rows], limits: Sequence[int | None]) -> None:
 
 
 def train(training: Training, *, short: bool, limits: Sequence[Sequence[int | None]] = ()) -> Trained:
-    """Train for an epoch; with `limits`, the size of the pieces of every window is set before it."""
+    """Train for an epoch; `limits` sets the micro-batch size before each window."""
     torch.manual_seed(3)
     shortages = [Shortage(training.stages[n], training.fits[n], since=training.since[n]) for n in range(2)]
     made = [phase_of(training, n, shortages[n] if short else None) for n in range(2)]
@@ -163,7 +163,7 @@ def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], *, toleran
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_collections() -> Generator[None]:
-    """Every recovery collects garbage, which takes long where a test runner and torch have filled the memory."""
+    """Speed up the garbage collection of each recovery, which is slow in a large process."""
     train_one(nn.Linear(3, 2), Shortage("backward", 1), [2])  # torch imports the rest of itself in the first step
     gc.freeze()
     yield

@@ -32,13 +32,13 @@ def loop_of(net: nn.Module, *, skip_limit: int = 20, nonfinite: Nonfinite = "ski
 
 
 def scoring(values: Sequence[float]) -> Validation[Rows]:
-    """A validation that gives these values, one a time."""
+    """A validation that returns these values in turn."""
     coming = iter(values)
     return Validation(lambda batch: Loss(torch.tensor(next(coming)), len(batch.x)), IterableSource([rows()]))
 
 
 def judged(values: Sequence[float], *, skip_limit: int = 20, patience: int = 99) -> Iterator[tuple[float, int]]:
-    """The validation of every epoch, and how many there were since the best."""
+    """Validation of every epoch, and the number of epochs since the best."""
     with loop_of(linear(), skip_limit=skip_limit).running() as run:
         reports = run.epochs(IterableSource([rows()]), max_epochs=len(values), validation=scoring(values))
         for report in reports:
@@ -112,7 +112,7 @@ def test_without_any_number_there_are_no_best_weights_and_the_message_says_why()
 
 def test_the_row_goes_on_after_a_resume(tmp_path: Path) -> None:
     def live(values: Sequence[float], *, epochs: int) -> list[int]:
-        """How many values there were since the best, after every epoch of this life."""
+        """Number of validations since the best, after every epoch of this run."""
         stale: list[int] = []
         with loop_of(linear(), skip_limit=3).running(Checkpoints(tmp_path)) as run:
             for report in run.epochs(IterableSource([rows()]), max_epochs=epochs, validation=scoring(values)):
@@ -129,7 +129,7 @@ def test_the_row_goes_on_after_a_resume(tmp_path: Path) -> None:
 
 
 def of_one_rank(skip_limit: int) -> list[float]:
-    """The validation of two epochs, which is not a number on the second rank alone."""
+    """Validation of two epochs that is NaN on the second rank only."""
     net = linear()
     told: list[float] = []
     with loop_of(net, skip_limit=skip_limit).running() as run:

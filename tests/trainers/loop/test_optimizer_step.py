@@ -36,7 +36,7 @@ def optimizer(parameter: nn.Parameter) -> Optimizer:
 
 
 def records(step: DirectStep) -> int:
-    """How often the step went through torch's wrapper, which opens a record."""
+    """Number of steps through torch's profiling wrapper."""
     opened: list[str] = []
 
     class Record(torch.autograd.profiler.record_function):
@@ -63,7 +63,7 @@ def test_steps_after_the_first_are_taken_directly(optimizer: Optimizer) -> None:
 
 
 class Looking(torch.optim.SGD):
-    """Looks whether gradients are on in its steps."""
+    """An optimizer that records whether gradients are enabled in its steps."""
 
     def __init__(self, parameter: nn.Parameter, *, differentiable: bool = False) -> None:
         super().__init__([parameter], lr=0.25, differentiable=differentiable)
@@ -184,7 +184,7 @@ IDS = ["fused", "foreach", "one by one"]
 
 @final
 class FailingAllocator:
-    """Stands in for `torch.zeros_like`, by which AdamW makes its states."""
+    """Replaces `torch.zeros_like`, with which AdamW creates its states."""
 
     def __init__(self, *, fails_in: Sequence[int]) -> None:
         self._real = torch.zeros_like
@@ -273,7 +273,7 @@ def test_any_other_error_in_the_step_passes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def failing(calls: Iterable[bool], take: Callable[[], object]) -> Callable[[], None]:
-    """`take`, after a shortage wherever `calls` says so."""
+    """`take` that first runs out of memory at the given calls."""
     waiting = iter(calls)
 
     def step() -> None:

@@ -51,7 +51,7 @@ MISSING = float("nan")
 
 
 class Rows(NamedTuple):
-    """A batch of samples; a target that is not a number is missing."""
+    """A batch of samples; NaN marks a missing target."""
 
     x: Tensor
     y: Tensor
@@ -97,13 +97,13 @@ class Course:
         return batches
 
     def alone(self) -> "Course":
-        """The same training for one process: its window holds what those of two hold together."""
+        """The same training for one process, with the batches of both in each window."""
         return replace(self, accumulate=2 * self.accumulate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What came of a training.
+    """Result of a training.
 
     Attributes:
         weights: At the end.
@@ -133,7 +133,7 @@ def unchanged(x: Tensor) -> Tensor:
 
 
 def of_rank(rank: int, plant: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """A thing planted into one process."""
+    """An object for the given rank only."""
     return plant if launched_rank() == rank else unchanged
 
 
@@ -150,7 +150,7 @@ def squared_error(net: nn.Module, plant: Callable[[Tensor], Tensor], batch: Rows
 
 
 def train(course: Course, plant: Callable[[Tensor], Tensor] = unchanged) -> Trained:
-    """Train in this process; rank 1 begins with other weights, which the first one's must replace."""
+    """Train in this process; rank 1 starts with other weights, which rank 0's must replace."""
     seed_everything(1 + launched_rank())
     net = small_network(course.dtype)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
@@ -190,13 +190,13 @@ def train(course: Course, plant: Callable[[Tensor], Tensor] = unchanged) -> Trai
 
 
 def of_window(report: WindowReport) -> list[float]:
-    """What a window's report says, without times and without what differs from process to process."""
+    """A window's report without times and per-process values."""
     place = [report.epoch, report.epochs, report.window, report.windows or 0, report.step, report.count]
     return [*place, report.loss, *report.parts.values(), report.grad_norm, report.learning_rate, report.stepped]
 
 
 def of_epoch(report: EpochReport) -> list[float]:
-    """The same of an epoch's report."""
+    """An epoch's report without times and per-process values."""
     scored = report.validation
     assert scored is not None
     phases = [
@@ -281,14 +281,14 @@ def test_values_that_differ_from_rank_to_rank_stall_on_all_of_them_together() ->
 
 
 class Pair(NamedTuple):
-    """Two networks that train against each other, and their phases."""
+    """Two adversarial networks and their phases."""
 
     networks: dict[str, nn.Module]
     phases: list[Phase[Rows]]
 
 
 def adversaries() -> Pair:
-    """A critic that tells samples from made ones, and every second window a maker that is scored by it."""
+    """A critic that separates real from generated samples, and a generator trained in every second window."""
     maker, critic = small_network(torch.float64).append(nn.Linear(1, 3).double()), small_network(torch.float64)
 
     def told_apart(batch: Rows) -> Loss:
@@ -331,7 +331,7 @@ def test_two_adversaries_on_two_ranks_train_as_in_one_process() -> None:
 
 
 def train_short(course: Course, stage: Stage) -> Trained:
-    """Memory is short on rank 1, from its second window on."""
+    """Train with short memory on rank 1, from its second window on."""
     return train(course, of_rank(1, Shortage(stage, 2, since=2)))
 
 
@@ -358,7 +358,7 @@ def test_in_single_precision_a_shortage_on_one_rank_changes_rounding_only() -> N
 
 
 def train_crowded() -> Trained:
-    """On rank 1 not even a single sample fits."""
+    """Train with rank 1 unable to fit a single sample."""
     return train(Course(sizes=(4, 4)), of_rank(1, Shortage("forward", 0)))
 
 
@@ -369,7 +369,7 @@ def test_a_sample_that_fits_on_no_account_ends_both() -> None:
 
 
 def validate_short() -> tuple[float, int, list[int]]:
-    """Memory is short on rank 1."""
+    """Validate with short memory on rank 1."""
     seed_everything(1)
     net, shortage = small_network(torch.float64), Shortage("forward", 3)
     optimizer = torch.optim.SGD(net.parameters())
@@ -414,7 +414,7 @@ def fail(_: Tensor) -> Tensor:
 
 
 def later(plant: Callable[[Tensor], Tensor], first: int) -> Callable[[Tensor], Tensor]:
-    """Planted from a call on, counted from 0."""
+    """A fault that starts at a given call, counted from 0."""
     calls = count()
     return lambda x: plant(x) if next(calls) >= first else x
 
@@ -433,7 +433,7 @@ def test_an_error_in_the_loss_of_one_rank_ends_the_other_with_advice() -> None:
 
 
 class Severed(nn.Module):
-    """A network that one rank forgets the graph of."""
+    """A network that one rank detaches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -444,7 +444,7 @@ class Severed(nn.Module):
 
 
 def fit(net: nn.Module, source: Source[Rows], *, epochs: int = 1, **chosen: object) -> list[Report]:
-    """Train a network in the simplest way."""
+    """Train a network with default settings."""
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     phase = Phase("main", partial(squared_error, net, unchanged), net.parameters(), optimizer)
     loop = Loop([phase], modules={"net": net}, device="cpu", **chosen)  # pyright: ignore[reportArgumentType]
@@ -487,7 +487,7 @@ def shuffled_numbers() -> Source[Tensor]:
 
 
 def read_shuffled(accumulate: int) -> tuple[list[list[float]], list[list[float]]]:
-    """The numbers in every batch that this process trains on in two epochs, and then validates on."""
+    """Batches that this process trains on in two epochs and then validates on."""
     seed_everything(7 + 3 * launched_rank())
     net = nn.Linear(1, 1)
     seen: list[list[float]] = []
@@ -519,7 +519,7 @@ def test_the_ranks_share_a_shuffled_validation_out_among_them() -> None:
 
 
 class Streamed:
-    """Batches whose number is not known before they are read."""
+    """A stream of batches of unknown length."""
 
     def __iter__(self) -> Iterator[Rows]:
         return iter(Course(sizes=(3, 3), dtype=torch.float32).batches())
@@ -539,7 +539,7 @@ def test_a_source_of_unknown_length_is_refused() -> None:
 
 
 def train_with_dropout() -> tuple[list[list[bool]], list[Tensor], list[WindowReport]]:
-    """Which units every window dropped, the weights at the end, and the reports."""
+    """Dropped units of every window, final weights, and reports."""
     seed_everything(3)
     net = nn.Sequential(nn.Linear(3, 16), nn.Dropout(0.5), nn.Linear(16, 1))
     masks: list[list[bool]] = []
@@ -576,7 +576,7 @@ def shuffled(data: Tensor) -> Source[Tensor]:
 
 
 def unneeded(_: int) -> None:
-    """Stands in for flushing a file: what is written outlives the process, and flushing it would only take time."""
+    """Replaces fsync: written data outlives the process anyway."""
 
 
 def live(training: Training, folder: Path, windows: int = ENDLESS) -> ProcessRun:
@@ -585,7 +585,7 @@ def live(training: Training, folder: Path, windows: int = ENDLESS) -> ProcessRun
 
 
 def die(training: Training, folder: Path, moment: int) -> ProcessRun:
-    """Rank 1 is killed at a moment; the other one lives on as long as it can."""
+    """Kill rank 1 at a moment; the other one runs as long as it can."""
 
     def kill(now: int) -> None:
         if now == moment and launched_rank() == 1:
@@ -596,7 +596,7 @@ def die(training: Training, folder: Path, moment: int) -> ProcessRun:
 
 
 def assert_continued(whole: Sequence[ProcessRun], last: Sequence[ProcessRun]) -> None:
-    """The last lives ended as the whole ones, and told the same of what they worked."""
+    """Assert that resumed runs end like uninterrupted ones, with the same reports."""
     for one, other in zip(last, whole, strict=True):
         again = reported(one.reports)
         assert again
@@ -646,7 +646,7 @@ def test_a_group_does_not_resume_with_another_accumulation(tmp_path: Path) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A training with checkpoints: its reports, how large its pieces were, and its weights."""
+    """Reports, micro-batch sizes and weights of a run with checkpoints."""
 
     reports: list[Report]
     limit: int | None
@@ -680,7 +680,7 @@ def keep(
 
 
 def keep_short(folder: Path, fits: Sequence[int], windows: int) -> Kept:
-    """Memory is short on both ranks, but not equally."""
+    """Train with short memory on both ranks, to different degrees."""
     os.fsync = unneeded
     checkpoints = Checkpoints(folder, every_windows=1, every_seconds=None)
     return keep(checkpoints, Shortage("forward", fits[launched_rank()]), windows=windows)
@@ -695,7 +695,7 @@ def test_every_rank_resumes_with_pieces_of_its_own_size(tmp_path: Path) -> None:
 
 
 def keep_apart(folder: Path) -> Kept:
-    """Every rank is given a folder of its own."""
+    """Train with a different folder on each rank."""
     return keep(Checkpoints(folder / str(launched_rank()), keep=20, every_windows=3, every_seconds=None))
 
 
@@ -725,7 +725,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_problem_on_every_rank(tmp_path
 
 
 def keep_by_the_clock(folder: Path) -> Kept:
-    """For rank 0, ten seconds pass during the second window; for rank 1, a year in every one."""
+    """Train with fake clocks: on rank 0 ten seconds pass in the second window, on rank 1 a year in each."""
     seconds = 0.0
 
     def tick(report: Report) -> None:
@@ -752,7 +752,7 @@ def ask_to_stop(x: Tensor) -> Tensor:
 
 
 def keep_until_asked(folder: Path, every: int) -> Kept:
-    """Rank 1 alone is asked to stop, in the second window that the phase works in."""
+    """Train with a stop request on rank 1 only, in the phase's second window."""
     calls = count()
     plant = of_rank(1, lambda x: ask_to_stop(x) if next(calls) == 1 else x)
     return keep(Checkpoints(folder, keep=20, every_seconds=None), plant, every=every)
@@ -778,7 +778,7 @@ Difference = Literal["width", "dtype", "precision", "accumulate", "lr", "clip", 
 
 
 def differ(what: Difference) -> None:
-    """Start with one setting that is different on rank 1."""
+    """Start a run with one setting changed on rank 1."""
     other = launched_rank() == 1 and what
     dtype = torch.float64 if other == "dtype" else torch.float32
     net = small_network(dtype, width=5 if other == "width" else 4)
@@ -841,7 +841,7 @@ def test_layers_that_mix_the_samples_of_a_batch_are_refused() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The running statistics after every epoch, what was validated with them, and what rank 0 alone would have got."""
+    """Running statistics after every epoch, their validation, and rank 0's statistics alone."""
 
     statistics: list[list[float]]
     scores: list[float]
@@ -887,7 +887,7 @@ def test_all_ranks_validate_with_the_running_statistics_of_the_first() -> None:
 
 
 def keep_normalized(folder: Path) -> list[list[float]]:
-    """The running statistics after every checkpoint; the training resumes where there is one."""
+    """Running statistics after every checkpoint; resumes if there is one."""
     seed_everything(4)
     net = normalized()
     statistics: list[list[float]] = []
@@ -909,7 +909,7 @@ def test_a_checkpoint_holds_the_running_statistics_that_all_ranks_go_on_with(tmp
 
 
 class Remembering(nn.Module):
-    """Keeps the last batch that it has seen, as caches do, which is of another size on every rank."""
+    """A module that caches its last batch, whose size differs per rank."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -934,7 +934,7 @@ def test_caches_stay_what_they_are_on_every_rank() -> None:
 
 
 def freeze() -> list[float]:
-    """Weights of a frozen network that every rank has drawn for itself."""
+    """Weights of a frozen network that each rank initialises differently."""
     seed_everything(launched_rank())
     net, frozen = small_network(), nn.Linear(3, 3)
     phase = Phase[Rows](

@@ -191,7 +191,7 @@ def test_a_parameter_group_that_came_before_the_start_is_refused_too() -> None:
 
 
 class Backbone(nn.Module):
-    """A part that waits, and a head."""
+    """A frozen body and a head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Backbone(nn.Module):
 def unfrozen_by_schedule(
     checkpoints: Checkpoints | None, *, stop: int = 99, since: int = 2
 ) -> tuple[Backbone, list[int]]:
-    """The recipe: everything is in the optimizer, and the body waits until some epochs are over."""
+    """The documented recipe: all parameters are in the optimizer, and the body is frozen for some epochs."""
     seed_everything(1)
     net = Backbone()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.05, weight_decay=0.1)
@@ -241,7 +241,7 @@ def test_unfreezing_by_schedule_resumes_to_the_bit(tmp_path: Path, stop: int) ->
 
 
 def test_what_waited_is_given_as_many_windows_to_be_used_as_the_others_had() -> None:
-    """Eighteen windows have passed by then, and the audit of sixteen begins anew."""
+    """By then eighteen windows have passed; the audit of sixteen starts again."""
     net = Backbone()
     used = {"body": False}
 
@@ -295,7 +295,7 @@ def test_a_resumed_audit_knows_what_has_waited() -> None:
 
 
 class Rare(nn.Module):
-    """Uses a part for batches of two samples only."""
+    """A network that uses a part for batches of two only."""
 
     def __init__(self) -> None:
         super().__init__()

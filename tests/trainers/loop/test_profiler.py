@@ -36,7 +36,7 @@ def report(phase: str, epoch: int, window: int) -> WindowReport:
 
 
 def reports(*, fail_in: int | None = None) -> Iterator[Report]:
-    """Two epochs of three windows and two phases; every window leaves its number in the record."""
+    """Two epochs of three windows and two phases, each window with its number in the trace."""
     for number in range(6):
         with torch.profiler.record_function(f"work {number}"):
             torch.ones(2).add_(1)
@@ -47,7 +47,7 @@ def reports(*, fail_in: int | None = None) -> Iterator[Report]:
 
 
 def recorded(folder: Path) -> list[int]:
-    """The windows in the record."""
+    """Windows in the trace."""
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     names = {event["name"] for event in events if "name" in event}
     assert "aten::add_" in names

@@ -41,19 +41,19 @@ KILLS = 20
 
 
 def unneeded(_: int) -> None:
-    """Stands in for flushing a file."""
+    """Replaces flushing a file."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def unflushed() -> Iterator[None]:
-    """What is written outlives the process; flushing it to the disk would only take time."""
+    """Skip fsync: written data outlives the process anyway."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", unneeded)
         yield
 
 
 def assert_continued(whole: ProcessRun, last: ProcessRun) -> None:
-    """The last life ended as the whole one, and told the same of what it worked."""
+    """Assert that the resumed run ends like the uninterrupted one, with the same reports."""
     once, again = reported(whole.reports), reported(last.reports)
     assert again == once[len(once) - len(again) :]
     assert last.left == whole.left
@@ -68,7 +68,7 @@ def uncounted(data: Tensor) -> Source[Tensor]:
 
 
 class Augmented(Dataset[Tensor]):
-    """Samples with noise that is drawn anew whenever one is read."""
+    """Samples with fresh noise on every read."""
 
     def __init__(self, data: Tensor) -> None:
         self._data = data
@@ -85,7 +85,7 @@ def augmenting(data: Tensor) -> Source[Tensor]:
 
 
 class StreamedBatches:
-    """Batches whose number is not known before they are read."""
+    """A stream of batches of unknown length."""
 
     def __init__(self, data: Tensor) -> None:
         self._data = data
@@ -129,7 +129,7 @@ def test_any_source_goes_on_where_it_was(
 
 
 def orders(*, seed: int) -> list[list[float]]:
-    """The samples of three epochs of a shuffling loader, in the order of their use."""
+    """Samples of three epochs of a shuffling loader, in order of use."""
     seed_everything(seed)
     seen: list[list[float]] = [[]]
     net = nn.Linear(1, 1)
@@ -152,7 +152,7 @@ def test_a_shuffling_loader_gives_every_epoch_and_every_seed_another_order_of_al
 
 
 class Drawing:
-    """Batches that draw random numbers, to no effect."""
+    """Batches that draw unused random numbers."""
 
     def __init__(self, batches: list[Tensor]) -> None:
         self._batches = batches
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_changes_nothing(tmp_pat
     folder, away = tmp_path / "cut", tmp_path / "away"
 
     def unplug(moment: int) -> None:
-        """The disk is away for a while."""
+        """Make the disk unavailable temporarily."""
         if moment == 6:
             folder.rename(away)
         if moment == 20:
@@ -356,7 +356,7 @@ def test_a_stop_signal_while_no_checkpoint_can_be_written_says_so(tmp_path: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_training_killed_at_any_moment_twenty_times_ends_with_the_same_bits(tmp_path: Path) -> None:
-    """The moments are forwards, reports, and the steps of writing a checkpoint."""
+    """Kills happen in forwards, at reports, and in the steps of writing a checkpoint."""
     ended = subprocess.run(
         [sys.executable, DYING_TRAINER, tmp_path, str(KILLS)],
         check=False,
@@ -376,7 +376,7 @@ def test_a_training_killed_at_any_moment_twenty_times_ends_with_the_same_bits(tm
 
 
 class Cramped:
-    """A score that draws random numbers and has memory for a few samples only."""
+    """A score that draws random numbers and fits only a few samples in memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -72,7 +72,7 @@ def live(
     optimizer: Callable[..., Optimizer] = SGD,
     **settings: Any,
 ) -> tuple[list[Report], Optimizer]:
-    """Two windows an epoch."""
+    """Train with two windows per epoch."""
     torch.manual_seed(0)
     net = nn.Linear(4, 1)
     made = optimizer(net.parameters(), lr=lr, **settings)

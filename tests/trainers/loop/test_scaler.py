@@ -212,7 +212,7 @@ def test_momentum_that_a_fused_optimizer_makes_in_an_overflowing_first_step_is_n
 
 
 def states(precision: Precision | str, *, overflow: bool = False) -> tuple[dict[str, Any], float | None]:
-    """The state of a phase after a window, and its scale."""
+    """Phase state and scale after a window."""
     net = linear()
     phase = Phase("main", partial(loss_of, net), net.parameters(), SGD(net.parameters(), lr=0.1))
     with Loop([phase], modules={"net": net}, device="cpu", precision=precision).running() as run:
@@ -273,7 +273,7 @@ def test_too_many_overflows_in_a_row_are_an_error_even_before_the_first_step(*, 
 
 @final
 class Noting:
-    """A scaler that notes the order of the calls, and whose gradients overflow in chosen windows."""
+    """A scaler that records its calls, with overflows in chosen windows."""
 
     def __init__(self, calls: list[str], *, overflow_in: Sequence[int] = ()) -> None:
         self._calls = calls

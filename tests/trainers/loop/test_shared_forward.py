@@ -43,7 +43,7 @@ def unchanged(x: Tensor) -> Tensor:
 
 @dataclass
 class Adversaries:
-    """A generator and a discriminator, with places where a test plants something.
+    """A generator and a discriminator with hooks for faults.
 
     Attributes:
         in_forward: Goes over what the generator makes.
@@ -150,7 +150,7 @@ def worked(
 
 
 def by_hand(pair: Adversaries, source: Sequence[Tensor], order: Order, accumulate: int) -> None:
-    """The loop that people write: one forward a batch, a detached copy for the critic."""
+    """A hand-written loop: one forward per batch, and a detached copy for the critic."""
     critic = torch.optim.Adam(pair.critic.parameters(), lr=0.05)
     maker = torch.optim.Adam(pair.maker.parameters(), lr=0.02)
     waiting = iter(source)
@@ -269,7 +269,7 @@ def test_what_is_made_again_draws_the_same_numbers_again() -> None:
 
 
 def test_the_owners_buffers_move_once_and_the_users_are_not_undone() -> None:
-    """By hand: one forward of the maker, two of the critic in its own loss, one more in the maker's."""
+    """By hand: one forward of the generator, two of the critic for its own loss, one more for the generator's."""
     pair = Adversaries(normalized=True)
     worked(pair, batches(1), batch_coupled="accept")
     moved = {name: int(value) for name, value in pair.buffers().items() if name.endswith("num_batches_tracked")}
@@ -282,7 +282,7 @@ def test_the_owners_buffers_move_once_and_the_users_are_not_undone() -> None:
 
 @dataclass
 class Watch:
-    """What trains while a forward runs: the maker's parameters, the critic's, and whether there is a graph at all."""
+    """State during a forward: whether the generator's and critic's parameters train, and whether there is a graph."""
 
     pair: Adversaries
     seen: list[tuple[bool, bool, bool]] = field(default_factory=list[tuple[bool, bool, bool]])
@@ -434,7 +434,7 @@ def test_what_later_windows_make_is_looked_at_too() -> None:
 
 
 class WithCode(nn.Module):
-    """Makes samples, and hands a weight of its own on with them."""
+    """A generator that returns one of its weights with the samples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -485,7 +485,7 @@ def one_module(pair: Adversaries) -> nn.Module:
 
 @pytest.mark.parametrize("place", ["in_user", "in_owner"])
 def test_phases_within_one_module_keep_their_statistics_apart(place: Place) -> None:
-    """As with a module each: what one phase's skipped step puts back is not the other's."""
+    """As with separate modules: a skipped step of one phase does not roll back the other."""
 
     def ruined(samples: Tensor) -> Tensor:
         return samples * torch.inf

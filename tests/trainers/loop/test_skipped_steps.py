@@ -44,14 +44,14 @@ class Rows(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Copies of everything that a step changes, after a window."""
+    """Copies of everything that a step may change, after a window."""
 
     report: WindowReport
     tensors: list[Tensor]
 
 
 def batches(*kinds: str) -> list[Rows]:
-    """Batches whose loss (`offset`), gradient (`slope`) or both (`nan`, `inf`) are not finite, or that are well."""
+    """Batches that are normal, or have a non-finite loss (`offset`), gradient (`slope`) or both (`nan`, `inf`)."""
     generator = torch.Generator().manual_seed(5)
     return [
         Rows(

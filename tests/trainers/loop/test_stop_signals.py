@@ -19,7 +19,7 @@ BOTH = [signal.SIGTERM, signal.SIGINT]
 
 @pytest.fixture(autouse=True)
 def caught() -> Iterator[list[int]]:
-    """Signals that reached the handlers from before; the test's own are put back at the end."""
+    """Signals that reached the previous handlers, which are restored at the end."""
     found: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

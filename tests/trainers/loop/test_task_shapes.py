@@ -40,10 +40,10 @@ both = pytest.mark.parametrize("make", [speech, diffusion])
 
 @pytest.fixture(autouse=True, scope="module")
 def unflushed() -> Iterator[None]:
-    """What is written outlives the process; flushing it to the disk would only take time."""
+    """Skip fsync: written data outlives the process anyway."""
 
     def unneeded(_: int) -> None:
-        """Stands in for flushing a file."""
+        """Replaces flushing a file."""
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", unneeded)
@@ -51,7 +51,7 @@ def unflushed() -> Iterator[None]:
 
 
 def trained(task: TaskShape) -> dict[str, Tensor]:
-    """Every trained weight by name."""
+    """Trained weights by name."""
     return {
         f"{name}.{path}": tensor.detach().clone()
         for name, module in task.modules.items()
@@ -75,7 +75,7 @@ def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
 
 
 def cut(batch: Any, places: Sequence[int]) -> list[Any]:
-    """The batch in pieces, as batches of their own."""
+    """The batch split into separate batches."""
     if isinstance(batch, Utterances):
         edges = [0, *places, len(batch.lengths)]
         return [ByFrames().piece(batch, start, stop) for start, stop in pairwise(edges)]
@@ -84,7 +84,7 @@ def cut(batch: Any, places: Sequence[int]) -> list[Any]:
 
 
 def joined(batches: Sequence[Any]) -> Any:
-    """The batches as one, padded where they must be."""
+    """The batches joined, with padding."""
     if isinstance(batches[0], Pictures):
         return Pictures(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
     longest = max(batch.frames.shape[1] for batch in batches)
@@ -100,7 +100,7 @@ def joined(batches: Sequence[Any]) -> Any:
 
 
 def worked(task: TaskShape, windows: Sequence[Sequence[Any]]) -> list[WindowReport]:
-    """Train on windows of as many batches each, twice over, so that every phase takes a step."""
+    """Train on windows of equal numbers of batches, twice, so that every phase takes a step."""
     (size,) = {len(window) for window in windows}
     batches = [batch for window in windows for batch in window]
     with task.loop(accumulate=size, ema=None).running() as run:
@@ -252,7 +252,7 @@ def test_a_validation_scores_the_averages_and_not_the_weights(make: Make) -> Non
 
 
 def by_hand(task: TaskShape) -> float:
-    """The score with the weights as they are."""
+    """The score with the current weights."""
     scores = [task.score(batch) for batch in task.batches[:2]]
     return sum(score.mean.item() * score.count for score in scores) / sum(score.count for score in scores)
 
@@ -261,7 +261,7 @@ def by_hand(task: TaskShape) -> float:
 
 
 def life(make: Make, folder: Path, windows: int = 99) -> tuple[list[dict[str, Any]], TrainingResult]:
-    """A process's training, killed when its window of that number is reported; a resumed one begins with other bits."""
+    """Train until killed at the report of a window; a resumed run starts from other weights."""
     resumed = any(folder.glob("window-*"))
     task = make(Ways())
     seed_everything(99 if resumed else 1)
@@ -273,7 +273,7 @@ def life(make: Make, folder: Path, windows: int = 99) -> tuple[list[dict[str, An
 
 
 def scrambled(task: TaskShape) -> None:
-    """Other weights than those that the task is made with, so that only a checkpoint can bring them back."""
+    """Replace the task's weights, so that only a checkpoint can restore them."""
     with torch.no_grad():
         for phase in task.phases:
             for parameter in phase.parameters:

@@ -48,7 +48,7 @@ def scaled() -> Precision:
 
 @dataclass(frozen=True)
 class Seen:
-    """A window's report, and copies of all that it may move."""
+    """A window's report, and copies of everything that it may change."""
 
     report: WindowReport
     tensors: list[Tensor]
@@ -127,7 +127,7 @@ def test_a_window_of_zero_gradients_moves_nothing_and_is_counted(precision: Prec
 
 
 def test_the_scale_of_a_window_of_zero_gradients_neither_grows_nor_falls() -> None:
-    """It would grow after two good windows."""
+    """It would grow after two normal windows."""
     seen, _ = train(played(1, 0, 0, 0, 1), precision=scaled())
     assert [one.report.loss_scale for one in seen] == [65536.0] * 4 + [131072.0]
 

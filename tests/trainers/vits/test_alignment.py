@@ -10,7 +10,7 @@ from trainers.vits.objective import monotonic_path
 
 
 def best_by_trying(scores: Tensor, tokens: int, frames: int) -> float:
-    """The largest sum over all ways to cut so many frames into so many runs."""
+    """The largest sum over all ways to split the frames into runs."""
     sums = scores[:frames, :tokens].double().cumsum(0)
     before = torch.cat([torch.zeros(1, tokens, dtype=torch.float64), sums])
     totals = []

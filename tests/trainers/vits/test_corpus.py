@@ -17,7 +17,7 @@ from trainers.vits.vocabulary import characters
 
 
 def changed(corpus: SpeechCorpus, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The corpus' folder after a change of corpus.json."""
+    """The corpus folder with a changed corpus.json."""
     path = corpus.folder / "corpus.json"
     said = json.loads(path.read_bytes())
     change(said)

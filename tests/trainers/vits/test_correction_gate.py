@@ -33,12 +33,12 @@ LEARNT = VoiceComparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0), spoken(0.8, 
 
 
 def after(comparison: VoiceComparison, **changes: Any) -> VoiceComparison:
-    """With other figures of the new voice."""
+    """Evaluations with other figures of the new voice."""
     return replace(comparison, after=replace(comparison.after, **changes))
 
 
 def failing(corrections: VoiceComparison = LEARNT, base: VoiceComparison = SAME, **more: Any) -> list[str]:
-    """What does not hold."""
+    """Names of the failed criteria."""
     decision = decide(corrections, base, judge_error_rate=more.pop("judge", SHARP), **more)
     failed = [line.what for line in decision.lines if line.holds is False]
     assert decision.accepted == (not failed)
@@ -153,7 +153,7 @@ def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, 
 
 
 def test_an_interval_of_few_pairs_is_as_wide_as_students() -> None:
-    """Of changes around 0 with little spread, where the ratio of means is the mean of changes."""
+    """For small changes around 0, the ratio of means is the mean of changes."""
     changes = 0.001 * np.random.default_rng(4).normal(size=FEWEST)
     low, high = interval_of_change([(1.0, 1.0 + change) for change in changes.tolist()])
     half = stdtrit(FEWEST - 1, (1 + LEVEL) / 2) * changes.std(ddof=1) / np.sqrt(FEWEST)

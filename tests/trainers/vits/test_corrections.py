@@ -125,7 +125,7 @@ def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCor
 def kept(
     folder: Path, corpus: SpeechCorpus, names: list[str], base: dict[str, int] | None = None
 ) -> PreviousCorrections:
-    """What a version keeps that has learnt from these."""
+    """The stored corrections of a version trained on these."""
     folder.mkdir()
     one = material(folder, corpus, rated(names))
     one.rated.write(folder / "v" / "2", base or {})
@@ -167,7 +167,7 @@ def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: SpeechCorpus,
 
 
 def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    """By which a training that was stopped is known again."""
+    """The digest identifies a stopped training."""
     ten, others = rated(LATER[:10]), [*rated(LATER[:9]), correction(LATER[10])]
     one = material(tmp_path, corpus, ten)
     assert material(tmp_path, corpus, ten).digest == one.digest

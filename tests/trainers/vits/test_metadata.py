@@ -9,20 +9,20 @@ from trainers.vits.metadata import read_metadata
 
 
 def written(folder: Path, content: str | bytes) -> Path:
-    """A folder with this metadata.csv."""
+    """Write a folder with this metadata.csv."""
     (folder / "metadata.csv").write_bytes(content.encode() if isinstance(content, str) else content)
     return folder
 
 
 def said(folder: Path, content: str | bytes) -> dict[str, str]:
-    """Ids and texts, none of them refused."""
+    """Ids and texts of a file without refusals."""
     lines, refused = read_metadata(written(folder, content))
     assert not refused
     return {line.name: line.text for line in lines}
 
 
 def reasons(folder: Path, content: str) -> dict[str, str]:
-    """What was refused and why."""
+    """Refused lines and reasons."""
     return {one.name: one.reason for one in read_metadata(written(folder, content))[1]}
 
 

@@ -23,7 +23,7 @@ SIGNS = "| abcdefghijklmnopqrstuvwxyzçêîşû'-_"
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train vits …` ends with."""
+    """Run `quantra train vits …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "vits", *map(str, words)])
 
 

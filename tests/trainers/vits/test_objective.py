@@ -21,7 +21,7 @@ WHOLE = ([50, 36, 44, 33], [7, 5, 9, 3])
 
 
 class Recording(torch.optim.SGD):
-    """Keeps the gradients of its last step."""
+    """An optimizer that records the gradients of its last step."""
 
     seen: list[Tensor]
 
@@ -31,7 +31,7 @@ class Recording(torch.optim.SGD):
 
 
 def objective_of(model: VitsModel, discriminators: Discriminators | None = None) -> VoiceObjective:
-    """Without noise in the posterior, so that the same clips give the same loss in any batch."""
+    """An objective without posterior noise, so that clips have the same loss in any batch."""
     generator = VoiceGenerator(model, frames=SLICE, noise=torch.zeros_like)
     objective = VoiceObjective(generator, FRAMING, LossWeights(), discriminators)
     objective.adversarial = discriminators is not None
@@ -46,7 +46,7 @@ def some_discriminators() -> Discriminators:
 def gradients(
     batches: Sequence[UtteranceBatch], *, accumulate: int, limit: int | None = None, stochastic: bool = False
 ) -> tuple[list[Tensor], list[Report]]:
-    """Those of one window, of the generator with the discriminators' judgement, and the reports."""
+    """Generator gradients of one window with the discriminators' loss, and the reports."""
     model, discriminators = tiny_model(stochastic=stochastic), some_discriminators()
     objective = objective_of(model, discriminators)
     optimizer = Recording(model.parameters(), lr=0.0)
@@ -78,7 +78,7 @@ def halves() -> list[UtteranceBatch]:
 
 
 def assert_same(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
-    """Equal to 1e-5 of the whole gradient's norm."""
+    """Assert equality up to 1e-5 of the whole gradient's norm."""
     one, other = (torch.cat([tensor.flatten() for tensor in tensors]).double() for tensors in (found, wanted))
     assert float((one - other).norm() / other.norm()) < 1e-5
 
@@ -137,7 +137,7 @@ def test_mel_bands_that_were_first_asked_for_in_inference_mode_still_teach() -> 
 
 
 def test_the_loss_on_the_spoken_wave_alone_is_refused_by_naming_what_it_never_trains() -> None:
-    """Speaking, and comparing the wave's mel with the recording's, trains neither durations nor posterior."""
+    """Comparing the spoken mel with the recording's trains neither durations nor posterior."""
     model = tiny_model()
 
     def spoken(batch: UtteranceBatch) -> Loss:

@@ -77,7 +77,7 @@ def pixels(uri: str) -> Image.Image:
 
 
 def bright(uri: str) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Entries of the palette of every pixel, the top row first."""
+    """Palette indices of all pixels, top row first."""
     return np.asarray(pixels(uri)).astype(np.int64)
 
 

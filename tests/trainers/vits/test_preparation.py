@@ -20,7 +20,7 @@ from trainers.vits.vocabulary import characters
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Contents of all files below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -30,13 +30,13 @@ def lines_of(texts: dict[str, str]) -> list[str]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Ten good recordings."""
+    """A source of ten good recordings."""
     return write_recordings(tmp_path / "source")
 
 
 @contextmanager
 def files_up_to(size: int) -> Generator[None]:
-    """No file can grow beyond so many bytes, as if the disk were full."""
+    """Limit the file size, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -65,7 +65,7 @@ def test_recordings_may_lie_beside_metadata(tmp_path: Path) -> None:
 
 
 def spoilt(source: Path) -> dict[str, str]:
-    """Eight ways to be bad beside ten good clips; what is told of each."""
+    """Eight bad clips next to ten good ones, and the message about each."""
     wavs = source / "wavs"
     text = "deng û reng"
     (wavs / "broken.wav").write_bytes(b"no sound")

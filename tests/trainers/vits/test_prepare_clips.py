@@ -14,13 +14,13 @@ from trainers.vits.preparation import RecordingEntry, prepare, prepare_clips
 
 
 def entries_of(folder: Path) -> list[RecordingEntry]:
-    """Ten good recordings, somewhere."""
+    """Ten good recordings outside the corpus folder."""
     write_recordings(folder)
     return [RecordingEntry(name, text, folder / "wavs" / f"{name}.wav") for name, text in TEXTS.items()]
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Contents of all files below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

@@ -21,13 +21,13 @@ def accepted(*, resample: bool = False) -> CorpusSettings:
 
 
 def recorded(path: Path, samples: ArrayLike, rate: int = RATE, subtype: str = "PCM_16") -> Path:
-    """A file of these samples."""
+    """Write a file of these samples."""
     soundfile.write(path, np.asarray(samples), rate, subtype=subtype)
     return path
 
 
 def refusal(path: Path, *, resample: bool = False) -> str:
-    """Why a recording cannot be used; it names the file."""
+    """The refusal of a recording, which names the file."""
     with pytest.raises(CorpusError) as refused:
         decode(path, accepted(resample=resample))
     assert str(path) in refused.value.message

@@ -24,7 +24,7 @@ KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
 @dataclass
 class Parrot:
-    """Plays recordings; a text of `mute` it cannot say."""
+    """A voice that plays recordings, and fails on the text `mute`."""
 
     framing: FrameSettings
     waves: Mapping[str, Tensor]

@@ -20,7 +20,7 @@ SHORT = ("--steps", "1", "--batch-size", "2")
 
 
 def ran(*words: str | Path) -> Any:
-    """What `quantra train vits …` ends with."""
+    """Run `quantra train vits …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "vits", *map(str, words)])
 
 
@@ -34,7 +34,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A voice whose training has finished, and the checkpoints that it had, beside it in `kept`."""
+    """A finished voice, with its former checkpoints in `kept`."""
     out = tmp_path_factory.mktemp("course") / "voice"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trainers.loop.Checkpoints.clear", _keeping(out.with_name("kept")))
@@ -44,7 +44,7 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _keeping(place: Path) -> Any:
-    """Moves away what would be removed."""
+    """Move the checkpoints away instead of removing them."""
 
     def clear(checkpoints: Any) -> None:
         place.mkdir()
@@ -60,7 +60,7 @@ def voice(trained: Path, tmp_path: Path) -> Path:
 
 
 def killed(trained: Path, voice: Path) -> Path:
-    """The folder of checkpoints, as it is before they are removed."""
+    """The checkpoint folder before its removal."""
     place = voice / "1.run" / "checkpoints"
     shutil.copytree(trained.with_name("kept"), place, dirs_exist_ok=True)
     assert list(place.glob("window-*"))

@@ -28,7 +28,7 @@ RUNNER = CliRunner()
 
 
 def ran(*words: str) -> Any:
-    """What `quantra train vits …` ends with."""
+    """Run `quantra train vits …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "vits", *words])
 
 
@@ -42,7 +42,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_advised_next_can_be_done_as_it_is_printed(tmp_path: Path) -> None:
-    """Whatever the folders are called, and whichever letters the voice has."""
+    """With any folder names, and any letters of the voice."""
     place = tmp_path / 'Dilan\'s "first" voice'
     source = write_recordings(place / "recordings", {name: text.upper() for name, text in TEXTS.items()})
     told = ran("prepare", str(source), "--out", str(place / "corpus"), "--selection", "1", "--held-out", "1").stderr
@@ -61,7 +61,7 @@ def test_what_is_advised_next_can_be_done_as_it_is_printed(tmp_path: Path) -> No
 
 
 def advised(told: str) -> list[str]:
-    """The words of the command that comes next, but for the program."""
+    """Words of the advised next command, without the program."""
     return shlex.split(told.partition("Next: quantra ")[2])
 
 
@@ -127,7 +127,7 @@ def test_a_training_killed_before_the_discriminators_judge_goes_on_to_the_same_w
 
 
 def windows_in(done: Any) -> list[dict[str, Any]]:
-    """What a training has reported of its windows."""
+    """Window reports of a training."""
     assert done.exit_code == 0, done.output
     return [line for line in map(json.loads, done.stdout.splitlines()) if line["kind"] == "window"]
 

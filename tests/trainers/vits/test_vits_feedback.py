@@ -38,7 +38,7 @@ def fresh(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def corrected(corpus: Path, fresh: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A voice whose second version has learnt from ten corrections and two ratings."""
+    """A voice whose second version is trained on ten corrections and two ratings."""
     folder = tmp_path_factory.mktemp("corrected")
     voice = copied(fresh, folder / "v")
     lines = [*TEN, {"clip": "ku0000", "rating": 1}, {"clip": "ku0001", "rating": 2}]
@@ -48,7 +48,7 @@ def corrected(corpus: Path, fresh: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def told(done: Any) -> dict[str, Any]:
-    """The last line for programs."""
+    """The last JSON line."""
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -191,7 +191,7 @@ def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(
 
 
 def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
-    """Takes reports, and has the process interrupted after the third window."""
+    """A consumer that interrupts the process after the third window."""
     for number, report in enumerate(reports):
         if number == 5:
             os.kill(os.getpid(), signal.SIGINT)
@@ -254,7 +254,7 @@ def test_a_bad_recording_can_be_left_out_and_is_not_consumed(corpus: Path, fresh
 def test_recordings_that_are_not_there_can_be_left_out_beside_others_that_are_bad(
     corpus: Path, fresh: Path, tmp_path: Path
 ) -> None:
-    """Those that are left give the number of texts that judge."""
+    """The remaining ones determine the number of evaluation texts."""
     lines = [correction(name) for name in LATER[:12]]
     missing = [{"audio": f"{number}.wav", "text": f"{number} ez"} for number in range(24)]
     path = manifest(tmp_path, [*lines, *missing, bad(tmp_path, "rate")])

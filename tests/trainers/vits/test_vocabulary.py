@@ -23,7 +23,7 @@ KURDISH = "ez şev dî û çar"
 
 
 def saved(folder: Path, vocabulary: dict[str, int], *, phonemize: bool = False, is_uroman: bool = False) -> Path:
-    """A model's folder with a tokenizer, as transformers saves it."""
+    """A model folder with a tokenizer saved by transformers."""
     write_vocabulary(folder, vocabulary)
     VitsTokenizer(str(folder / "vocab.json"), phonemize=phonemize, is_uroman=is_uroman).save_pretrained(folder)
     return folder

@@ -28,7 +28,7 @@ def test_a_saved_voice_says_the_same_samples_for_a_seed(tmp_path: Path, *, stoch
 
 
 def test_a_text_that_no_minute_holds_is_refused_before_it_is_read() -> None:
-    """The attention over a book would take some hundred gigabytes."""
+    """Attention over a book would take hundreds of gigabytes."""
     with pytest.raises(
         VoiceError, match=r"seconds or more for .* \(800000 characters\)', above the maximum of 60"
     ) as told:

@@ -33,7 +33,7 @@ GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 
 
 class Training:
-    """A tiny voice with its discriminators, which judge from the first window on; without drawn noise."""
+    """A tiny voice whose discriminators train from the first window, without noise."""
 
     def __init__(self, recipe: SpeechRecipe = RECIPE) -> None:
         torch.manual_seed(8)
@@ -46,16 +46,16 @@ class Training:
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
-        """By the names of their phases."""
+        """Modules by phase name."""
         return {"discriminators": self.discriminators, "generator": self.model}
 
     def reports(self, batches: Sequence[UtteranceBatch]) -> list[WindowReport]:
-        """Train on batches, one a window."""
+        """Train on batches, one per window."""
         with self.loop.running() as run:
             return windows_of(run, batches)
 
     def weights(self, name: str) -> Tensor:
-        """All of a module's in a row: float32 [W]."""
+        """A module's weights as one vector: float32 [W]."""
         return torch.cat([tensor.detach().flatten() for tensor in self.modules[name].parameters()]).clone()
 
 
@@ -72,7 +72,7 @@ def scaled(nonfinite: Any = "skip") -> SpeechRecipe:
 
 
 def overflow_in(training: Training, name: str, window: int) -> None:
-    """Let the gradient of a phase be infinite in one of its windows, as in float16 a scaled one may be."""
+    """Make a phase's gradient infinite in one window, as a scaled float16 gradient may be."""
     seen = 0
 
     def spoilt(gradient: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def overflow_in(training: Training, name: str, window: int) -> None:
 
 
 def states(training: Training, run: TrainingRun[UtteranceBatch]) -> dict[str, Any]:
-    """Weights, optimizer, schedule and scaler of each phase, to be compared by ==."""
+    """Weights, optimizer, schedule and scaler state of each phase, comparable by ==."""
     return {
         phase.phase.name: comparable([list(training.modules[phase.phase.name].parameters()), phase.update.state()])
         for phase in run._phases
@@ -92,7 +92,7 @@ def states(training: Training, run: TrainingRun[UtteranceBatch]) -> dict[str, An
 
 
 def followed(training: Training) -> Iterator[tuple[dict[str, WindowReport], dict[str, Any]]]:
-    """Each window's reports by phase, and what is left after it."""
+    """Each window's reports by phase, and the state after it."""
     with training.loop.running() as run:
         told: dict[str, WindowReport] = {}
         for report in run.epochs(IterableSource(BATCHES), max_epochs=1):
@@ -127,7 +127,7 @@ def test_an_overflow_leaves_its_phase_as_it_was_with_half_the_scale_and_the_othe
 
 
 def test_an_overflow_of_the_discriminators_leaves_them_for_the_generator_as_they_were() -> None:
-    """The generator's step of that window is the one beside discriminators that have not stepped."""
+    """The generator's step equals one with unchanged discriminators."""
     overflown, resting = Training(scaled()), Training(scaled())
     overflow_in(overflown, "discriminators", window=0)
     overflown.reports(BATCHES[:1])
@@ -150,7 +150,7 @@ def test_a_gradient_that_is_not_finite_without_a_scaler_is_an_error_if_that_is_a
 
 
 def strained(training: Training, place: str, shortage: Callable[[Tensor], Tensor]) -> None:
-    """Let memory run out in the decoder, or where a discriminator comes to its verdict."""
+    """Run out of memory in the decoder or in a discriminator."""
     verdict: Any = training.discriminators.each[0]
     module: nn.Module = training.model.decoder if place == "decoder" else verdict.verdict
 
@@ -161,7 +161,7 @@ def strained(training: Training, place: str, shortage: Callable[[Tensor], Tensor
 
 
 def assert_same_weights(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], start: Mapping[str, Tensor]) -> None:
-    """Equal to 1e-5 of how far they have moved."""
+    """Assert equality up to 1e-5 of the distance from the start."""
     for name in PHASES:
         moved = (wanted[name] - start[name]).double().norm()
         assert moved > 0
@@ -178,7 +178,7 @@ def descending(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps in proportion to the gradient: AdamW makes as much of its rounding errors as of the gradient itself."""
+    """Use SGD: AdamW amplifies rounding errors to full steps."""
 
     def sgd(module: nn.Module, _: float) -> torch.optim.SGD:
         return torch.optim.SGD(module.parameters(), lr=0.01)
@@ -209,7 +209,7 @@ def halves(batch: UtteranceBatch) -> list[UtteranceBatch]:
 
 
 def weights_of_a_rank() -> dict[str, Any]:
-    """On each rank, what halves of the batches train, one a rank."""
+    """Weights trained on each rank with half of every batch."""
     with pytest.MonkeyPatch.context() as patch:
         plainly(patch)
         training = Training()
@@ -280,7 +280,7 @@ def _named(training: Training) -> Iterator[tuple[str, nn.Parameter]]:
 def _noting(
     function: Callable[..., Tensor], name: str, device: str, seen: set[tuple[str, torch.dtype, bool]]
 ) -> Callable[..., Tensor]:
-    """The same function, which notes in what it computes."""
+    """Wrap a function to record its dtype."""
 
     def noting(*given: Any) -> Tensor:
         made = function(*given)
@@ -303,7 +303,7 @@ def _note_outputs(module: nn.Module, seen: set[torch.dtype]) -> None:
 
 
 def test_each_phase_learns_at_its_rate_which_halves_until_the_end() -> None:
-    """Discriminators no faster than the paper's 0.0002, and from their first step on, half as many here."""
+    """Discriminators at most at the paper's 0.0002, halved here from their first step."""
     training = Training(replace(RECIPE, steps=6, adversarial_from=3, learning_rate=2e-3))
     reports = training.reports(BATCHES * 2)
     rates = {name: [one.learning_rate for one in reports if one.phase == name] for name in PHASES}

@@ -35,7 +35,7 @@ def test_the_stochastic_predictor_begins_with_flows_of_even_bins() -> None:
 
 
 def test_convolutions_are_drawn_by_their_fan_in() -> None:
-    """Uniform between ±1/√fan_in, of which a layer of some thousand weights fills all but the very ends."""
+    """Uniform in ±1/√fan_in; thousands of weights nearly reach both ends."""
     model = drawn()
     layer: Any = model.posterior_encoder.conv_pre
     bound, weight = 1 / math.sqrt(layer.in_channels), layer.weight.detach()
@@ -65,7 +65,7 @@ def test_the_same_seed_draws_the_same_and_another_another() -> None:
 
 
 def test_every_layer_is_drawn_or_weight_normed() -> None:
-    """So that none keeps what transformers drew for rectifiers."""
+    """None keeps the initialisation that transformers chose for rectifiers."""
     model = drawn()
     layers = [one for one in model.modules() if isinstance(one, nn.Conv1d | nn.ConvTranspose1d)]
     for layer in layers:
