@@ -79,7 +79,7 @@ def baseline_named(found: History, name: str) -> BaselineModel:
 
 
 @cache
-def fitted(
+def fit_baseline(
     found: History, name: str, fit: FitScope = FitScope.AS_IS, levels: tuple[float, ...] = LEVELS
 ) -> FittedBaseline:
     """A baseline by name; `AS_IS` is fitted on the training part and not calibrated."""

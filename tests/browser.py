@@ -142,7 +142,7 @@ def running() -> Generator[Browser]:
     from_us, to_browser = os.pipe()
     from_browser, to_us = os.pipe()
     with tempfile.TemporaryDirectory(prefix="quantra-chromium-", ignore_cleanup_errors=True) as profile:
-        # The protocol's pipes are descriptors 3 and 4, by Chromium's own convention.
+        # Chromium uses descriptors 3 and 4.
         flags = (*FLAGS, *as_root, f"--user-data-dir={profile}")
         process = subprocess.Popen(
             ["bash", "-c", f'exec "$0" "$@" 3<&{from_us} 4>&{to_us}', program, *flags],

@@ -156,7 +156,7 @@ def attribution(symbols: tuple[str, ...]) -> Attribution:
     )
 
 
-def telling(symbols: tuple[str, ...]) -> Attribution:
+def attribution_with_internals(symbols: tuple[str, ...]) -> Attribution:
     """An attribution of a network with internals that looks across stocks."""
     weights = np.arange(1.0, 3.0 * len(symbols) + 1).reshape(len(symbols), 3)
     attention = Internal(

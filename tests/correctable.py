@@ -71,7 +71,7 @@ def feedback(voice: Path, corpus: Path, told: Path, *more: str) -> Any:
     return RUNNER.invoke(app, ["train", "vits", *words])
 
 
-def copied(voice: Path, folder: Path) -> Path:
+def copy_voice(voice: Path, folder: Path) -> Path:
     """A private copy of a voice."""
     shutil.copytree(voice, folder)
     return folder

@@ -65,7 +65,7 @@ def build_program(folder: Path, project: str, sources: Mapping[str, str]) -> Pat
     for name, text in {"Ask.csproj": project, **sources}.items():
         (folder / name).write_text(text, encoding="utf-8")
     with _LOCK:
-        # Set in the environment, it is that of the referenced projects too.
+        # An environment variable applies to referenced projects too.
         run_dotnet("build", "--output", "out", *QUIET, folder=folder, more={"Configuration": CONFIGURATION})
     return folder / "out" / "Ask.dll"
 

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from task_shape import TaskShape, Ways
+from task_shape import TaskOptions, TaskShape
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
@@ -47,7 +47,7 @@ class Denoiser(nn.Module):
         return self.net(torch.cat([noisy, caption, times.to(noisy)[:, None] / TIMES], dim=1))
 
 
-def diffusion(ways: Ways) -> TaskShape:
+def diffusion(ways: TaskOptions) -> TaskShape:
     """A diffusion task: one phase, two frozen encoders, and an unused reward."""
     torch.manual_seed(22)
     dtype = torch.float64 if ways.double else torch.float32
@@ -58,7 +58,7 @@ def diffusion(ways: Ways) -> TaskShape:
     def loss(batch: Pictures) -> Loss:
         with torch.no_grad():
             latents, captions = vae(batch.pixels), text(batch.tokens)
-        noise, times = drawn(latents) if ways.random else fixed(latents)
+        noise, times = draw_noise(latents) if ways.random else fixed(latents)
         guess = ways.strained(denoiser(noised(latents, noise, times), times, captions))
         count = int(batch.weights.sum())
         error = (guess - noise).square().mean(-1)
@@ -83,7 +83,7 @@ def noised(latents: Tensor, noise: Tensor, times: Tensor) -> Tensor:
     return latents * angle.cos() + noise * angle.sin()
 
 
-def drawn(latents: Tensor) -> tuple[Tensor, Tensor]:
+def draw_noise(latents: Tensor) -> tuple[Tensor, Tensor]:
     """Noise, float [N, latent], and times, int64 [N], from torch's generator."""
     return torch.randn(latents.shape).to(latents), torch.randint(1, TIMES, (len(latents),))
 

@@ -21,7 +21,7 @@ sys.exit(pytest.main([folder, "-q", "-rs", "-p", "no:cacheprovider"]))
 """
 
 
-class LeftOut(pytest.Module):
+class SkippedFile(pytest.Module):
     """A file of tests that cannot be imported."""
 
     reason = ""
@@ -30,12 +30,12 @@ class LeftOut(pytest.Module):
         pytest.skip(self.reason, allow_module_level=True)
 
 
-def without(extra: OptionalExtra, path: Path, parent: pytest.Collector) -> pytest.Module | None:
+def skipped_file(extra: OptionalExtra, path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """A collector that skips the file with the missing package; None if all are installed."""
     missing = [name for name in extra.packages if find_spec(name) is None]
     if not missing:
         return None
-    left = LeftOut.from_parent(parent, path=path)
+    left = SkippedFile.from_parent(parent, path=path)
     left.reason = f"{extra.task} {', '.join(missing)}: pip install 'quantra[{extra.name}]'"
     return left
 

@@ -19,7 +19,7 @@ def bokeh_panel(*symbols: str) -> BarPanel:
     return real_bars(symbols or ALL)
 
 
-def echoing(panel: BarPanel) -> BarPanel:
+def learnable_bars(panel: BarPanel) -> BarPanel:
     """Bars in which each move repeats that of two sessions before, so that there is something to learn."""
     moves = np.diff(np.log(panel.close), axis=1, prepend=np.log(panel.close[:, :1]))
     again = np.zeros_like(moves)

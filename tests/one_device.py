@@ -50,7 +50,7 @@ class OneDevice(TorchDispatchMode):
     ) -> Any:
         named = dict(kwargs or {})
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-            with self:  # in inference mode whole operations come here, whose parts are looked at
+            with self:  # in inference mode composite operations arrive here; their parts are checked
                 parts = func.decompose(*args, **named)
             if parts is not NotImplemented:
                 return parts
@@ -90,7 +90,7 @@ def _unknown(shape: torch.Size, dtype: torch.dtype) -> Tensor:
 
 def _check(func: Any, name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> None:
     if name in INDEXING and _is_ours(args[0]) and all(map(_is_ours, args[2:3])):
-        return  # whatever the indices lie on
+        return  # indices may be on either device
     if torch.Tag.pointwise in func.tags and all(map(_is_ours, tensors)):
         return
     found = ", ".join(f"{list(tensor.shape)} on {tensor.device}" for tensor in tensors)

@@ -35,7 +35,7 @@ def scaled(bars: BarPanel, factor: float) -> BarPanel:
 
 
 @dataclass
-class Sent:
+class SentBars:
     """All bars sent so far; the last one per day and symbol counts."""
 
     like: BarPanel
@@ -43,7 +43,7 @@ class Sent:
     days: dict[int, dict[str, Bar]] = field(default_factory=dict[int, dict[str, Bar]])
 
     @classmethod
-    def of(cls, panel: BarPanel) -> "Sent":
+    def of(cls, panel: BarPanel) -> "SentBars":
         """All bars of a subscription request."""
         sent = cls(panel)
         for session in panel.sessions.tolist():

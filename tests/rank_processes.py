@@ -56,7 +56,7 @@ def on_ranks(job: Callable[[*Given], Result], *given: *Given) -> list[Ended[Resu
     """
     assert job.__module__ != "__main__", "a process that loads the main program again would start ranks without end"
     context = _context()
-    store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)  # torchrun keeps one like it
+    store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)  # torchrun runs a similar one
     with TemporaryDirectory() as folder:
         results = [Path(folder) / str(rank) for rank in range(2)]
         work = (Path(inspect.getfile(job)), job.__module__, job.__name__, pickle.dumps(given))
@@ -107,7 +107,7 @@ def _work(file: Path, module_name: str, name: str, given: bytes, environment: Ma
     """Run a rank."""
     os.environ.update(environment)
     torch.set_num_threads(1)
-    gc.freeze()  # a collection then looks at nothing but what the job has made
+    gc.freeze()  # later collections only visit the job's objects
     job: Callable[..., object] = getattr(_loaded(file, module_name), name)
     try:
         value = job(*pickle.loads(given))  # noqa: S301  what the test itself has written
@@ -125,7 +125,7 @@ def _loaded(file: Path, name: str) -> object:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    package = name.partition(".")[0]  # pickle wants to find it too; pytest makes it up where there is none
+    package = name.partition(".")[0]  # pickle needs it too; pytest invents one where it is missing
     sys.modules.setdefault(package, ModuleType(package))
     return module
 

@@ -87,7 +87,7 @@ async def _serve(
     served = Served(target, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)
     await served.stopping.wait()
-    if served.ended.is_set():  # nobody looks how it ends, and a drain takes its time
+    if served.ended.is_set():  # its end is not checked, and a drain takes time
         await listener.close()
     else:
         await listener.drain()
@@ -109,7 +109,7 @@ class Process:
 def server_process(models: Path, log: IO[str], *options: str) -> Generator[Process]:
     """Start the server and wait for its first line; end it after the block if it still runs."""
     command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0", *options]
-    # One thread, as the tests have themselves: sums of several threads may end in other last bits.
+    # One thread, as in the tests: sums over several threads may differ in the last bits.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as popen:
         assert popen.stdout is not None
@@ -125,7 +125,7 @@ def failed_start(*options: str) -> "subprocess.CompletedProcess[str]":
     """Run a server that fails to start, and return its result."""
     command = [sys.executable, "-m", "predictor.server", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    SUITE.note(done.stderr.splitlines(), allowed={"a path"})  # those that its own command line named
+    SUITE.note(done.stderr.splitlines(), allowed={"a path"})  # except those on its own command line
     return done
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple, final
 
 import torch
-from task_shape import TaskShape, Ways
+from task_shape import TaskOptions, TaskShape
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import AdamW
@@ -91,7 +91,7 @@ class Discriminator(nn.Module):
         return self.judgement(features)[..., 0], features
 
 
-def speech(ways: Ways) -> TaskShape:
+def speech(ways: TaskOptions) -> TaskShape:
     """A speech task whose discriminator trains in every second window, with its own clipping and schedule."""
     torch.manual_seed(21)
     dtype = torch.float64 if ways.double else torch.float32

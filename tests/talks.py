@@ -24,7 +24,7 @@ SOON_S = 30
 METHOD = "/quantra.v1.PredictionService/PredictStream"
 
 
-class Talk(Protocol):
+class StreamCaller(Protocol):
     """One stream."""
 
     def send(self, request: bytes) -> None: ...
@@ -42,10 +42,10 @@ class Talk(Protocol):
         ...
 
 
-class Door(Protocol):
+class StreamInterface(Protocol):
     """An interface that opens streams."""
 
-    def open(self, timeout_s: float | None = None) -> Talk: ...
+    def open(self, timeout_s: float | None = None) -> StreamCaller: ...
 
     def drain(self) -> None:
         """Start the drain that SIGTERM starts."""
@@ -56,7 +56,7 @@ DoorMaker = Callable[..., Any]
 
 
 @final
-class GrpcTalk:
+class GrpcStreamCaller:
     """A stream over gRPC."""
 
     def __init__(self, channel: grpc.Channel, timeout_s: float | None) -> None:
@@ -88,7 +88,7 @@ class GrpcTalk:
 
 
 @final
-class EmbeddedTalk:
+class EmbeddedStreamCaller:
     """A stream of the embedded server."""
 
     def __init__(self, calls: Calls, timeout_s: float | None) -> None:
@@ -119,37 +119,37 @@ class EmbeddedTalk:
 
 
 @final
-class GrpcDoor:
+class GrpcStreamInterface:
     def __init__(self, channel: grpc.Channel, drain: Callable[[], None]) -> None:
         self._channel = channel
         self.drain = drain
 
-    def open(self, timeout_s: float | None = None) -> Talk:
-        return GrpcTalk(self._channel, timeout_s)
+    def open(self, timeout_s: float | None = None) -> StreamCaller:
+        return GrpcStreamCaller(self._channel, timeout_s)
 
 
 @final
-class EmbeddedDoor:
+class EmbeddedStreamInterface:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self.drain = calls.drain
 
-    def open(self, timeout_s: float | None = None) -> Talk:
-        return EmbeddedTalk(self._calls, timeout_s)
+    def open(self, timeout_s: float | None = None) -> StreamCaller:
+        return EmbeddedStreamCaller(self._calls, timeout_s)
 
 
 @contextmanager
-def door_of(
+def stream_interface(
     kind: str,
     service: CallService,
     limits: ServiceLimits | None = None,
     sessions: Callable[[], Sessions] | None = None,
-) -> Generator[Door]:
+) -> Generator[StreamInterface]:
     """The interface `grpc` or `embedded` to a service."""
     calls = Calls(service, limits, sessions)
     if kind == "embedded":
-        yield EmbeddedDoor(calls)
+        yield EmbeddedStreamInterface(calls)
         calls.close()
         return
     with serving(service, ServerLimits(), calls) as served, grpc.insecure_channel(served.target) as channel:
-        yield GrpcDoor(channel, served.begin_drain)
+        yield GrpcStreamInterface(channel, served.begin_drain)

@@ -10,7 +10,7 @@ from trainers.loop import BatchSplitter, FrozenModule, IterableSource, Loop, Los
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class TaskOptions:
     """Options of a task.
 
     Attributes:

@@ -54,10 +54,10 @@ def tiny_model(*, stochastic: bool = False, seed: int = 3) -> VitsModel:
 def utterances(frames: Sequence[int], tokens: Sequence[int], *, seed: int = 5) -> UtteranceBatch:
     """Noise utterances of these lengths; each depends only on its position and the seed."""
     rows = [_utterance(f, t, seed * 100 + row) for row, (f, t) in enumerate(zip(frames, tokens, strict=True))]
-    return joined(rows)
+    return pad_utterances(rows)
 
 
-def joined(rows: Sequence[tuple[Tensor, Tensor, int, Tensor]]) -> UtteranceBatch:
+def pad_utterances(rows: Sequence[tuple[Tensor, Tensor, int, Tensor]]) -> UtteranceBatch:
     """Batch rows of tokens, spectrum, start and slice, padded to the longest."""
     token_lengths = torch.tensor([len(tokens) for tokens, *_ in rows])
     frame_lengths = torch.tensor([spectrum.shape[1] for _, spectrum, *_ in rows])

@@ -75,7 +75,7 @@ def messages(reports: Sequence[Report]) -> list[str]:
     return [report.message for report in reports if isinstance(report, TrainingNotice)]
 
 
-def saved(reports: Sequence[Report]) -> list[CheckpointReport]:
+def checkpoint_reports(reports: Sequence[Report]) -> list[CheckpointReport]:
     """Checkpoint reports."""
     return [report for report in reports if isinstance(report, CheckpointReport)]
 

@@ -89,7 +89,7 @@ def two_versions(folder: Path) -> Path:
 
 
 @final
-class Changing:
+class VersionSwitchingService:
     """A service that uses the given versions in turn.
 
     Args:
@@ -159,7 +159,7 @@ class SentCall:
 
 @final
 @dataclass(slots=True)
-class Noting(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+class RecordingInterceptor(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     """Records each call of a channel, and may run a callback before it."""
 
     before: Callable[[SentCall], None] = lambda _: None
@@ -196,10 +196,10 @@ class Noting(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor
 
 
 @final
-class AsyncNoting(grpc.aio.UnaryUnaryClientInterceptor):
-    """The asyncio version, which records into a `Noting`."""
+class AsyncRecordingInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
+    """The asyncio version, which records into a `RecordingInterceptor`."""
 
-    def __init__(self, noting: Noting) -> None:
+    def __init__(self, noting: RecordingInterceptor) -> None:
         self._noting = noting
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:

@@ -43,7 +43,7 @@ class Breach:
         return f"{self.what} in {self.line[:300]!r}, found in {self.test}"
 
 
-def held(line: str) -> Iterator[str]:
+def forbidden_content(line: str) -> Iterator[str]:
     """Forbidden content of a line."""
     return (what for what, pattern in FORBIDDEN.items() if pattern.search(line))
 
@@ -65,7 +65,7 @@ class WatchedLogs(logging.Handler):
         for line in lines:
             self.lines += 1
             test = os.environ.get("PYTEST_CURRENT_TEST", "no test")
-            self.breaches += (Breach(what, line, test) for what in held(line) if what not in allowed)
+            self.breaches += (Breach(what, line, test) for what in forbidden_content(line) if what not in allowed)
 
     @contextmanager
     def listening(self) -> Generator[None]:

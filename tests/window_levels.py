@@ -9,7 +9,7 @@ from predictor.windows import EncodedPanel, Pipeline, trailing_windows
 FloatArray = NDArray[np.float64]
 
 
-def measured(normaliser: Normaliser, daily: FloatArray, sessions: int) -> tuple[FloatArray, FloatArray]:
+def measure_levels(normaliser: Normaliser, daily: FloatArray, sessions: int) -> tuple[FloatArray, FloatArray]:
     """Location and scale [S, sessions] of the windows that end at each of the last sessions of a series [S, T]."""
     count, length = daily.shape
     symbols = np.repeat(np.arange(count), sessions)

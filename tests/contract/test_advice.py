@@ -167,7 +167,7 @@ def test_every_flag_in_a_message_is_one_of_a_command() -> None:
     assert not wrong
 
 
-# --- what is installed
+# --- installed packages
 
 
 def extras_in(text: str) -> set[str]:

@@ -24,7 +24,7 @@ LINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_page_runs(line: str) -> None:
-    # The tests that it names are run by themselves.
+    # The named tests run on their own.
     run_command(f"{line} --collect-only -q" if line.startswith("python -m pytest") else line, ROOT)
 
 

@@ -139,7 +139,7 @@ def test_every_metric_and_label_that_is_asked_for_is_in_a_scrape(scraped: str) -
     there = set(re.findall(r"^(\w+)", scraped, re.MULTILINE))
     asked = {name for text in expressions() for name in re.findall(r"\b(?:quantra|process)_\w+", text)}
     assert asked - there == set()
-    known = set(re.findall(r'(\w+)="', scraped)) | {"instance", "job"}  # these two are Prometheus's own
+    known = set(re.findall(r'(\w+)="', scraped)) | {"instance", "job"}  # Prometheus adds these two itself
     named = {name for text in expressions() for name in re.findall(r'(\w+)\s*(?:=~|!=|=)\s*"', text)}
     assert named - known == set()
 

@@ -69,7 +69,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["server", "embedded"])
-def door(request: pytest.FixtureRequest, models: Path) -> Iterator[tuple[str, ...]]:
+def model_options(request: pytest.FixtureRequest, models: Path) -> Iterator[tuple[str, ...]]:
     """Command line options for the models."""
     if request.param == "embedded":
         yield "--embedded", "--models", str(models)
@@ -79,9 +79,9 @@ def door(request: pytest.FixtureRequest, models: Path) -> Iterator[tuple[str, ..
 
 
 def test_the_terminal_draws_forecast_and_reasons(
-    terminal: tuple[str, str], models: Path, door: tuple[str, ...]
+    terminal: tuple[str, str], models: Path, model_options: tuple[str, ...]
 ) -> None:
-    done = run_program(*terminal, *door, "--bars", str(models / "bars.csv"), "--symbol", "IBM")
+    done = run_program(*terminal, *model_options, "--bars", str(models / "bars.csv"), "--symbol", "IBM")
     assert (done.returncode, done.stderr) == (0, "")
     for drawn in (
         "IBM",
@@ -99,9 +99,9 @@ LIVE = ("--symbol", "IBM", "--live", "20", "--pace")
 
 
 def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_them(
-    terminal: tuple[str, str], models: Path, door: tuple[str, ...]
+    terminal: tuple[str, str], models: Path, model_options: tuple[str, ...]
 ) -> None:
-    done = run_program(*terminal, *door, "--bars", str(models / "bars.csv"), *LIVE, "0.05")
+    done = run_program(*terminal, *model_options, "--bars", str(models / "bars.csv"), *LIVE, "0.05")
     assert (done.returncode, done.stderr) == (0, "")
     *days, summary = done.stdout.splitlines()
     bars = BarPanel.read(models / "bars.csv", calendar="XNYS").select(["IBM"])
@@ -120,13 +120,13 @@ def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_the
 def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, str], models: Path) -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    # slow enough that days are left when the server is killed, after the first picture
+    # slow enough that days remain when the server is killed after the first picture
     command = (*terminal, "--own-server", "--models", str(models), "--bars", str(models / "bars.csv"), *LIVE, "0.3")
     variables = os.environ | {"QUANTRA_VENV": sys.prefix, "TERM": "xterm-256color", "PYTHONPATH": ""}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
         os.close(theirs)
         screen, killed = "", False
-        for part in drawn(ours):
+        for part in terminal_output(ours):
             screen += part
             if not killed and (server := re.search(r"process (\d+)", screen)):
                 os.kill(int(server[1]), signal.SIGKILL)
@@ -142,15 +142,15 @@ def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, st
         assert shown in screen
 
 
-def drawn(terminal: int) -> Iterator[str]:
+def terminal_output(terminal: int) -> Iterator[str]:
     """Output of a program on a terminal, until it ends."""
-    # Linux tells by an error that nobody writes any more.
+    # On Linux, reading fails once no process holds the terminal.
     with open(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):
         while part := screen.read(65536):
             yield part.decode("utf-8", "replace")
 
 
-def refused(terminal: tuple[str, str], models: Path, environment: Path) -> str:
+def environment_error(terminal: tuple[str, str], models: Path, environment: Path) -> str:
     """The one-line error of the sample in an unusable environment."""
     embedded = ("--embedded", "--models", str(models), "--bars", str(models / "bars.csv"), "--symbol", "AAPL")
     done = run_program(*terminal, *embedded, environment=environment)
@@ -163,38 +163,38 @@ def test_an_environment_without_a_python_library_is_told(
     terminal: tuple[str, str], models: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path / 'nowhere'}\nversion = 3.11.0\n")
-    line = refused(terminal, models, tmp_path)
+    line = environment_error(terminal, models, tmp_path)
     assert line.startswith(f"CONFIGURATION_INVALID: the Python of {tmp_path} does not start: ")
     assert "shared library" in line
 
 
 def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], models: Path, tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=False)
-    line = refused(terminal, models, tmp_path)
+    line = environment_error(terminal, models, tmp_path)
     assert line.startswith(f"PACKAGE_MISSING: the Python of {tmp_path} cannot import quantra: ")
     assert "pip install 'quantra[dotnet]'" in line
 
 
 @pytest.fixture(scope="module")
-def ending(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def ending_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The command for a program that exits while Python works."""
     project = ENDING_PROJECT.format(dotnet=DOTNET)
     built = build_program(tmp_path_factory.mktemp("ending"), project, {"Program.cs": ENDING})
     return built_solution(), str(built)
 
 
-def test_a_program_may_end_while_python_forecasts(ending: tuple[str, str], models: Path) -> None:
-    done = run_program(*ending, "calling", str(models))
+def test_a_program_may_end_while_python_forecasts(ending_command: tuple[str, str], models: Path) -> None:
+    done = run_program(*ending_command, "calling", str(models))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_program_may_end_while_a_predictor_opens(ending: tuple[str, str], tmp_path: Path) -> None:
+def test_a_program_may_end_while_a_predictor_opens(ending_command: tuple[str, str], tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=False)
     package = next(tmp_path.rglob("site-packages")) / "predictor"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "embed.py").write_text(f"open({str(tmp_path / 'began')!r}, 'w').close()\nwhile True:\n    pass\n")
-    done = run_program(*ending, "opening", str(tmp_path), environment=tmp_path)
+    done = run_program(*ending_command, "opening", str(tmp_path), environment=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -206,5 +206,5 @@ def test_an_exception_of_pythons_own_is_internal_and_shows_no_trace(
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "embed.py").write_text("def open_door(*_):\n    raise ZeroDivisionError('a secret')\n")
-    line = refused(terminal, models, tmp_path)
+    line = environment_error(terminal, models, tmp_path)
     assert line == "INTERNAL: the predictor failed on this call, which is a bug in Quantra; see the inner exception"

@@ -235,7 +235,7 @@ UNITS: Final = Command(
     "Example: quantra units models/demo/1",
 )
 
-# --- a line in each table
+# --- table entries
 
 READ_AT_THE_START: Final = ("trainers.cli.commands", "trainers.stock.command")
 """Modules that make a program's commands and flags of the tables when they are imported."""
@@ -270,7 +270,7 @@ def _forget(patch: pytest.MonkeyPatch, module: str) -> None:
     patch.delitem(sys.modules, module)
 
 
-# --- what is trained with all of them
+# --- training with all of them
 
 
 def bars() -> BarPanel:
@@ -287,7 +287,7 @@ def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
 
 def quantra(arguments: Sequence[str]) -> int:
     """Run the program with the changed tables; returns its exit code."""
-    from trainers.cli.commands import app  # anew, with the tables of this moment
+    from trainers.cli.commands import app  # imported again, with the current tables
 
     with pytest.raises(SystemExit) as ended:
         run(app, arguments)
@@ -317,21 +317,21 @@ def recipe(lines: None) -> StockRecipe:  # noqa: ARG001 - the kinds' lines
 
 
 @pytest.fixture(scope="module")
-def trained(features: Path, recipe: StockRecipe, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+def training_result(features: Path, recipe: StockRecipe, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     material = TrainingMaterial(bars(), FeatureSet.read(features))
     return train(material, recipe, tmp_path_factory.mktemp("models") / "mine" / "1", consume=no_progress)
 
 
 @pytest.fixture(scope="module")
-def forecaster(trained: TrainingResult) -> Iterator[Forecaster]:
-    with Forecaster.load(trained.folder, device="cpu") as loaded:
+def forecaster(training_result: TrainingResult) -> Iterator[Forecaster]:
+    with Forecaster.load(training_result.folder, device="cpu") as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def client(trained: TrainingResult) -> Iterator[QuantraClient]:
+def client(training_result: TrainingResult) -> Iterator[QuantraClient]:
     """A client of a server with the trained model."""
-    models = trained.folder.parent.parent
+    models = training_result.folder.parent.parent
     with (
         PredictionService.open(models, device="cpu") as service,
         serving(service) as served,
@@ -349,15 +349,15 @@ def with_high_prices(panel: BarPanel) -> BarPanel:
 
 
 def test_an_artifact_with_a_new_network_and_normaliser_loads_as_it_was_trained(
-    trained: TrainingResult, recipe: StockRecipe
+    training_result: TrainingResult, recipe: StockRecipe
 ) -> None:
-    manifest = artifact.load(trained.folder).artifact.manifest
+    manifest = artifact.load(training_result.folder).artifact.manifest
     assert (manifest.kind, manifest.config) == (FADING, FadingConfig(fading=0.8))
     assert manifest.normaliser == recipe.normaliser
 
 
-def test_a_recipe_with_new_kinds_reads_back_from_the_card(trained: TrainingResult, recipe: StockRecipe) -> None:
-    assert read_recipe(trained.card["recipe"]) == recipe
+def test_a_recipe_with_new_kinds_reads_back_from_the_card(training_result: TrainingResult, recipe: StockRecipe) -> None:
+    assert read_recipe(training_result.card["recipe"]) == recipe
 
 
 def test_a_new_kinds_wrong_setting_is_named(recipe: StockRecipe) -> None:
@@ -367,8 +367,8 @@ def test_a_new_kinds_wrong_setting_is_named(recipe: StockRecipe) -> None:
         read_recipe({**recipe.settings(), "normaliser_decay": 1.0})
 
 
-def test_a_new_baseline_is_scored_with_the_model(trained: TrainingResult) -> None:
-    scores = trained.summary.scores
+def test_a_new_baseline_is_scored_with_the_model(training_result: TrainingResult) -> None:
+    scores = training_result.summary.scores
     assert scores is not None
     assert "coin" in {row.name for row in scores.rows}
 
@@ -409,9 +409,11 @@ def test_a_new_error_has_its_type_its_reason_and_its_facts_on_both_sides_of_the_
         assert errors.answer_of(raised.value) == TOO_HIGH
 
 
-def test_an_exported_file_with_new_kinds_gives_the_models_numbers(trained: TrainingResult, tmp_path: Path) -> None:
-    exported = export_onnx(trained.folder, tmp_path / "mine.onnx")
-    model = load_single(trained.folder, ("mine", 1), Runtime(device=torch.device("cpu"), max_rows=256))
+def test_an_exported_file_with_new_kinds_gives_the_models_numbers(
+    training_result: TrainingResult, tmp_path: Path
+) -> None:
+    exported = export_onnx(training_result.folder, tmp_path / "mine.onnx")
+    model = load_single(training_result.folder, ("mine", 1), Runtime(device=torch.device("cpu"), max_rows=256))
     prepared = model.prepare(Instance(input=recent()), AFTER_ALL_SESSIONS)
     given = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
     given |= {name: given[name][:, 0] for name in ("location", "scale")}
@@ -420,10 +422,10 @@ def test_an_exported_file_with_new_kinds_gives_the_models_numbers(trained: Train
     np.testing.assert_allclose(np.asarray(found), model.forecast([prepared])[0].values, rtol=0, atol=SAME)
 
 
-def test_a_new_command_is_listed_and_runs(trained: TrainingResult, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_command_is_listed_and_runs(training_result: TrainingResult, capsys: pytest.CaptureFixture[str]) -> None:
     assert quantra(["--help"]) == 0
     assert UNITS.help[:30] in capsys.readouterr().out
-    assert quantra(["units", str(trained.folder)]) == 0
+    assert quantra(["units", str(training_result.folder)]) == 0
     assert capsys.readouterr().out == "absolute\n"
 
 
@@ -439,10 +441,10 @@ def test_the_command_line_trains_a_new_network_with_its_own_setting_and_a_new_op
     assert artifact.load(out).artifact.manifest.config == FadingConfig(fading=0.7)
 
 
-def test_a_page_is_written_about_a_model_of_new_kinds(trained: TrainingResult, tmp_path: Path) -> None:
+def test_a_page_is_written_about_a_model_of_new_kinds(training_result: TrainingResult, tmp_path: Path) -> None:
     rows, page = tmp_path / "bars.csv", tmp_path / "report.html"
     write_csv(recent(), rows)
-    assert quantra(["report", str(trained.folder), "--bars", str(rows), "--output", str(page)]) == 0
+    assert quantra(["report", str(training_result.folder), "--bars", str(rows), "--output", str(page)]) == 0
     text = page.read_text()
     assert all(name in text for name in ("fading", "drawdown", "coin"))
 
@@ -458,20 +460,20 @@ def write_csv(panel: BarPanel, file: Path) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
-# --- and without the lines
+# --- without the table entries
 
 
-def test_without_its_line_a_kind_is_refused_by_name(trained: TrainingResult) -> None:
+def test_without_its_line_a_kind_is_refused_by_name(training_result: TrainingResult) -> None:
     """An artifact of a newer version, loaded by a program that lacks its kinds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(_open(KINDS), FADING.name)
         with pytest.raises((ArtifactError, ConfigurationError), match="fading"):
-            artifact.load(trained.folder)
+            artifact.load(training_result.folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(_open(NORMALISERS), ABSOLUTE.name)
         with pytest.raises(ArtifactError, match="'absolute', but must be 'window' or 'fitted'"):
-            artifact.load(trained.folder)
+            artifact.load(training_result.folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(_open(OPERATORS), DRAWDOWN.name)
         with pytest.raises((ArtifactError, ExpressionError), match="unknown operator Drawdown"):
-            artifact.load(trained.folder)
+            artifact.load(training_result.folder)

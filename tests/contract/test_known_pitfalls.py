@@ -160,10 +160,10 @@ def test_pickled_scalers_have_no_place_in_an_artifact(tmp_path: Path) -> None:
     assert len(scaling["center"]) == len(scaling["scale"]) == 23
 
 
-# --- made-up importances
+# --- invented importances
 
 
-class _Deaf(nn.Module):
+class _DetachedNetwork(nn.Module):
     """A network whose output has no gradient with respect to its inputs."""
 
     def forward(self, inputs: Inputs) -> Tensor:
@@ -180,7 +180,9 @@ def test_missing_gradients_never_become_a_uniform_importance() -> None:
         location=np.zeros(4),
         scale=np.full(4, 0.02),
     )
-    deaf = Explainer(build_attribution_view(_Deaf()), build_output_map(model.manifest), baseline, max_rows=64)
+    deaf = Explainer(
+        build_attribution_view(_DetachedNetwork()), build_output_map(model.manifest), baseline, max_rows=64
+    )
     found = deaf.explain(prepared.inputs, [(0, 1)], tolerance=0.01, deadline=Deadline())[0]
     assert not found.observed.any()
     assert not found.known.any()
@@ -244,7 +246,7 @@ def test_horizons_are_typed_numbers_on_the_wire() -> None:
     assert field.type == field.TYPE_INT32
 
 
-# --- the user interface's deadlock
+# --- user interface deadlock
 
 
 def test_blocking_on_a_task_fails_the_csharp_build() -> None:
@@ -276,7 +278,7 @@ def test_look_ahead_is_impossible_the_future_changes_no_feature_and_no_forecast(
     np.testing.assert_allclose(after.observed[:, : day + 1], before.observed[:, : day + 1], atol=1e-6)
 
 
-# --- a process a call, swallowed crashes
+# --- one process per call, swallowed crashes
 
 
 def test_one_server_answers_all_calls_and_its_end_is_not_swallowed(tmp_path: Path) -> None:
@@ -343,14 +345,14 @@ def test_the_tail_of_an_epoch_is_stepped_and_leaks_nothing_into_the_next() -> No
 def test_a_tail_of_one_batch_has_its_full_gradient_not_an_eighth() -> None:
     net = linear()
     trained(net, [rows(4)], accumulate=8)
-    assert torch.allclose(net.weight, descended(linear(), rows(4)), rtol=1e-6)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), rows(4)), rtol=1e-6)
 
 
 def test_a_window_of_eight_and_one_samples_is_no_mean_of_means() -> None:
     net = linear()
     large, small = rows(8), rows(1, seed=1)
     trained(net, [large, small], accumulate=2)
-    assert torch.allclose(net.weight, descended(linear(), large, small), rtol=1e-6)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), large, small), rtol=1e-6)
 
 
 def test_gradients_left_over_from_elsewhere_do_not_enter_a_step() -> None:
@@ -397,7 +399,7 @@ def test_an_epoch_s_loss_is_that_of_the_windows_that_were_stepped() -> None:
     assert epoch.phases["main"].skipped == 2
 
 
-# --- training: a loss that teaches nothing
+# --- training: a loss without effect
 
 
 def test_a_detached_loss_between_samples_generated_without_gradients_is_refused() -> None:
@@ -487,7 +489,7 @@ def stepped(reports: list[Report]) -> list[bool]:
     return [report.stepped for report in reports if isinstance(report, WindowReport)]
 
 
-def descended(net: nn.Linear, *batches: Rows) -> Tensor:
+def descend_by_hand(net: nn.Linear, *batches: Rows) -> Tensor:
     """The weight after one step by hand on all batches joined."""
     joined = Rows(*(torch.cat(field) for field in zip(*batches, strict=True)))
     squares(net, joined).mean.backward()

@@ -71,7 +71,7 @@ pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UserFolder:
     """A user's folder outside the checkout: `.venv`, `models/demo/1`, `bars.csv`."""
 
     folder: Path
@@ -148,14 +148,14 @@ def _build(sources: Path, folder: Path, *targets: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def places(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
+def user_folders(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, UserFolder]:
     """A user's folder with each of the wheels."""
     return {name: _place(tmp_path_factory.mktemp(name), wheel) for name, wheel in wheels.items()}
 
 
-def _place(folder: Path, wheel: Path) -> Place:
+def _place(folder: Path, wheel: Path) -> UserFolder:
     venv.create(folder / ".venv", with_pip=False)
-    place = Place(folder)
+    place = UserFolder(folder)
     install = ("install", "--quiet", "--no-deps", "--no-index", "--no-warn-script-location", wheel)
     place.run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", place.program("python"), *install)
     # A path in such a file is one more folder to import from; files like it in that folder, such as the one that leads
@@ -170,8 +170,8 @@ def _place(folder: Path, wheel: Path) -> Place:
 
 
 @pytest.fixture(params=["checkout", "sdist"])
-def place(request: pytest.FixtureRequest, places: dict[str, Place]) -> Place:
-    return places[request.param]
+def user_folder(request: pytest.FixtureRequest, user_folders: dict[str, UserFolder]) -> UserFolder:
+    return user_folders[request.param]
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -191,26 +191,26 @@ def test_the_wheel_out_of_the_sdist_is_the_same(wheels: dict[str, Path]) -> None
     assert contents(wheels["sdist"]) == contents(wheels["checkout"])
 
 
-def test_an_installed_quantra_is_not_the_checkout(place: Place) -> None:
+def test_an_installed_quantra_is_not_the_checkout(user_folder: UserFolder) -> None:
     code = "import predictor, trainers.cli; print(predictor.__file__, trainers.cli.__file__, sep='\\n')"
-    for file in place.run(place.program("python"), "-c", code).split():
-        assert (place.folder / ".venv") in Path(file).parents
+    for file in user_folder.run(user_folder.program("python"), "-c", code).split():
+        assert (user_folder.folder / ".venv") in Path(file).parents
 
 
-def test_an_installed_quantra_forecasts(place: Place) -> None:
+def test_an_installed_quantra_forecasts(user_folder: UserFolder) -> None:
     arguments = ("--artifact", "models/demo/1", "--bars", "bars.csv", "--symbol", "AAPL", "--device", "cpu", "--json")
-    found = json.loads(place.run(place.program("quantra"), "predict", *arguments))
-    assert found["values"] == _forecast(place).values.tolist()
+    found = json.loads(user_folder.run(user_folder.program("quantra"), "predict", *arguments))
+    assert found["values"] == _forecast(user_folder).values.tolist()
 
 
-def _forecast(place: Place) -> Forecast:
+def _forecast(place: UserFolder) -> Forecast:
     """The same forecast in this environment."""
     with Forecaster.load(place.folder / "models" / "demo" / "1", device="cpu") as forecaster:
         return forecaster.predict(BarPanel.read(place.folder / "bars.csv").select(["AAPL"]))
 
 
-def test_an_installed_quantra_writes_pages(places: dict[str, Place]) -> None:
-    place = places["sdist"]
+def test_an_installed_quantra_writes_pages(user_folders: dict[str, UserFolder]) -> None:
+    place = user_folders["sdist"]
     place.run(place.program("quantra"), "report", "models/demo/1", "--bars", "bars.csv", "--output", "report.html")
     assert "AAPL" in (place.folder / "report.html").read_text(encoding="utf-8")
 
@@ -250,7 +250,7 @@ def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def packed(feed: Path, package: str, suffix: str = "nupkg") -> dict[str, bytes]:
+def packed_files(feed: Path, package: str, suffix: str = "nupkg") -> dict[str, bytes]:
     """The files of a package."""
     (path,) = (path for path in feed.glob(f"*.{suffix}") if re.fullmatch(rf"{package}\.[0-9.]+\.{suffix}", path.name))
     with zipfile.ZipFile(path) as archive:
@@ -263,7 +263,7 @@ def test_every_project_that_ships_is_looked_at(feed: Path) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_says_what_it_is(package: str, feed: Path) -> None:
-    files = packed(feed, package)
+    files = packed_files(feed, package)
     said = files[f"{package}.nuspec"].decode("utf-8-sig")
     for fact in (
         "<description>",
@@ -283,7 +283,7 @@ def test_a_package_says_what_it_is(package: str, feed: Path) -> None:
 def test_a_package_has_its_documentation_and_symbols_and_nothing_of_the_machine_that_built_it(
     package: str, feed: Path
 ) -> None:
-    files, symbols = packed(feed, package), packed(feed, package, "snupkg")
+    files, symbols = packed_files(feed, package), packed_files(feed, package, "snupkg")
     for framework in FRAMEWORKS:
         documented = files[f"lib/{framework}/{package}.xml"].decode("utf-8")
         assert f"T:{package if package == TESTING else 'Quantra.Client'}." in documented
@@ -293,7 +293,7 @@ def test_a_package_has_its_documentation_and_symbols_and_nothing_of_the_machine_
 
 
 def test_the_package_carries_python_net_and_its_licence(feed: Path) -> None:
-    files = packed(feed, DOORS[1])
+    files = packed_files(feed, DOORS[1])
     notice = files["THIRD-PARTY-NOTICES.txt"].decode()
     assert {f"lib/{framework}/Python.Runtime.dll" for framework in FRAMEWORKS} <= files.keys()
     assert "Copyright (c) 2006-2021 the contributors of the Python.NET project" in notice
@@ -306,9 +306,9 @@ def address() -> str:
 
 
 @pytest.fixture(scope="module")
-def programs(feed: Path, places: dict[str, Place], address: str) -> Path:
+def programs(feed: Path, user_folders: dict[str, UserFolder], address: str) -> Path:
     """The programs of the package READMEs, built together, each from its package only."""
-    folder = places["checkout"].folder / "programs"
+    folder = user_folders["checkout"].folder / "programs"
     for package, (blocks, more) in PROGRAMS.items():
         project = folder / package
         project.mkdir(parents=True)
@@ -320,18 +320,18 @@ def programs(feed: Path, places: dict[str, Place], address: str) -> Path:
         )
     paths = "".join(f'<Project Path="{package}/Ask.{package}.csproj" />' for package in PROGRAMS)
     (folder / "Programs.slnx").write_text(f"<Solution>{paths}</Solution>")
-    places["checkout"].run("dotnet", "build", *QUIET, folder / "Programs.slnx")
+    user_folders["checkout"].run("dotnet", "build", *QUIET, folder / "Programs.slnx")
     return folder
 
 
-def ask(package: str, programs: Path, place: Place) -> str:
+def ask(package: str, programs: Path, place: UserFolder) -> str:
     """Output of the program in a package's README."""
     program = programs / package / "bin" / "Debug" / "net10.0" / f"Ask.{package}.dll"
     return place.run("dotnet", program, QUANTRA_VENV=str(place.folder / ".venv"))
 
 
-def test_the_programs_of_the_pages_forecast(programs: Path, places: dict[str, Place], address: str) -> None:
-    place = places["checkout"]
+def test_the_programs_of_the_pages_forecast(programs: Path, user_folders: dict[str, UserFolder], address: str) -> None:
+    place = user_folders["checkout"]
     prices = _forecast(place).prices
     assert prices is not None
     with place.serving(address):
@@ -341,13 +341,17 @@ def test_the_programs_of_the_pages_forecast(programs: Path, places: dict[str, Pl
             assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
 
 
-def test_the_program_of_the_page_for_tests_gives_what_it_says(programs: Path, places: dict[str, Place]) -> None:
-    said = ask(TESTING, programs, places["checkout"])
+def test_the_program_of_the_page_for_tests_gives_what_it_says(
+    programs: Path, user_folders: dict[str, UserFolder]
+) -> None:
+    said = ask(TESTING, programs, user_folders["checkout"])
     assert said.startswith("stock@1 as of 2024-06-28")
     assert "forecast by demo of bars of AAPL" in said
 
 
-def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(programs: Path, places: dict[str, Place]) -> None:
-    said = ask(HOSTING, programs, places["checkout"])
+def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(
+    programs: Path, user_folders: dict[str, UserFolder]
+) -> None:
+    said = ask(HOSTING, programs, user_folders["checkout"])
     assert "demo@1 as of 2013-03-01" in said
     assert "the server was stopped" in said

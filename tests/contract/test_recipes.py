@@ -154,7 +154,7 @@ def unfreezing(folder: Path) -> Names:
 
 
 def body_came_later(names: Names) -> None:
-    assert names["network"].stood == [True] * 7 + [False] * 5  # its first step is taken in the seventh window
+    assert names["network"].stood == [True] * 7 + [False] * 5  # its first step is in the seventh window
 
 
 # --- rewards
@@ -206,7 +206,7 @@ def all_images_were_seen(names: Names) -> None:
     assert [epoch.phases["fit"].count for epoch in names["run"].history] == [130] * 3
 
 
-# --- weights that there are
+# --- existing weights
 
 
 def weights(folder: Path) -> Names:
@@ -241,7 +241,7 @@ def the_body_is_the_learnt_one_and_the_head_has_learnt(names: Names) -> None:
     assert not torch.equal(names["head"].weight, names["fresh"])
 
 
-# --- state of the caller
+# --- caller state
 
 
 def stateful(folder: Path) -> Names:

@@ -107,10 +107,12 @@ def test_the_table_of_flags_matches_serve_and_its_defaults() -> None:
     _, serve, _ = group.resolve_command(typer.Context(group), ["serve"])
     told = {flag.strip("`"): default.strip("`") for flag, default, _ in rows(SERVING, "flag")}
     assert set(told) == {option.opts[0] for option in serve.params}
-    assert [option.opts[0] for option in serve.params if told[option.opts[0]] not in shown(option.default)] == []
+    assert [
+        option.opts[0] for option in serve.params if told[option.opts[0]] not in documented_default(option.default)
+    ] == []
 
 
-def shown(default: object) -> set[str]:
+def documented_default(default: object) -> set[str]:
     """A default as the table shows it."""
     if default is None:
         return {"required", "none", "nowhere"}

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from watched_logs import ROOT, SUITE, WatchedLogs, held, token
+from watched_logs import ROOT, SUITE, WatchedLogs, forbidden_content, token
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,11 @@ from watched_logs import ROOT, SUITE, WatchedLogs, held, token
     ],
 )
 def test_what_a_line_may_not_hold_is_found(line: str, what: str) -> None:
-    assert list(held(line)) == [what]
+    assert list(forbidden_content(line)) == [what]
 
 
 def test_a_temporary_folder_is_a_path(tmp_path: Path) -> None:
-    assert list(held(f"{tmp_path}: the folder of models cannot be read")) == ["a path"]
+    assert list(forbidden_content(f"{tmp_path}: the folder of models cannot be read")) == ["a path"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_temporary_folder_is_a_path(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_line_must_say_passes(line: str) -> None:
-    assert not list(held(line))
+    assert not list(forbidden_content(line))
 
 
 def test_records_of_the_library_are_heard_whatever_their_level() -> None:

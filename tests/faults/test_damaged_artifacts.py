@@ -66,7 +66,7 @@ def forge_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) -
     rewrite(folder, WEIGHTS, save_tensors(weights))
 
 
-def refused(folder: Path) -> str:
+def load_error(folder: Path) -> str:
     """The error message when the artifact is loaded as a served model."""
     with pytest.raises(ArtifactError) as caught:
         load_model(folder, ("small", 1), Runtime(torch.device("cpu"), 256))
@@ -111,7 +111,7 @@ def test_a_file_cut_anywhere_is_found(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", EVERY_FILE)
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    assert refused(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
+    assert load_error(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
@@ -119,42 +119,42 @@ def test_a_link_in_place_of_a_file_is_named(folder: Path, name: str, tmp_path: P
     elsewhere = tmp_path / "elsewhere"
     (folder / name).rename(elsewhere)
     (folder / name).symlink_to(elsewhere)
-    assert refused(folder).startswith(f"{name}: is a link")
+    assert load_error(folder).startswith(f"{name}: is a link")
 
 
 def test_a_link_in_place_of_the_golden_folder_is_named(folder: Path, tmp_path: Path) -> None:
     (folder / "golden").rename(tmp_path / "elsewhere")
     (folder / "golden").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    assert refused(folder) == "golden: is a link; an artifact holds its files, not links to them"
+    assert load_error(folder) == "golden: is a link; an artifact holds its files, not links to them"
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
 def test_a_folder_in_place_of_a_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     (folder / name).mkdir()
-    assert refused(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
+    assert load_error(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
 
 
 def test_a_stranger_file_is_named(folder: Path) -> None:
     (folder / "golden" / "more.py").write_text("print()")
-    assert refused(folder) == "golden/more.py: does not belong to the artifact"
+    assert load_error(folder) == "golden/more.py: does not belong to the artifact"
 
 
 def test_a_stranger_folder_is_named(folder: Path) -> None:
     (folder / "cache").mkdir()
-    assert refused(folder) == "cache: does not belong to the artifact"
+    assert load_error(folder) == "cache: does not belong to the artifact"
 
 
 def test_a_link_to_a_folder_is_a_stranger(folder: Path, tmp_path: Path) -> None:
     (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
-    assert refused(folder) == "linked: does not belong to the artifact"
+    assert load_error(folder) == "linked: does not belong to the artifact"
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY_FILE if name.endswith(".json")])
 def test_a_text_larger_than_any_is_not_read(folder: Path, name: str) -> None:
     with (folder / name).open("r+b") as file:
         file.truncate(17 << 20)
-    assert refused(folder) == f"{name}: is larger than {16 << 20} bytes"
+    assert load_error(folder) == f"{name}: is larger than {16 << 20} bytes"
 
 
 def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.M
         return read_bytes(path)
 
     monkeypatch.setattr(Path, "read_bytes", broken)
-    assert refused(folder) == f"{WEIGHTS}: cannot be read: Permission denied"
+    assert load_error(folder) == f"{WEIGHTS}: cannot be read: Permission denied"
 
 
 # --- forged weights
@@ -200,7 +200,7 @@ def test_weights_of_another_network_are_refused(
     folder: Path, change: Callable[[dict[str, Tensor]], object], cause: str
 ) -> None:
     forge_weights(folder, change)
-    message = refused(folder)
+    message = load_error(folder)
     assert message.startswith(f"{WEIGHTS}: ")
     assert cause in message
 
@@ -242,7 +242,7 @@ def test_edges_that_cannot_be_are_refused(
     graph: Path, change: Callable[[dict[str, Tensor]], object], cause: str
 ) -> None:
     forge_weights(graph, change)
-    assert refused(graph).startswith(f"{WEIGHTS}: {cause}")
+    assert load_error(graph).startswith(f"{WEIGHTS}: {cause}")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_edges_that_cannot_be_are_refused(
 )
 def test_a_universe_that_cannot_be_is_refused(graph: Path, universe: list[object], cause: str) -> None:
     forge_manifest(graph, _set("universe", value=universe))
-    assert cause in refused(graph)
+    assert cause in load_error(graph)
 
 
 @pytest.mark.parametrize("length", [10**10, 2**62])
@@ -264,7 +264,7 @@ def test_a_universe_that_cannot_be_is_refused(graph: Path, universe: list[object
 def test_an_encoder_that_no_memory_holds_is_refused_before_it_is_built(kind: str, length: int, tmp_path: Path) -> None:
     folder = save_small_artifact(tmp_path / kind, kind)
     forge_manifest(folder, _set("encoder_length", value=length))
-    assert refused(folder) == f"manifest.json: encoder length is {length} sessions, but must be 1 to 2500"
+    assert load_error(folder) == f"manifest.json: encoder length is {length} sessions, but must be 1 to 2500"
 
 
 def _safetensors(header: bytes, *, claimed: int | None = None, body: bytes = b"") -> bytes:
@@ -316,7 +316,7 @@ FORGED_TENSORS: Mapping[str, tuple[bytes, str]] = {
 def test_a_forged_tensor_file_is_refused(folder: Path, name: str, forgery: str) -> None:
     data, cause = FORGED_TENSORS[forgery]
     rewrite(folder, name, data)
-    message = refused(folder)
+    message = load_error(folder)
     assert message.startswith(f"{name}: ")
     assert cause in message
 
@@ -382,7 +382,7 @@ FORGED_MANIFESTS: Sequence[tuple[Callable[[Entry], object], str]] = [
 @pytest.mark.parametrize(("change", "cause"), FORGED_MANIFESTS)
 def test_a_forged_manifest_is_refused(folder: Path, change: Callable[[Entry], object], cause: str) -> None:
     forge_manifest(folder, change)
-    assert cause in refused(folder)
+    assert cause in load_error(folder)
 
 
 FORGED_SCALES: Sequence[tuple[Callable[[Entry], object], str]] = [
@@ -404,16 +404,18 @@ FORGED_SCALES: Sequence[tuple[Callable[[Entry], object], str]] = [
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fitted_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact whose scale is a mix of HAR and GARCH."""
     return save_artifact(tmp_path_factory.mktemp("fitted") / "1", small_artifact(fitted=True))
 
 
 @pytest.mark.parametrize(("change", "cause"), FORGED_SCALES)
-def test_a_forged_scale_is_refused(fitted: Path, tmp_path: Path, change: Callable[[Entry], object], cause: str) -> None:
-    folder = Path(shutil.copytree(fitted, tmp_path / "1"))
+def test_a_forged_scale_is_refused(
+    fitted_artifact: Path, tmp_path: Path, change: Callable[[Entry], object], cause: str
+) -> None:
+    folder = Path(shutil.copytree(fitted_artifact, tmp_path / "1"))
     forge_manifest(folder, change)
-    assert cause in refused(folder)
+    assert cause in load_error(folder)
 
 
 SPOILED_TEXTS: Sequence[tuple[Callable[[bytes], bytes], str]] = [
@@ -440,7 +442,7 @@ def test_json_that_two_readers_could_understand_differently_is_refused(
         (folder / DIGEST).write_text(f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n")
     else:
         rewrite(folder, name, text)
-    message = refused(folder)
+    message = load_error(folder)
     assert message.startswith(name)
     assert cause in message
 
@@ -450,23 +452,23 @@ def test_a_fitted_number_that_is_none_is_refused(folder: Path) -> None:
     features["scaling"]["scale"][0] = 0.0
     text = json.dumps(features).encode()
     rewrite(folder, FEATURES, text)
-    assert refused(folder).startswith(f"{FEATURES}: ")
+    assert load_error(folder).startswith(f"{FEATURES}: ")
 
 
 def test_golden_arrays_of_another_shape_are_refused(folder: Path) -> None:
     arrays = artifact.load(folder).golden.arrays
     rewrite(folder, ARRAYS, save_arrays({**arrays, "stage.units": np.zeros((1, 1), np.float32)}))
-    assert "stage units has shape (5, 4, 3), recorded was (1, 1)" in refused(folder)
+    assert "stage units has shape (5, 4, 3), recorded was (1, 1)" in load_error(folder)
 
 
 def test_a_missing_golden_array_is_named(folder: Path) -> None:
     arrays = dict(artifact.load(folder).golden.arrays)
     del arrays["bars.close"]
     rewrite(folder, ARRAYS, save_arrays(arrays))
-    assert refused(folder) == f"{ARRAYS}: golden instance: array 'bars.close' is missing"
+    assert load_error(folder) == f"{ARRAYS}: golden instance: array 'bars.close' is missing"
 
 
 def test_golden_bars_that_no_market_made_are_refused(folder: Path) -> None:
     arrays = dict(artifact.load(folder).golden.arrays)
     rewrite(folder, ARRAYS, save_arrays({**arrays, "bars.high": -arrays["bars.high"].astype(np.float64)}))
-    assert refused(folder).startswith(f"{ARRAYS}: golden instance: is rejected: ODD")
+    assert load_error(folder).startswith(f"{ARRAYS}: golden instance: is rejected: ODD")

@@ -39,7 +39,7 @@ def folder(parts: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(parts / "joint", tmp_path / "1"))
 
 
-def refused(folder: Path) -> str:
+def load_error(folder: Path) -> str:
     """The error message when the ensemble is loaded as a served model."""
     with pytest.raises(ArtifactError) as caught:
         load_model(folder, ("joint", 1), RUNTIME)
@@ -99,24 +99,24 @@ def test_one_flipped_bit_anywhere_is_found(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [*OWN, *OF_MEMBER])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    assert refused(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
+    assert load_error(folder) == f"{name}: the file is missing; {REPLACE_ADVICE}"
 
 
 @pytest.mark.parametrize("name", OF_MEMBER)
 def test_a_link_in_place_of_a_members_file_is_named(folder: Path, name: str, tmp_path: Path) -> None:
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
-    assert refused(folder).startswith(f"{name}: is a link")
+    assert load_error(folder).startswith(f"{name}: is a link")
 
 
 def test_a_missing_member_is_named(folder: Path) -> None:
     shutil.rmtree(folder / MEMBERS / "b")
-    assert refused(folder) == "members/b: the member is missing"
+    assert load_error(folder) == "members/b: the member is missing"
 
 
 def test_a_missing_folder_of_members_is_named(folder: Path) -> None:
     shutil.rmtree(folder / MEMBERS)
-    assert refused(folder) == "members/a: the member is missing"
+    assert load_error(folder) == "members/a: the member is missing"
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,18 @@ def test_a_missing_folder_of_members_is_named(folder: Path) -> None:
 def test_a_link_in_place_of_a_folder_is_named(folder: Path, place: str, message: str, tmp_path: Path) -> None:
     (folder / place).rename(tmp_path / "elsewhere")
     (folder / place).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    assert refused(folder) == message
+    assert load_error(folder) == message
 
 
 @pytest.mark.parametrize("name", ["more.txt", "members/more.txt", "golden/more.py", "members/b/more.py"])
 def test_a_stranger_file_is_named(folder: Path, name: str) -> None:
     (folder / name).write_text("print()")
-    assert refused(folder) == f"{name}: does not belong to the artifact"
+    assert load_error(folder) == f"{name}: does not belong to the artifact"
 
 
 def test_a_member_too_many_is_named(folder: Path, parts: Path) -> None:
     shutil.copytree(parts / "3", folder / MEMBERS / "c")
-    assert refused(folder) == "members/c: does not belong to the artifact"
+    assert load_error(folder) == "members/c: does not belong to the artifact"
 
 
 # --- mixed up
@@ -150,21 +150,21 @@ def test_a_member_too_many_is_named(folder: Path, parts: Path) -> None:
 
 def test_another_artifact_in_a_members_place_is_named(folder: Path, parts: Path) -> None:
     replace_member(folder, parts / "3")
-    assert refused(folder).startswith("members/b/manifest.json: its SHA-256 is not the one in the ensemble's")
+    assert load_error(folder).startswith("members/b/manifest.json: its SHA-256 is not the one in the ensemble's")
 
 
 def test_members_that_changed_places_are_found(folder: Path) -> None:
     members = folder / MEMBERS
     for source, target in (("a", "c"), ("b", "a"), ("c", "b")):
         (members / source).rename(members / target)
-    assert "another artifact is in its place" in refused(folder)
+    assert "another artifact is in its place" in load_error(folder)
 
 
 def test_an_adopted_stranger_is_found_by_the_ensembles_own_golden_instance(folder: Path, parts: Path) -> None:
     """All digests are right and the member is intact, but it does not belong to this ensemble."""
     replace_member(folder, parts / "3")
     adopt(folder, "b")
-    assert refused(folder).startswith("golden/arrays.safetensors: golden instance: stage values is off by")
+    assert load_error(folder).startswith("golden/arrays.safetensors: golden instance: stage values is off by")
 
 
 def test_a_member_whose_parts_do_not_belong_together_is_found_by_its_golden_instance(folder: Path) -> None:
@@ -173,13 +173,13 @@ def test_a_member_whose_parts_do_not_belong_together_is_found_by_its_golden_inst
     (b / "weights.safetensors").write_bytes(data)
     forge(b, lambda manifest: manifest["files"].update({"weights.safetensors": _entry(data)}))
     adopt(folder, "b")
-    assert refused(folder).startswith("members/b/golden/arrays.safetensors: golden instance: stage units is off by")
+    assert load_error(folder).startswith("members/b/golden/arrays.safetensors: golden instance: stage units is off by")
 
 
 def test_an_ensemble_among_members_is_refused(folder: Path, parts: Path) -> None:
     replace_member(folder, parts / "joint")
     adopt(folder, "b")
-    assert refused(folder).startswith("members/b/manifest.json: format is 'quantra-ensemble', expected")
+    assert load_error(folder).startswith("members/b/manifest.json: format is 'quantra-ensemble', expected")
 
 
 def test_a_member_that_does_not_fit_is_refused(folder: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_member_that_does_not_fit_is_refused(folder: Path) -> None:
 
     forge(folder / MEMBERS / "b", other_quantiles)
     adopt(folder, "b")
-    assert "the quantiles of a is (0.1, 0.5, 0.9), that of b is (0.2, 0.5, 0.8)" in refused(folder)
+    assert "the quantiles of a is (0.1, 0.5, 0.9), that of b is (0.2, 0.5, 0.8)" in load_error(folder)
 
 
 # --- forged manifests
@@ -223,7 +223,7 @@ FORGED: list[tuple[Callable[[Entry], object], str]] = [
 @pytest.mark.parametrize(("change", "cause"), FORGED)
 def test_a_forged_manifest_is_refused(folder: Path, change: Callable[[Entry], object], cause: str) -> None:
     forge(folder, change)
-    assert cause in refused(folder)
+    assert cause in load_error(folder)
 
 
 def test_an_ensemble_is_no_single_network(folder: Path) -> None:

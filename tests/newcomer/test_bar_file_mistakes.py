@@ -20,7 +20,7 @@ MISTAKES: Final = exports.CASES / "mistakes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class ExpectedRefusal:
     """The message about a mistake, and the result of following it.
 
     Attributes:
@@ -67,110 +67,110 @@ def mixed_dates_in_iso(_: bytes) -> bytes:
 HALF_EMPTY: Final = ",".join(("2012-10-18", *exports.of("AAPL")[3].prices[:3], "", str(exports.of("AAPL")[3].volume)))
 BOTH: Final = ("AAPL", "MSFT")
 REFUSED: Final = {
-    "short_dates.csv": Refused(
+    "short_dates.csv": ExpectedRefusal(
         says=r"short_dates.csv: dates such as '11/01/2012' are ambiguous; choose "
         r"2012-11-01 with "
         r"--date-order mdy or 2012-01-11 with --date-order dmy",
         options=ReadingOptions(date_order=DateOrder.MONTH_FIRST),
     ),
-    "short_years.csv": Refused(
+    "short_years.csv": ExpectedRefusal(
         says=r".*'01/11/12' have two-digit years; .*2012-11-01 with --date-order dmy or 2012-01-11 with "
         r"--date-order "
         r"mdy or 2001-11-12 with --date-order ymd",
         options=ReadingOptions(date_order=DateOrder.DAY_FIRST),
     ),
-    "mixed_dates.csv": Refused(
+    "mixed_dates.csv": ExpectedRefusal(
         says=r".*'16/10/2012' has the day first, '10/15/2012' the month; write all dates as 2013-12-31",
         mend=mixed_dates_in_iso,
     ),
-    "thousandths.csv": Refused(
+    "thousandths.csv": ExpectedRefusal(
         says=r".*row 1 after the header, column open: '6.612' is ambiguous, and so are all other cells; "
         r"choose 6.612 with --decimal point or 6612 with --decimal comma",
         options=ReadingOptions(decimal=DecimalSign.POINT),
     ),
-    "tokyo_two_days.csv": Refused(
+    "tokyo_two_days.csv": ExpectedRefusal(
         says=r".*the UTC timestamp 2012-10-15 15:00:00 may be of the session 2012-10-15 or 2012-10-16; set the "
         r"exchange's time zone, such as --time-zone America/New_York, or UTC to keep the dates as written",
         options=ReadingOptions(time_zone="Asia/Tokyo"),
     ),
-    "volume_in_thousands.csv": Refused(
+    "volume_in_thousands.csv": ExpectedRefusal(
         says=r".*column volume_\(000\) may count thousands of shares or single shares; choose "
         r"--volume-unit 1000 if 1 means 1,000 shares, or --volume-unit 1 if it means one share",
         options=ReadingOptions(volume_unit=1000),
     ),
-    "different_duplicates.csv": Refused(
+    "different_duplicates.csv": ExpectedRefusal(
         says=r"AAPL 2012-10-19 appears twice in different_duplicates.csv, in rows 5 and 65 after the header "
         r"with close "
         r"609.84 and 631.05; give each day one row",
         mend=lambda content: b"".join(content.splitlines(keepends=True)[:-1]),
         symbols=BOTH,
     ),
-    "within_the_day.csv": Refused(
+    "within_the_day.csv": ExpectedRefusal(
         says=r".*2012-10-15 appears twice in .* as 2012-10-15 09:30:00 and 2012-10-15 10:30:00: the bars are "
         r"intraday, but must be daily; aggregate each day to the first open, the highest high, the lowest low, "
         r"the last close and the sum of the volumes",
         mend=one_bar_a_day,
     ),
-    "weekly.csv": Refused(
+    "weekly.csv": ExpectedRefusal(
         says=r"weekly.csv: its bars are 7 days apart, the nearest 7, but must be daily; export it with an "
         r"interval of one day",
         mend=export_again,
     ),
-    "closes_only.csv": Refused(
+    "closes_only.csv": ExpectedRefusal(
         says=r".*no column open, high, low, close, volume; it has date, aapl, msft; rename the columns that hold "
         r"them; closing prices are not enough: export open, high, low, close and volume",
         mend=export_again,
     ),
-    "stacked_by_code.csv": Refused(
+    "stacked_by_code.csv": ExpectedRefusal(
         says=r".*has no column symbol, and 2012-10-15 appears twice; if column 'code' holds it, rename it to symbol",
         mend=edit("code", "symbol"),
         symbols=BOTH,
     ),
-    "without_volume.csv": Refused(
+    "without_volume.csv": ExpectedRefusal(
         says=r".*no column volume; it has symbol, date, open, high, low, close; if the volume is unknown, add an "
         r"empty column volume",
         mend=lambda content: content.replace(b"\n", b",\n").replace(b"close,", b"close,volume"),
         symbols=BOTH,
     ),
-    "half_empty.csv": Refused(
+    "half_empty.csv": ExpectedRefusal(
         says=r"AAPL 2012-10-18: close is nan, but the bar's other fields are numbers; leave all fields empty "
         r"if there is no bar",
         mend=edit(HALF_EMPTY, "2012-10-18,,,,,"),
         symbols=("AAPL",),
     ),
-    "footer.csv": Refused(
+    "footer.csv": ExpectedRefusal(
         says=r".*row 65 after the header, column date: '' is not a date; write 2013-12-31 or 20131231, or "
         r"remove the row",
         mend=edit("Source: an exchange\n", ""),
         symbols=BOTH,
     ),
-    "column_twice.csv": Refused(
+    "column_twice.csv": ExpectedRefusal(
         says=r"column_twice.csv has more than one column close; remove all but one",
         mend=lambda content: pl.read_csv(content).drop("close_duplicated_0").write_csv().encode(),
     ),
-    "without_header.csv": Refused(
+    "without_header.csv": ExpectedRefusal(
         says=r"without_header.csv has no header: its first line begins with '2012-10-15'; add the column "
         r"names, such as date,open,high,low,close,volume",
         mend=lambda content: b"date,open,high,low,close,volume\n" + content,
     ),
-    "web_page.csv": Refused(
+    "web_page.csv": ExpectedRefusal(
         says=r"web_page.csv has no table but '<!DOCTYPE html>'; check whether its download failed",
         mend=export_again,
     ),
-    "latin.csv": Refused(
+    "latin.csv": ExpectedRefusal(
         says=r"latin.csv is not UTF-8 \(byte 0xf6 at 9\); save it as CSV UTF-8, or convert it: iconv -f "
         r"WINDOWS-1252 -t "
         r"UTF-8 latin.csv > utf8.csv",
         mend=lambda content: content.decode("cp1252").encode(),
         symbols=BOTH,
     ),
-    "old_excel.xls": Refused(
+    "old_excel.xls": ExpectedRefusal(
         says=r"old_excel.xls is in an old Excel format; open it in Excel and save it as .xlsx or CSV UTF-8",
         mend=lambda _: exports.content(exports.EXPORTS["excel.xlsx"]),
         ending=".xlsx",
         symbols=BOTH,
     ),
-    "cut_off.csv.gz": Refused(
+    "cut_off.csv.gz": ExpectedRefusal(
         says=r"cut_off.csv.gz is damaged or truncated \(Compressed file ended before .*\); download it again",
         mend=lambda _: gzip.compress(exports.plain().encode()),
         ending=".csv.gz",
@@ -185,11 +185,11 @@ def test_every_mistake_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_mistake_is_refused_with_what_is_wrong_and_what_to_do(name: str) -> None:
-    with pytest.raises(BarsError, match=f"^{REFUSED[name].says}{told_in_python(REFUSED[name].options)}$"):
+    with pytest.raises(BarsError, match=f"^{REFUSED[name].says}{python_ending(REFUSED[name].options)}$"):
         BarPanel.read(MISTAKES / name)
 
 
-def told_in_python(options: ReadingOptions) -> str:
+def python_ending(options: ReadingOptions) -> str:
     """The end of a message that offers these Python arguments."""
     given = [one.name for one in fields(options) if getattr(options, one.name) != getattr(NO_OPTIONS, one.name)]
     return (

@@ -68,33 +68,35 @@ def train(bars: Path, out: Path, *more: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def trained(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def trained_artifact(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """An artifact trained without `--calendar`, and the messages of its training."""
     out = tmp_path_factory.mktemp("models") / "mine" / "1"
     return out, train(bars_file, out).stderr
 
 
-def test_a_training_recognises_the_calendar_and_names_it(trained: tuple[Path, str]) -> None:
-    folder, said = trained
+def test_a_training_recognises_the_calendar_and_names_it(trained_artifact: tuple[Path, str]) -> None:
+    folder, said = trained_artifact
     assert "calendar: XNYS (recognised from the dates; --calendar NAME chooses another)" in said
     assert artifact.load(folder).artifact.pipeline.calendar.name == "XNYS"
 
 
 def test_the_recognised_calendar_gives_the_same_model_as_the_given_one(
-    trained: tuple[Path, str], bars_file: Path, tmp_path: Path
+    trained_artifact: tuple[Path, str], bars_file: Path, tmp_path: Path
 ) -> None:
     said = train(bars_file, tmp_path / "1", "--calendar", "XNYS").stderr
     assert "recognised" not in said
-    assert (tmp_path / "1" / "manifest.json").read_bytes() == (trained[0] / "manifest.json").read_bytes()
+    assert (tmp_path / "1" / "manifest.json").read_bytes() == (trained_artifact[0] / "manifest.json").read_bytes()
 
 
-def test_a_finished_training_resumes_without_a_calendar(trained: tuple[Path, str], bars_file: Path) -> None:
-    assert "is finished; there is nothing to resume" in train(bars_file, trained[0], "--resume").stdout
+def test_a_finished_training_resumes_without_a_calendar(trained_artifact: tuple[Path, str], bars_file: Path) -> None:
+    assert "is finished; there is nothing to resume" in train(bars_file, trained_artifact[0], "--resume").stdout
 
 
-def test_a_finished_training_does_not_resume_with_another_calendar(trained: tuple[Path, str], bars_file: Path) -> None:
+def test_a_finished_training_does_not_resume_with_another_calendar(
+    trained_artifact: tuple[Path, str], bars_file: Path
+) -> None:
     with pytest.raises(ConfigurationError, match="calendar was XNYS and is now XLON"):
-        train(bars_file, trained[0], "--resume", "--calendar", "XLON")
+        train(bars_file, trained_artifact[0], "--resume", "--calendar", "XLON")
 
 
 def test_a_given_calendar_is_kept() -> None:
@@ -111,13 +113,13 @@ def test_a_recipe_stays_without_a_calendar_where_none_fits() -> None:
 
 
 def test_a_fit_from_python_recognises_the_calendar_and_names_it(
-    trained: tuple[Path, str], bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_artifact: tuple[Path, str], bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trainer = StockTrainer(epochs=1, hidden=4, layers=1, horizons=[1, 3], encoder_length=10)
     trainer.fit(bars_file).close()
     assert "calendar: XNYS (recognised from the dates; calendar=NAME chooses another)" in capsys.readouterr().out
     saved = trainer.save(tmp_path / "1")
-    assert (saved / "manifest.json").read_bytes() == (trained[0] / "manifest.json").read_bytes()
+    assert (saved / "manifest.json").read_bytes() == (trained_artifact[0] / "manifest.json").read_bytes()
 
 
 @pytest.mark.slow
@@ -130,7 +132,7 @@ def test_a_search_recognises_the_calendar_and_writes_the_first_version(bars_file
 
 
 @pytest.fixture
-def mixed(tmp_path: Path) -> list[str]:
+def mixed_files(tmp_path: Path) -> list[str]:
     """Files of two exchanges."""
     for symbol, exchange in (("IBM", "XNYS"), ("BP.L", "XLON")):
         sessions = SessionCalendar.named(exchange, 20110101, 20121231).sessions(20110103, 20121231)
@@ -142,13 +144,13 @@ def mixed(tmp_path: Path) -> list[str]:
 MIXTURE = "no calendar fits all symbols: XNYS fits IBM; XLON fits BP.L; train a model for each exchange"
 
 
-def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed: list[str]) -> None:
-    said = CliRunner().invoke(app, ["check", *mixed], catch_exceptions=False).stdout
+def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:
+    said = CliRunner().invoke(app, ["check", *mixed_files], catch_exceptions=False).stdout
     assert MIXTURE in " ".join(said.split())
     assert said.splitlines()[-1] == "Next: check the files of each exchange by themselves"
 
 
-def test_a_training_warns_about_symbols_without_a_common_calendar(mixed: list[str]) -> None:
-    material = TrainingMaterial(read_files(mixed).panel, default_features())
+def test_a_training_warns_about_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:
+    material = TrainingMaterial(read_files(mixed_files).panel, default_features())
     assert MIXTURE in of_material(material, StockRecipe())
     assert MIXTURE not in of_material(material, StockRecipe(calendar="XNYS"))

@@ -36,7 +36,7 @@ def called(*words: object) -> int:
     return int(ended.value.code or 0)
 
 
-def shown(capsys: Capture, *words: object) -> str:
+def output_of(capsys: Capture, *words: object) -> str:
     """Standard output of a successful command."""
     capsys.readouterr()
     assert called(*words) == 0
@@ -72,7 +72,7 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_program_tells_its_version(capsys: Capture) -> None:
-    assert shown(capsys, "--version") == f"quantra {version('quantra')}\n"
+    assert output_of(capsys, "--version") == f"quantra {version('quantra')}\n"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_models_of_the_folder_models_are_listed_without_its_name(
 ) -> None:
     (tmp_path / "models").symlink_to(models)
     monkeypatch.chdir(tmp_path)
-    assert shown(capsys, "models") == shown(capsys, "models", "--models", "models")
+    assert output_of(capsys, "models") == output_of(capsys, "models", "--models", "models")
 
 
 def test_without_a_folder_models_its_name_is_asked_for(
@@ -125,7 +125,7 @@ def test_without_a_folder_models_its_name_is_asked_for(
 
 
 def test_the_models_of_a_folder_are_listed_with_aliases_skill_dates_and_size(models: Path, capsys: Capture) -> None:
-    told = " ".join(shown(capsys, "models", "--models", models).split())
+    told = " ".join(output_of(capsys, "models", "--models", models).split())
     assert "mine@1 lstm unknown 2018-03-31" in told
     assert "mine@2 lstm champion unknown 2018-03-31" in told
     assert NO_SKILL.line in told
@@ -135,7 +135,7 @@ def test_the_models_of_a_folder_are_listed_with_aliases_skill_dates_and_size(mod
 
 
 def test_the_models_of_a_folder_are_listed_for_programs(models: Path, capsys: Capture) -> None:
-    listed = json.loads(shown(capsys, "models", "--models", models, "--json"))["models"]
+    listed = json.loads(output_of(capsys, "models", "--models", models, "--json"))["models"]
     assert [(one["name"], one["version"], one["aliases"]) for one in listed] == [
         ("mine", 1, []),
         ("mine", 2, ["champion"]),
@@ -161,16 +161,16 @@ def test_a_version_whose_folder_may_not_be_read_is_told_alone(
         return is_file(path)
 
     monkeypatch.setattr(Path, "is_file", looked_at)
-    listed = json.loads(shown(capsys, "models", "--models", tmp_path, "--json"))["models"]
+    listed = json.loads(output_of(capsys, "models", "--models", tmp_path, "--json"))["models"]
     assert [one["problem"] is None for one in listed] == [True, False, False]
     assert (listed[1]["problem"], listed[1]["bytes"]) == ("the folder cannot be read: Permission denied", None)
 
 
 def test_a_server_lists_what_it_serves_as_the_folder_does(models: Path, capsys: Capture) -> None:
-    mine = json.loads(shown(capsys, "models", "--models", models, "--json"))["models"][:2]
+    mine = json.loads(output_of(capsys, "models", "--models", models, "--json"))["models"][:2]
     service = PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 16)))
     with serving(service) as served:
-        theirs = json.loads(shown(capsys, "models", "--server", f"http://{served.target}", "--json"))["models"]
+        theirs = json.loads(output_of(capsys, "models", "--server", f"http://{served.target}", "--json"))["models"]
     service.close()
     assert theirs == [{**one, "bytes": None} for one in mine]
 
@@ -206,7 +206,7 @@ def test_inspect_fits_on_a_screen(tmp_path: Path, capsys: Capture, monkeypatch: 
     made = small_artifact()
     folder = save_artifact(tmp_path / "mine" / "1", replace(made, manifest=replace(made.manifest, card=card)))
 
-    few, whole = shown(capsys, "inspect", folder), shown(capsys, "inspect", folder, "--all")
+    few, whole = output_of(capsys, "inspect", folder), output_of(capsys, "inspect", folder, "--all")
 
     assert len(few.splitlines()) <= 40
     assert max(map(len, few.splitlines()[:-2])) <= 100
@@ -217,7 +217,7 @@ def test_inspect_fits_on_a_screen(tmp_path: Path, capsys: Capture, monkeypatch: 
     assert len(whole.splitlines()) > 100
 
 
-# --- what to do next
+# --- next commands
 
 
 def test_every_command_that_is_named_as_next_can_be_given_as_it_stands(
@@ -231,7 +231,7 @@ def test_every_command_that_is_named_as_next_can_be_given_as_it_stands(
         command = waiting.pop(0)
         name = command.split()[1]
         if name not in done:
-            done[name] = shown(capsys, *shlex.split(command)[1:], *QUICKER.get(name, ""))
+            done[name] = output_of(capsys, *shlex.split(command)[1:], *QUICKER.get(name, ""))
             assert bool(next_commands(done[name])) != (name in LAST)
             waiting += [one.replace("BARS", shlex.quote(str(bars))) for one in next_commands(done[name])]
     assert set(done) == {"train", "inspect", "evaluate", "predict", "explain", "backtest", "audit", "report"}
@@ -241,7 +241,9 @@ def test_the_first_version_is_the_champion_and_a_later_one_names_the_command_tha
     bars: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     told = [
-        shown(capsys, "train", "stock", "--bars", bars, "--out", tmp_path / "models" / "mine" / version, *TINY.split())
+        output_of(
+            capsys, "train", "stock", "--bars", bars, "--out", tmp_path / "models" / "mine" / version, *TINY.split()
+        )
         for version in ("1", "2")
     ]
     release = quantra("alias", "mine", "champion", "2", "--models", tmp_path / "models")
@@ -260,20 +262,20 @@ LAST = {"report"}
 
 def test_programs_are_told_nothing_but_json(models: Path, capsys: Capture) -> None:
     for words in (["inspect", models / "mine" / "1"], ["models", "--models", models]):
-        json.loads(shown(capsys, *words, "--json"))
+        json.loads(output_of(capsys, *words, "--json"))
 
 
 def test_after_a_folder_of_models_it_can_be_served_and_asked(models: Path, capsys: Capture) -> None:
-    told = next_commands(shown(capsys, "models", "--models", models))
+    told = next_commands(output_of(capsys, "models", "--models", models))
     assert quantra("serve", "--models", models) in told
-    assert next_commands(shown(capsys, "alias", "mine", "champion", 1, "--models", models))[0] == quantra(
+    assert next_commands(output_of(capsys, "alias", "mine", "champion", 1, "--models", models))[0] == quantra(
         "models", "--models", models
     )
-    shown(capsys, "alias", "mine", "champion", 2, "--models", models)
+    output_of(capsys, "alias", "mine", "champion", 2, "--models", models)
 
 
 def test_a_version_that_cannot_be_read_is_not_the_one_that_is_advised(models: Path, capsys: Capture) -> None:
-    told = next_commands(shown(capsys, "models", "--models", models))
+    told = next_commands(output_of(capsys, "models", "--models", models))
     assert told[0] == quantra("inspect", models / "mine" / "2")  # 10 is broken
 
 
@@ -284,10 +286,10 @@ def test_next_commands_repeat_the_flags_that_were_given_and_no_password() -> Non
     assert given(secret) == ("--bars", "BARS", "--query", "select 1")
 
 
-# --- how far it is
+# --- progress
 
 
-def watched(steps: int, *, terminal: bool) -> str:
+def progress_output(steps: int, *, terminal: bool) -> str:
     stream: Any = io.StringIO()
     stream.isatty = lambda: terminal
     assert list(progress_on(stream)(range(steps), title="scoring", tell="row {}".format)) == list(range(steps))
@@ -295,14 +297,14 @@ def watched(steps: int, *, terminal: bool) -> str:
 
 
 def test_where_there_is_no_terminal_each_step_is_a_line_as_it_begins() -> None:
-    assert watched(2, terminal=False) == "scoring 1/2  row 0\nscoring 2/2  row 1\n"
-    assert len(watched(1000, terminal=False).splitlines()) <= MOST_LINES
-    assert watched(0, terminal=False) == ""
+    assert progress_output(2, terminal=False) == "scoring 1/2  row 0\nscoring 2/2  row 1\n"
+    assert len(progress_output(1000, terminal=False).splitlines()) <= MOST_LINES
+    assert progress_output(0, terminal=False) == ""
 
 
 def test_on_a_terminal_a_bar_says_what_is_done_and_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    drawn = watched(3, terminal=True)
+    drawn = progress_output(3, terminal=True)
     assert "scoring" in drawn
     assert re.search(r"\d/3", drawn)
     assert "row 2" in drawn

@@ -66,7 +66,7 @@ def quantra(arguments: Sequence[str | Path]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CoinModel:
     """A model of a coin."""
 
     models: Path
@@ -85,10 +85,10 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def coin_model(tmp_path_factory: pytest.TempPathFactory) -> CoinModel:
     """A model trained by the command line on the first days of a file."""
     folder = tmp_path_factory.mktemp("crypto")
-    made = Made(models=folder / "models", name="coin", file=folder / "all" / "BTCUSDT.csv")
+    made = CoinModel(models=folder / "models", name="coin", file=folder / "all" / "BTCUSDT.csv")
     made.file.parent.mkdir()
     made.file.write_text(klines(DAYS))
     learnt = folder / "BTCUSDT.csv"
@@ -108,7 +108,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServedModel:
     """A client and its server's clock."""
 
     client: QuantraClient
@@ -116,17 +116,17 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(made: Made) -> Iterator[Asked]:
-    registry, clock = ModelsFolder(made.models, Runtime(choose_device("cpu"), 256), None).open(), Clock()
+def served_model(coin_model: CoinModel) -> Iterator[ServedModel]:
+    registry, clock = ModelsFolder(coin_model.models, Runtime(choose_device("cpu"), 256), None).open(), Clock()
     with (
         PredictionService(registry, clock=clock) as service,
         serving(service) as served,
         QuantraClient(served.target) as client,
     ):
-        yield Asked(client, clock)
+        yield ServedModel(client, clock)
 
 
-def predicted(made: Made, file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def predicted(made: CoinModel, file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The command line's forecast for a file."""
     capsys.readouterr()
     assert quantra(["predict", "--artifact", made.artifact, "--bars", file, "--json"]) == 0
@@ -143,79 +143,83 @@ def test_the_check_of_a_file_compares_it_with_every_day(tmp_path: Path, capsys: 
     assert quantra(["check", file, "--calendar", "24/7", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["calendar"] == "24/7"
-    assert "20230411" in json.dumps(told)  # the only day that is missing
-    assert "20230415" not in json.dumps(told)  # a Saturday that is there
+    assert "20230411" in json.dumps(told)  # the only missing day
+    assert "20230415" not in json.dumps(told)  # a Saturday with a bar
 
 
 @pytest.mark.slow
 def test_a_forecast_is_of_saturdays_and_sundays_too(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    coin_model: CoinModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    friday = tmp_path / made.file.name
-    known = int(np.searchsorted(made.bars.sessions, FRIDAY)) + 1
+    friday = tmp_path / coin_model.file.name
+    known = int(np.searchsorted(coin_model.bars.sessions, FRIDAY)) + 1
     friday.write_text(klines(known))
-    told = predicted(made, friday, capsys)
+    told = predicted(coin_model, friday, capsys)
     assert told["as_of_session"] == FRIDAY
     assert told["target_sessions"] == [20240224, 20240225, 20240226]  # Saturday, Sunday, Monday
 
 
 @pytest.mark.slow
 def test_the_features_of_alpha158_are_of_every_day_too(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    coin_model: CoinModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    learnt, artifact = made.models.parent / "BTCUSDT.csv", tmp_path / "alpha" / "1"
+    learnt, artifact = coin_model.models.parent / "BTCUSDT.csv", tmp_path / "alpha" / "1"
     options = ["--calendar", "24/7", "--features", "alpha158", "--out", artifact]
     assert quantra(["train", "stock", "--bars", learnt, *options, *TINY]) == 0
-    told = predicted(replace(made, models=tmp_path, name="alpha"), learnt, capsys)
+    told = predicted(replace(coin_model, models=tmp_path, name="alpha"), learnt, capsys)
     assert told["as_of_session"] == FRIDAY + 1
     assert told["target_sessions"] == [20240225, 20240226, 20240227]  # Sunday, Monday, Tuesday
     assert np.isfinite(told["values"]).all()
 
 
 @pytest.mark.slow
-def test_a_session_ends_at_midnight_utc_and_not_before(made: Made, asked: Asked) -> None:
-    asked.clock.now = MIDNIGHT - timedelta(seconds=1)
+def test_a_session_ends_at_midnight_utc_and_not_before(coin_model: CoinModel, served_model: ServedModel) -> None:
+    served_model.clock.now = MIDNIGHT - timedelta(seconds=1)
     with pytest.raises(BarIncompleteError, match="2024-07-13 has not closed yet"):
-        asked.client.predict(made.bars)
-    asked.clock.now = MIDNIGHT
-    assert asked.client.predict(made.bars).target_sessions == tuple(date(2024, 7, day) for day in (14, 15, 16))
+        served_model.client.predict(coin_model.bars)
+    served_model.clock.now = MIDNIGHT
+    assert served_model.client.predict(coin_model.bars).target_sessions == tuple(
+        date(2024, 7, day) for day in (14, 15, 16)
+    )
 
 
 @pytest.mark.slow
-def test_a_session_of_pushed_bars_goes_through_a_weekend(made: Made, asked: Asked) -> None:
-    asked.clock.now, bars = MIDNIGHT, made.bars
-    with asked.client.open_session(bars.until(20240712)) as session:
+def test_a_session_of_pushed_bars_goes_through_a_weekend(coin_model: CoinModel, served_model: ServedModel) -> None:
+    served_model.clock.now, bars = MIDNIGHT, coin_model.bars
+    with served_model.client.open_session(bars.until(20240712)) as session:
         pushed = session.push(bars.between(LAST, LAST))
-    assert getattr(pushed, "forecast_id", None) == asked.client.predict(bars).forecast_id
+    assert getattr(pushed, "forecast_id", None) == served_model.client.predict(bars).forecast_id
 
 
 @pytest.mark.slow
 def test_server_and_command_line_give_the_same_numbers(
-    made: Made, asked: Asked, capsys: pytest.CaptureFixture[str]
+    coin_model: CoinModel, served_model: ServedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked.clock.now = MIDNIGHT
-    told, forecast = predicted(made, made.file, capsys), asked.client.predict(made.bars)
+    served_model.clock.now = MIDNIGHT
+    told, forecast = predicted(coin_model, coin_model.file, capsys), served_model.client.predict(coin_model.bars)
     assert told["target_sessions"] == [as_number(day) for day in forecast.target_sessions]
     np.testing.assert_array_equal(np.asarray(told["values"]), forecast.values)
 
 
 @pytest.mark.slow
-def test_bars_of_a_working_week_are_told_that_they_need_another_model(made: Made, asked: Asked) -> None:
-    asked.clock.now = MIDNIGHT
+def test_bars_of_a_working_week_are_told_that_they_need_another_model(
+    coin_model: CoinModel, served_model: ServedModel
+) -> None:
+    served_model.clock.now = MIDNIGHT
     with pytest.raises(SessionGapError, match="bars of Monday to Friday need a model that was trained with their"):
-        asked.client.predict(at(made.bars, ~is_weekend(made.bars.sessions)))
+        served_model.client.predict(at(coin_model.bars, ~is_weekend(coin_model.bars.sessions)))
 
 
 @pytest.mark.slow
 def test_the_calendar_is_shown_and_days_after_the_training_are_judged_and_traded(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    coin_model: CoinModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert quantra(["inspect", made.artifact]) == 0
+    assert quantra(["inspect", coin_model.artifact]) == 0
     assert "24/7, ends 2029-02-28; for bars after that day, train again" in capsys.readouterr().out
-    assert quantra(["evaluate", made.artifact, "--bars", made.file]) == 0
+    assert quantra(["evaluate", coin_model.artifact, "--bars", coin_model.file]) == 0
     span = ["--start", "2024-03-01", "--end", "2024-06-30", "--horizon", "1", "--strategy", "vol-target"]
-    assert quantra(["backtest", made.artifact, "--bars", made.file, *span, "--out", tmp_path / "run"]) == 0
+    assert quantra(["backtest", coin_model.artifact, "--bars", coin_model.file, *span, "--out", tmp_path / "run"]) == 0
     written = json.loads((tmp_path / "run" / "backtest.json").read_text())
     assert written["terms"]["sessions_a_year"] == 365
     assert written["sharpe"].startswith("sqrt(365) x mean")
@@ -225,7 +229,7 @@ def test_the_calendar_is_shown_and_days_after_the_training_are_judged_and_traded
     assert {20240302, 20240303} <= set(written["tracks"][0]["sessions"])  # a Saturday and a Sunday
 
 
-# --- calendars that do not fit, and what is advised
+# --- wrong calendars and advice
 
 
 def at(bars: BarPanel, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> BarPanel:
@@ -234,7 +238,7 @@ def at(bars: BarPanel, rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> BarP
     return replace(bars, sessions=bars.sessions[rows], **columns)
 
 
-def resting(calendar: SessionCalendar, *symbols: str) -> BarPanel:
+def flat_bars(calendar: SessionCalendar, *symbols: str) -> BarPanel:
     """Flat bars on each session of a calendar."""
     sessions = calendar.sessions(20240103, 20240320)
     flat = np.ones((len(symbols), len(sessions)))
@@ -243,7 +247,7 @@ def resting(calendar: SessionCalendar, *symbols: str) -> BarPanel:
 
 @pytest.mark.parametrize("name", ["XNYS", "weekdays", ""])
 def test_weekends_need_the_calendar_that_the_message_names(name: str) -> None:
-    bars = resting(FEW, "BTCUSDT")
+    bars = flat_bars(FEW, "BTCUSDT")
     with pytest.raises(ConfigurationError, match=r"held no session on .*20240106.*") as refused:
         fitting._calendar(bars, name)
     advised = refused.value.message.rpartition("--calendar ")[2]
@@ -257,7 +261,7 @@ def test_a_bar_on_a_weekend_tells_a_model_of_an_exchange_what_it_would_need(cale
 
 
 def test_a_working_week_needs_the_calendar_that_the_message_names() -> None:
-    bars = resting(NYSE, "AAPL", "MSFT")
+    bars = flat_bars(NYSE, "AAPL", "MSFT")
     with pytest.raises(ConfigurationError, match="AAPL, MSFT have no bar on any Saturday or Sunday") as refused:
         fitting._calendar(bars, "24/7")
     assert "such as XNYS, or weekdays, with --calendar" in refused.value.message
@@ -265,15 +269,15 @@ def test_a_working_week_needs_the_calendar_that_the_message_names() -> None:
 
 
 def test_a_stock_among_coins_is_named() -> None:
-    coins = resting(FEW, "BTCUSDT", "AAPL", "LATE")
+    coins = flat_bars(FEW, "BTCUSDT", "AAPL", "LATE")
     closed = np.zeros(coins.close.shape, np.bool_)
     closed[1] = is_weekend(coins.sessions)
-    closed[2, :-3] = True  # three days of one week: nobody knows yet
+    closed[2, :-3] = True  # three days of one week: ambiguous
     gone = {name: np.where(closed, np.nan, getattr(coins, name)) for name in ("open", "high", "low", "close", "volume")}
     with pytest.raises(ConfigurationError, match="AAPL has no bar on any Saturday or Sunday, but 24/7 counts"):
         check_sessions(replace(coins, **gone), FEW)
 
 
 def test_a_coin_with_a_gap_of_some_days_is_taken() -> None:
-    bars = resting(FEW, "BTCUSDT")
+    bars = flat_bars(FEW, "BTCUSDT")
     check_sessions(at(bars, ~np.isin(bars.sessions, [20240110, 20240113])), FEW)

@@ -34,7 +34,7 @@ def training(out: Path) -> DemoTraining:
     return DemoTraining(bars=bokeh_panel("AAPL").last(400), recipe=QUICK, out=out)
 
 
-def told(what: DemoTraining) -> str:
+def demo_output(what: DemoTraining) -> str:
     """Console output while the demo obtains its model."""
     shown = io.StringIO()
     what.done(Console(file=shown, width=200))
@@ -42,21 +42,21 @@ def told(what: DemoTraining) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("demo")
-    assert "training demo@1" in told(training(out))
+    assert "training demo@1" in demo_output(training(out))
     return out
 
 
 @pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "demo")
+def copy(demo_folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(demo_folder, tmp_path / "demo")
 
 
 def test_what_has_not_changed_is_not_trained_again(copy: Path) -> None:
     for file in copy.rglob("*"):
         os.utime(file, (0, 0))
-    again = told(training(copy))
+    again = demo_output(training(copy))
     assert "reusing demo@1: recipe, bars and versions have not changed" in again
     assert "epoch" not in again
     assert [path.name for path in (copy / "models" / "demo").glob("[0-9]*")] == ["1"]
@@ -64,7 +64,7 @@ def test_what_has_not_changed_is_not_trained_again(copy: Path) -> None:
 
 def test_the_model_that_is_there_is_the_champion_again(copy: Path) -> None:
     (copy / "models" / "demo" / "aliases.json").unlink()
-    told(training(copy))
+    demo_output(training(copy))
     assert '"champion": 1' in (copy / "models" / "demo" / "aliases.json").read_text()
 
 
@@ -80,7 +80,7 @@ def another_bar(what: DemoTraining) -> DemoTraining:
 def test_another_recipe_and_other_bars_are_trained_on(
     change: Callable[[DemoTraining], DemoTraining], copy: Path
 ) -> None:
-    assert "training demo@2" in told(change(training(copy)))
+    assert "training demo@2" in demo_output(change(training(copy)))
     assert '"champion": 2' in (copy / "models" / "demo" / "aliases.json").read_text()
 
 
@@ -105,7 +105,7 @@ def test_other_versions_of_packages_python_or_this_program_train_again(
 def test_a_model_that_is_damaged_is_trained_again(copy: Path) -> None:
     weights = copy / "models" / "demo" / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    assert "training demo@2" in told(training(copy))
+    assert "training demo@2" in demo_output(training(copy))
 
 
 def test_every_module_of_the_program_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +136,16 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def asked(program: DotnetProgram, source: str) -> None:
+def build_program(program: DotnetProgram, source: str) -> None:
     with program.building(source) as build:
         assert program.answer(source, build).returncode == 0
 
 
 def test_a_csharp_program_is_built_once_and_again_only_where_a_source_has_changed(calls: Path, tmp_path: Path) -> None:
     program = DotnetProgram(tmp_path / "csharp")
-    asked(program, PROGRAM)
-    asked(program, PROGRAM)
-    asked(program, "// another")
+    build_program(program, PROGRAM)
+    build_program(program, PROGRAM)
+    build_program(program, "// another")
     built = [line for line in calls.read_text().splitlines() if line == "build"]
     assert len(calls.read_text().splitlines()) == 5
     assert len(built) == 2
@@ -156,7 +156,7 @@ def test_a_build_that_was_stopped_counts_as_none(calls: Path, tmp_path: Path) ->
     with program.building(PROGRAM):
         pass
     assert not (program.folder / BUILT).exists()
-    asked(program, PROGRAM)
+    build_program(program, PROGRAM)
     assert (program.folder / BUILT).exists()
     assert calls.exists()
 
@@ -164,7 +164,7 @@ def test_a_build_that_was_stopped_counts_as_none(calls: Path, tmp_path: Path) ->
 def test_the_port_of_the_program_is_served_on_again_unless_another_listens_there(tmp_path: Path, calls: Path) -> None:
     program = DotnetProgram(tmp_path / "csharp")
     assert program.port == 0
-    asked(program, PROGRAM)
+    build_program(program, PROGRAM)
     assert program.port == 50123
     assert calls.exists()
     with socket.socket() as busy:

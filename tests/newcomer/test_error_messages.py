@@ -174,7 +174,7 @@ def test_the_asynchronous_client_reads_addresses_in_the_same_way() -> None:
         AsyncQuantraClient("ftp://a:1")
 
 
-# --- words
+# --- wording
 
 
 def test_a_closed_forecaster_says_that_it_is_closed(models: Path) -> None:

@@ -22,7 +22,7 @@ BOTH: Final = ("AAPL", "MSFT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ExpectedRead:
     """The expected content of an export.
 
     Attributes:
@@ -50,38 +50,38 @@ ADJUSTED: Final = "prices adjusted for splits and dividends"
 BESIDE: Final = "with adjusted closes"
 SORTED: Final = ("rows were not in order of date",)
 READ: Final = {
-    "plain.csv": Read(),
-    "coins.csv": Read(symbols=COIN, truth=COIN),
-    "bom.csv": Read(),
-    "utf16.csv": Read(),
-    "utf16_tabs.txt": Read(),
-    "tabs.txt": Read(),
-    "bars.csv.gz": Read(),
-    "german_excel.csv": Read(),
-    "excel.xlsx": Read(),
-    "newest_first.csv": Read(symbols=("MSFT", "AAPL"), truth=("MSFT", "AAPL"), remarks=SORTED),
-    "unsorted.csv": Read(remarks=SORTED),
-    "equal_duplicates.csv": Read(remarks=(*SORTED, "2 repeated rows dropped, first AAPL 2012-10-17")),
-    "yfinance_history/AAPL.csv": Read(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
-    "yfinance_download.csv": Read(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
-    "yfinance_two.csv": Read(layout="yfinance", prices=BESIDE, has_adj_close=True),
-    "yfinance_by_ticker.csv": Read(layout="yfinance", prices=ADJUSTED),
-    "yahoo_page/AAPL.csv": Read(
+    "plain.csv": ExpectedRead(),
+    "coins.csv": ExpectedRead(symbols=COIN, truth=COIN),
+    "bom.csv": ExpectedRead(),
+    "utf16.csv": ExpectedRead(),
+    "utf16_tabs.txt": ExpectedRead(),
+    "tabs.txt": ExpectedRead(),
+    "bars.csv.gz": ExpectedRead(),
+    "german_excel.csv": ExpectedRead(),
+    "excel.xlsx": ExpectedRead(),
+    "newest_first.csv": ExpectedRead(symbols=("MSFT", "AAPL"), truth=("MSFT", "AAPL"), remarks=SORTED),
+    "unsorted.csv": ExpectedRead(remarks=SORTED),
+    "equal_duplicates.csv": ExpectedRead(remarks=(*SORTED, "2 repeated rows dropped, first AAPL 2012-10-17")),
+    "yfinance_history/AAPL.csv": ExpectedRead(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
+    "yfinance_download.csv": ExpectedRead(layout="yfinance", symbols=APPLE, truth=APPLE, prices=ADJUSTED),
+    "yfinance_two.csv": ExpectedRead(layout="yfinance", prices=BESIDE, has_adj_close=True),
+    "yfinance_by_ticker.csv": ExpectedRead(layout="yfinance", prices=ADJUSTED),
+    "yahoo_page/AAPL.csv": ExpectedRead(
         symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True, remarks=("1 empty row",)
     ),
-    "stooq_page/AAPL.csv": Read(symbols=APPLE, truth=APPLE),
-    "stooq_bulk/aapl.us.txt": Read(layout="stooq", symbols=("AAPL.US",), truth=APPLE, prices=ADJUSTED),
-    "alpaca.csv": Read(layout="alpaca"),
-    "polygon/AAPL.csv": Read(layout="polygon", symbols=APPLE, truth=APPLE),
-    "polygon_flat_file.csv.gz": Read(layout="polygon-flat-file"),
-    "binance/BTCUSDT-1d-2024-01.csv": Read(layout="binance", symbols=COIN, truth=COIN),
-    "binance_with_header/BTCUSDT.csv": Read(layout="binance", symbols=COIN, truth=COIN),
-    "cryptodatadownload.csv": Read(layout="cryptodatadownload", symbols=COIN, truth=COIN, remarks=SORTED),
-    "investing/AAPL Historical Data.csv": Read(
+    "stooq_page/AAPL.csv": ExpectedRead(symbols=APPLE, truth=APPLE),
+    "stooq_bulk/aapl.us.txt": ExpectedRead(layout="stooq", symbols=("AAPL.US",), truth=APPLE, prices=ADJUSTED),
+    "alpaca.csv": ExpectedRead(layout="alpaca"),
+    "polygon/AAPL.csv": ExpectedRead(layout="polygon", symbols=APPLE, truth=APPLE),
+    "polygon_flat_file.csv.gz": ExpectedRead(layout="polygon-flat-file"),
+    "binance/BTCUSDT-1d-2024-01.csv": ExpectedRead(layout="binance", symbols=COIN, truth=COIN),
+    "binance_with_header/BTCUSDT.csv": ExpectedRead(layout="binance", symbols=COIN, truth=COIN),
+    "cryptodatadownload.csv": ExpectedRead(layout="cryptodatadownload", symbols=COIN, truth=COIN, remarks=SORTED),
+    "investing/AAPL Historical Data.csv": ExpectedRead(
         layout="investing", symbols=APPLE, truth=APPLE, volume_step=10_000, remarks=("rounded", *SORTED)
     ),
     **{
-        f"investing_{language}/AAPL.csv": Read(
+        f"investing_{language}/AAPL.csv": ExpectedRead(
             layout=f"investing-{language}",
             symbols=APPLE,
             truth=APPLE,
@@ -90,23 +90,23 @@ READ: Final = {
         )
         for language in ("german", "french", "italian", "portuguese", "spanish")
     },
-    "japanese/AAPL.csv": Read(layout="japanese", symbols=APPLE, truth=APPLE),
-    "nasdaq/AAPL.csv": Read(layout="nasdaq", symbols=APPLE, truth=APPLE, remarks=SORTED),
-    "marketwatch/AAPL.csv": Read(symbols=APPLE, truth=APPLE, remarks=SORTED),
-    "alpha_vantage/AAPL.csv": Read(
+    "japanese/AAPL.csv": ExpectedRead(layout="japanese", symbols=APPLE, truth=APPLE),
+    "nasdaq/AAPL.csv": ExpectedRead(layout="nasdaq", symbols=APPLE, truth=APPLE, remarks=SORTED),
+    "marketwatch/AAPL.csv": ExpectedRead(symbols=APPLE, truth=APPLE, remarks=SORTED),
+    "alpha_vantage/AAPL.csv": ExpectedRead(
         layout="alpha-vantage", symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True, remarks=SORTED
     ),
-    "tiingo/AAPL.csv": Read(layout="tiingo", symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True),
-    "quandl.csv": Read(layout="quandl", prices=BESIDE, has_adj_close=True),
-    "eodhd/AAPL.csv": Read(symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True),
-    "metatrader/AAPL.csv": Read(layout="metatrader", symbols=APPLE, truth=APPLE),
-    "tradingview/AAPL.csv": Read(symbols=APPLE, truth=APPLE),
-    "ariva/AAPL.csv": Read(layout="ariva", symbols=APPLE, truth=APPLE, remarks=SORTED),
-    "adjusted_only.csv": Read(layout="adjusted", prices=ADJUSTED),
-    "day_first.csv": Read(),
-    "named_months.csv": Read(),
-    "tokyo/AAPL.csv": Read(symbols=APPLE, truth=APPLE, remarks=("the day after",)),
-    "parquet/AAPL.parquet": Read(symbols=APPLE, truth=APPLE),
+    "tiingo/AAPL.csv": ExpectedRead(layout="tiingo", symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True),
+    "quandl.csv": ExpectedRead(layout="quandl", prices=BESIDE, has_adj_close=True),
+    "eodhd/AAPL.csv": ExpectedRead(symbols=APPLE, truth=APPLE, prices=BESIDE, has_adj_close=True),
+    "metatrader/AAPL.csv": ExpectedRead(layout="metatrader", symbols=APPLE, truth=APPLE),
+    "tradingview/AAPL.csv": ExpectedRead(symbols=APPLE, truth=APPLE),
+    "ariva/AAPL.csv": ExpectedRead(layout="ariva", symbols=APPLE, truth=APPLE, remarks=SORTED),
+    "adjusted_only.csv": ExpectedRead(layout="adjusted", prices=ADJUSTED),
+    "day_first.csv": ExpectedRead(),
+    "named_months.csv": ExpectedRead(),
+    "tokyo/AAPL.csv": ExpectedRead(symbols=APPLE, truth=APPLE, remarks=("the day after",)),
+    "parquet/AAPL.parquet": ExpectedRead(symbols=APPLE, truth=APPLE),
 }
 
 
@@ -121,10 +121,10 @@ def test_the_committed_files_are_what_the_script_writes(part: str, cases: "dict[
     written = {name: exports.content(make) for name, make in {**exports.EXPORTS, **exports.MISTAKES}.items()}
     assert committed.keys() == cases.keys()
     for name in cases:
-        assert held(name, committed[name]) == held(name, written[name]), name
+        assert file_content(name, committed[name]) == file_content(name, written[name]), name
 
 
-def held(name: str, content: bytes) -> object:
+def file_content(name: str, content: bytes) -> object:
     """Content of a file, uncompressed, since compressed bytes differ between versions."""
     if name == "cut_off.csv.gz":
         return exports.plain().encode().startswith(zlib.decompressobj(wbits=31).decompress(content))
@@ -164,12 +164,12 @@ def test_an_export_is_read_with_the_numbers_of_the_plain_file(name: str) -> None
     assert np.array_equal(panel.sessions[present], plain.sessions)
     for field in ("open", "high", "low", "close"):
         assert np.array_equal(getattr(panel, field)[:, present], getattr(plain, field)), field
-    assert np.array_equal(panel.volume[:, present], _kept(plain.volume, expected.volume_step))
+    assert np.array_equal(panel.volume[:, present], _rounded_volume(plain.volume, expected.volume_step))
     assert panel.split_ratio is None
     assert (panel.adj_close is not None) == expected.has_adj_close
 
 
-def _kept(volume: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", step: int) -> np.ndarray:
+def _rounded_volume(volume: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", step: int) -> np.ndarray:
     """A volume as the export rounds it, by Python's rounding rule."""
     return np.array([[float(f"{shares / step:.0f}") * step for shares in row] for row in volume.tolist()])
 

@@ -25,7 +25,7 @@ ORDERS: Final[tuple[Callable[[list[exports.Bar], random.Random], object], ...]] 
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FileFormat:
     """How one file is written."""
 
     delimiter: str
@@ -40,7 +40,7 @@ class Form:
     case: Callable[[str], str]
 
     @classmethod
-    def drawn(cls, draw: random.Random) -> "Form":
+    def drawn(cls, draw: random.Random) -> "FileFormat":
         delimiter, decimal = draw.choice(",;\t|"), draw.choice(".,")
         return cls(
             delimiter=delimiter,
@@ -74,13 +74,13 @@ class Form:
         return gzip.compress(text, compresslevel=1, mtime=0) if self.packed else text
 
 
-def wrongly_read(seeds: range, folder: Path) -> tuple[list[str], int]:
+def misread_files(seeds: range, folder: Path) -> tuple[list[str], int]:
     """Mixtures that are read with wrong numbers, and the number of refused ones."""
     plain = BarPanel.read(exports.CASES / "exports" / "plain.csv")
     wrong, refused = list[str](), 0
     for seed in seeds:
         draw = random.Random(seed)
-        form, bars = Form.drawn(draw), list(exports.BARS)
+        form, bars = FileFormat.drawn(draw), list(exports.BARS)
         draw.choice(ORDERS)(bars, draw)
         path = folder / f"{seed}.csv{'.gz' if form.packed else ''}"
         path.write_bytes(form.content(bars))
@@ -99,9 +99,9 @@ def wrongly_read(seeds: range, folder: Path) -> tuple[list[str], int]:
 
 
 def test_mixtures_of_forms_are_read_with_the_numbers_of_the_plain_file(tmp_path: Path) -> None:
-    assert wrongly_read(range(80), tmp_path) == ([], 0)
+    assert misread_files(range(80), tmp_path) == ([], 0)
 
 
 @pytest.mark.minutes
 def test_a_thousand_mixtures_of_forms_are_read_with_the_numbers_of_the_plain_file(tmp_path: Path) -> None:
-    assert wrongly_read(range(1000, 2000), tmp_path) == ([], 0)
+    assert misread_files(range(1000, 2000), tmp_path) == ([], 0)

@@ -35,7 +35,7 @@ def window() -> Generator[Browser]:
         yield started
 
 
-def seen(window: Browser, path: Path, width: int) -> dict[str, Any]:
+def page_problems(window: Browser, path: Path, width: int) -> dict[str, Any]:
     """Problems of a page at this width, in light and dark mode."""
     window.size(width, phone=width == PHONE)
     window.open(path)
@@ -58,7 +58,7 @@ def test_every_figure_is_of_what_the_script_of_the_page_draws(pages: dict[str, P
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_every_page_can_be_read_at_this_width(pages: dict[str, Path], window: Browser, width: int) -> None:
-    assert {name: wrong for name, path in pages.items() if (wrong := seen(window, path, width))} == {}
+    assert {name: wrong for name, path in pages.items() if (wrong := page_problems(window, path, width))} == {}
 
 
 def main(folder: Path) -> None:

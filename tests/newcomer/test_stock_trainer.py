@@ -40,10 +40,10 @@ from trainers.stock.recipe import recipe_of
 from trainers.stock.training_plan import bars_of
 
 NOT_FROM_PYTHON: Final = {
-    *("bars", "bars_env", "query", "covariates", "static"),  # which `fit` takes
-    *("layout", "date_order", "time_zone", "decimal", "volume_unit"),  # of a file, which is a panel by then
-    *("out", "resume", "checkpoint_seconds", "keep", "profile", "tensorboard"),  # of a training in a folder
-    *("parent_watch", "json"),  # of a process that another one has started
+    *("bars", "bars_env", "query", "covariates", "static"),  # arguments of `fit`
+    *("layout", "date_order", "time_zone", "decimal", "volume_unit"),  # flags of a file, which is already a panel
+    *("out", "resume", "checkpoint_seconds", "keep", "profile", "tensorboard"),  # flags of a training in a folder
+    *("parent_watch", "json"),  # flags of a process started by another one
 }
 NOT_A_FLAG: Final = {"recipe", "quiet"}
 FLAGS: Final = (
@@ -81,18 +81,18 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> tuple[StockTrainer, Forecaster]:
+def fitted_trainer() -> tuple[StockTrainer, Forecaster]:
     """A fitted trainer and its result."""
     made = StockTrainer(**QUICK)
     return made, made.fit(bars())
 
 
 @pytest.fixture(scope="module")
-def saved(fitted: tuple[StockTrainer, Forecaster], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fitted[0].save(tmp_path_factory.mktemp("models") / "mine" / "1")
+def saved_model(fitted_trainer: tuple[StockTrainer, Forecaster], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fitted_trainer[0].save(tmp_path_factory.mktemp("models") / "mine" / "1")
 
 
-def call(command: Callable[..., None], *arguments: str | Path) -> int:
+def exit_code(command: Callable[..., None], *arguments: str | Path) -> int:
     """Exit code of a command."""
     app = typer.Typer(add_completion=False)
     app.command()(command)
@@ -106,7 +106,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-class Canned:
+class CannedTraining:
     """Replaces the training: returns prepared files, or raises an error."""
 
     def __init__(self, files: dict[str, bytes] | BaseException) -> None:
@@ -125,8 +125,8 @@ class Canned:
 
 
 @pytest.fixture
-def canned(saved: Path, monkeypatch: pytest.MonkeyPatch) -> Canned:
-    found = Canned(files_of(saved))
+def canned(saved_model: Path, monkeypatch: pytest.MonkeyPatch) -> CannedTraining:
+    found = CannedTraining(files_of(saved_model))
     monkeypatch.setattr(trainer, "train_in_memory", found)
     return found
 
@@ -134,10 +134,12 @@ def canned(saved: Path, monkeypatch: pytest.MonkeyPatch) -> Canned:
 # --- the same as on the command line
 
 
-def test_a_saved_model_has_the_bytes_that_the_command_writes(saved: Path, bars_file: Path, tmp_path: Path) -> None:
-    assert call(stock, "--bars", bars_file, "--out", tmp_path / "1", *FLAGS, "--json") == 0
-    assert files_of(saved) == files_of(tmp_path / "1")
-    assert len(files_of(saved)) == 7
+def test_a_saved_model_has_the_bytes_that_the_command_writes(
+    saved_model: Path, bars_file: Path, tmp_path: Path
+) -> None:
+    assert exit_code(stock, "--bars", bars_file, "--out", tmp_path / "1", *FLAGS, "--json") == 0
+    assert files_of(saved_model) == files_of(tmp_path / "1")
+    assert len(files_of(saved_model)) == 7
 
 
 OWN: Final[dict[str, tuple[dict[str, Any], list[str]]]] = {
@@ -166,77 +168,90 @@ def test_so_does_one_of_each_other_kind(kind: str, bars_file: Path, tmp_path: Pa
     made.fit(bars_file)
     asked = ["--model", kind, *flags, "--horizons", "1,3", "--encoder-length", "10"]
     asked += ["--epochs", "2", "--seed", "3", "--batch-size", "32"] if learns else []
-    assert call(stock, "--bars", bars_file, "--out", tmp_path / "1", *asked, "--json") == 0
+    assert exit_code(stock, "--bars", bars_file, "--out", tmp_path / "1", *asked, "--json") == 0
     assert files_of(made.save(tmp_path / "2")) == files_of(tmp_path / "1")
 
 
 @pytest.mark.minutes
-def test_so_does_one_that_reads_covariates_or_starts_from_another(saved: Path, bars_file: Path, tmp_path: Path) -> None:
+def test_so_does_one_that_reads_covariates_or_starts_from_another(
+    saved_model: Path, bars_file: Path, tmp_path: Path
+) -> None:
     rows = [f"{day // 10000}-{day // 100 % 100:02d}-{day % 100:02d}" for day in bars().sessions.tolist()]
     lines = [f"{day},{day},{k % 7}" for k, day in enumerate(rows)]
     (tmp_path / "mood.csv").write_text("\n".join(["date,known_from,mood", *lines]) + "\n")
     made = StockTrainer(**QUICK)
     made.fit(bars_file, [tmp_path / "mood.csv"])
     given = ("--bars", bars_file, "--covariates", tmp_path / "mood.csv")
-    assert call(stock, *given, "--out", tmp_path / "1", *FLAGS, "--json") == 0
+    assert exit_code(stock, *given, "--out", tmp_path / "1", *FLAGS, "--json") == 0
     assert files_of(made.save(tmp_path / "2")) == files_of(tmp_path / "1")
 
     later = "2011-07-01/2012-12-03,2012-12-10/2012-12-28,2013-01-02/2013-01-25,2013-01-28/2013-02-28"
-    following = StockTrainer(from_artifact=saved, epochs=1, splits=later, quiet=True)
+    following = StockTrainer(from_artifact=saved_model, epochs=1, splits=later, quiet=True)
     following.fit(bars_file)
-    asked = ("--from", saved, "--epochs", "1", "--splits", later)
-    assert call(stock, "--bars", bars_file, "--out", tmp_path / "3", *asked, "--json") == 0
+    asked = ("--from", saved_model, "--epochs", "1", "--splits", later)
+    assert exit_code(stock, "--bars", bars_file, "--out", tmp_path / "3", *asked, "--json") == 0
     assert files_of(following.save(tmp_path / "4")) == files_of(tmp_path / "3")
 
 
-def test_a_model_that_is_saved_as_the_first_version_is_the_champion(saved: Path) -> None:
-    assert read_aliases(saved.parent) == {"champion": 1}
+def test_a_model_that_is_saved_as_the_first_version_is_the_champion(saved_model: Path) -> None:
+    assert read_aliases(saved_model.parent) == {"champion": 1}
 
 
 def test_an_evaluation_has_the_numbers_of_the_command(
-    fitted: tuple[StockTrainer, Forecaster], saved: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    fitted_trainer: tuple[StockTrainer, Forecaster],
+    saved_model: Path,
+    bars_file: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = fitted[0].evaluate(bars_file, start="2012-12-20", seeds=1)
-    assert call(evaluate_command, saved, "--bars", bars_file, "--start", "2012-12-20", "--seeds", "1", "--json") == 0
+    found = fitted_trainer[0].evaluate(bars_file, start="2012-12-20", seeds=1)
+    assert (
+        exit_code(evaluate_command, saved_model, "--bars", bars_file, "--start", "2012-12-20", "--seeds", "1", "--json")
+        == 0
+    )
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(found.to_json()))
 
 
 @pytest.mark.minutes
 def test_an_evaluation_over_seeds_has_the_numbers_of_the_command_too(
-    fitted: tuple[StockTrainer, Forecaster], saved: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    fitted_trainer: tuple[StockTrainer, Forecaster],
+    saved_model: Path,
+    bars_file: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = fitted[0].evaluate(bars_file, seeds=2, aci=True)
-    assert call(evaluate_command, saved, "--bars", bars_file, "--seeds", "2", "--aci", "--json") == 0
+    found = fitted_trainer[0].evaluate(bars_file, seeds=2, aci=True)
+    assert exit_code(evaluate_command, saved_model, "--bars", bars_file, "--seeds", "2", "--aci", "--json") == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(found.to_json()))
 
 
 def test_a_backtest_has_the_numbers_of_the_command(
-    fitted: tuple[StockTrainer, Forecaster], saved: Path, bars_file: Path, tmp_path: Path
+    fitted_trainer: tuple[StockTrainer, Forecaster], saved_model: Path, bars_file: Path, tmp_path: Path
 ) -> None:
-    found = fitted[0].backtest(bars_file, start=START, end=END, horizon=3, cost_bps=7, strategy="sign")
+    found = fitted_trainer[0].backtest(bars_file, start=START, end=END, horizon=3, cost_bps=7, strategy="sign")
     period = (*PERIOD, "--out", tmp_path / "run")
     traded = ("--horizon", "3", "--cost-bps", "7", "--strategy", "sign")
-    assert call(backtest_command, saved, "--bars", bars_file, *period, *traded, "--json") == 0
+    assert exit_code(backtest_command, saved_model, "--bars", bars_file, *period, *traded, "--json") == 0
     assert json.loads((tmp_path / "run" / "backtest.json").read_text()) == json.loads(json.dumps(found.to_json()))
 
 
 def test_a_backtest_without_days_covers_all_that_the_model_has_not_seen(
-    fitted: tuple[StockTrainer, Forecaster],
+    fitted_trainer: tuple[StockTrainer, Forecaster],
 ) -> None:
-    (fold,) = fitted[0].backtest(bars()).folds
+    (fold,) = fitted_trainer[0].backtest(bars()).folds
     assert fold.last == bars().sessions[-1]
     with pytest.raises(InSampleError, match=f"first allowed decision day is {shown_date(fold.first)}"):
-        fitted[0].backtest(bars(), start=fold.learn_last)
+        fitted_trainer[0].backtest(bars(), start=fold.learn_last)
 
 
 @pytest.mark.minutes
 def test_a_backtest_with_refits_has_the_numbers_of_the_command_too(
-    fitted: tuple[StockTrainer, Forecaster], saved: Path, bars_file: Path, tmp_path: Path
+    fitted_trainer: tuple[StockTrainer, Forecaster], saved_model: Path, bars_file: Path, tmp_path: Path
 ) -> None:
-    found = fitted[0].backtest(bars_file, start=START, end=END, refit=20, window="rolling:350", horizon=3, workers=2)
+    found = fitted_trainer[0].backtest(
+        bars_file, start=START, end=END, refit=20, window="rolling:350", horizon=3, workers=2
+    )
     period = (*PERIOD, "--out", tmp_path / "run", "--horizon", "3")
     traded = ("--refit", "20", "--window", "rolling:350", "--json")
-    assert call(backtest_command, saved, "--bars", bars_file, *period, *traded) == 0
+    assert exit_code(backtest_command, saved_model, "--bars", bars_file, *period, *traded) == 0
     assert json.loads((tmp_path / "run" / "backtest.json").read_text()) == json.loads(json.dumps(found.to_json()))
 
 
@@ -262,29 +277,31 @@ def test_a_recipe_brings_what_has_no_flag_and_settings_go_before_it() -> None:
     assert given.shares == SplitShares()
 
 
-# --- what a fit gives
+# --- results of a fit
 
 
 def test_the_forecaster_of_a_fit_answers_as_the_saved_artifact_does(
-    fitted: tuple[StockTrainer, Forecaster], saved: Path
+    fitted_trainer: tuple[StockTrainer, Forecaster], saved_model: Path
 ) -> None:
-    ours = fitted[1].predict(bars().last(150))
-    with Forecaster.load(saved) as loaded:
+    ours = fitted_trainer[1].predict(bars().last(150))
+    with Forecaster.load(saved_model) as loaded:
         theirs = loaded.predict(bars().last(150))
     assert np.array_equal(ours.values, theirs.values)
     assert ours.weights_hash == theirs.weights_hash
 
 
-def test_saving_refuses_a_folder_that_is_there(fitted: tuple[StockTrainer, Forecaster], saved: Path) -> None:
-    before = files_of(saved)
+def test_saving_refuses_a_folder_that_is_there(
+    fitted_trainer: tuple[StockTrainer, Forecaster], saved_model: Path
+) -> None:
+    before = files_of(saved_model)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        fitted[0].save(saved)
-    assert files_of(saved) == before
+        fitted_trainer[0].save(saved_model)
+    assert files_of(saved_model) == before
 
 
-def test_days_that_the_model_has_seen_are_refused(fitted: tuple[StockTrainer, Forecaster]) -> None:
+def test_days_that_the_model_has_seen_are_refused(fitted_trainer: tuple[StockTrainer, Forecaster]) -> None:
     with pytest.raises(InSampleError, match="The first allowed decision day is"):
-        fitted[0].backtest(bars(), start="2012-01-03", end="2013-03-01")
+        fitted_trainer[0].backtest(bars(), start="2012-01-03", end="2013-03-01")
 
 
 ASKING: Final[dict[str, Callable[[StockTrainer], object]]] = {
@@ -301,7 +318,7 @@ def test_whoever_asks_before_a_fit_is_told_to_fit_first(purpose: str) -> None:
         ASKING[purpose](StockTrainer(**QUICK))
 
 
-def test_a_second_fit_replaces_the_first_and_a_failed_one_does_not(canned: Canned, tmp_path: Path) -> None:
+def test_a_second_fit_replaces_the_first_and_a_failed_one_does_not(canned: CannedTraining, tmp_path: Path) -> None:
     assert isinstance(canned.files, dict)
     made, other = StockTrainer(**QUICK), dict(canned.files)
     made.fit(bars())
@@ -319,7 +336,7 @@ def test_a_second_fit_replaces_the_first_and_a_failed_one_does_not(canned: Canne
     assert artifact.artifact.manifest.card["notes"] != ["another"]
 
 
-def test_a_fit_leaves_torchs_threads_and_the_generators_as_they_are(canned: Canned) -> None:
+def test_a_fit_leaves_torchs_threads_and_the_generators_as_they_are(canned: CannedTraining) -> None:
     def state() -> tuple[object, ...]:
         drawn: Any = np.random.get_state(legacy=True)  # noqa: NPY002 - the program's
         return torch.get_num_threads(), random.getstate(), np.asarray(drawn[1]).tolist(), torch.get_rng_state().tolist()
@@ -333,11 +350,11 @@ def test_a_fit_leaves_torchs_threads_and_the_generators_as_they_are(canned: Cann
     assert state() == before
 
 
-# --- what is shown
+# --- output
 
 
 def test_a_person_sees_stages_warnings_and_the_verdict_unless_it_is_to_be_quiet(
-    canned: Canned, capsys: pytest.CaptureFixture[str]
+    canned: CannedTraining, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert canned.files
     StockTrainer(**QUICK).fit(bars())
@@ -372,7 +389,7 @@ def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_ali
     with pytest.raises(KeyboardInterrupt):
         watched()
     for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=10)  # rich tells its own to end, and does not wait for it
+        thread.join(timeout=10)  # rich does not wait for its own thread
     assert set(threading.enumerate()) == before
     assert ended == [True]
 
@@ -398,16 +415,16 @@ def test_the_live_bar_of_a_training_that_stops_early_ends_before_the_next_begins
                 break
 
 
-def test_what_is_made_says_in_short_what_it_is(fitted: tuple[StockTrainer, Forecaster]) -> None:
+def test_what_is_made_says_in_short_what_it_is(fitted_trainer: tuple[StockTrainer, Forecaster]) -> None:
     assert repr(StockTrainer(model="tft", horizons=[1, 5])) == "StockTrainer(model='tft', horizons=[1, 5], not fitted)"
-    assert repr(fitted[0]).endswith("epochs=1, fitted)")
-    assert repr(fitted[1]) == "Forecaster(lstm@1: lstm, log-return, 1, 3 sessions ahead)"
-    backtest = fitted[0].backtest(bars(), start=START, end=END)
+    assert repr(fitted_trainer[0]).endswith("epochs=1, fitted)")
+    assert repr(fitted_trainer[1]) == "Forecaster(lstm@1: lstm, log-return, 1, 3 sessions ahead)"
+    backtest = fitted_trainer[0].backtest(bars(), start=START, end=END)
     assert repr(backtest).startswith("Backtest(2013-01-11 to 2013-03-01, 2 symbols; model, rank: Sharpe ")
     assert len(repr(backtest)) < 150
 
 
-# --- what is wrong is said when the trainer is made
+# --- errors when the trainer is created
 
 
 @pytest.mark.parametrize(
@@ -458,10 +475,10 @@ def test_a_wrong_value_says_what_is_right(given: dict[str, Any], said: str) -> N
         StockTrainer(**given)
 
 
-def test_what_comes_with_the_weights_of_another_cannot_be_asked_for(saved: Path) -> None:
+def test_what_comes_with_the_weights_of_another_cannot_be_asked_for(saved_model: Path) -> None:
     with pytest.raises(ConfigurationError, match="horizons is 2 and the artifact's 1,3: these come with the weights"):
-        StockTrainer(from_artifact=saved, horizons=[2])
-    assert StockTrainer(from_artifact=saved, epochs=7).plan.recipe.optimisation.max_epochs == 7
+        StockTrainer(from_artifact=saved_model, horizons=[2])
+    assert StockTrainer(from_artifact=saved_model, epochs=7).plan.recipe.optimisation.max_epochs == 7
 
 
 @pytest.mark.parametrize(
@@ -473,10 +490,10 @@ def test_what_comes_with_the_weights_of_another_cannot_be_asked_for(saved: Path)
     ],
 )
 def test_so_do_wrong_values_of_an_evaluation(
-    fitted: tuple[StockTrainer, Forecaster], given: dict[str, Any], said: str
+    fitted_trainer: tuple[StockTrainer, Forecaster], given: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        fitted[0].evaluate(bars(), **given)
+        fitted_trainer[0].evaluate(bars(), **given)
 
 
 @pytest.mark.parametrize("of", ["pandas", "polars", "a file", "its name"])
@@ -487,7 +504,7 @@ def test_bars_come_from_whatever_holds_them(of: str, bars_file: Path) -> None:
     assert bars_hash(bars_of(given)) == bars_hash(bars())
 
 
-def test_a_data_frame_becomes_a_forecast_in_three_lines(canned: Canned, bars_file: Path) -> None:
+def test_a_data_frame_becomes_a_forecast_in_three_lines(canned: CannedTraining, bars_file: Path) -> None:
     assert canned.files
     frame = pl.read_csv(bars_file)
     forecaster = StockTrainer(model="lstm", quiet=True).fit(frame)
@@ -505,7 +522,7 @@ def test_a_file_that_is_not_there_is_an_error_of_the_bars() -> None:
         StockTrainer(**QUICK).fit("nowhere.csv")
 
 
-# --- processes of their own
+# --- separate processes
 
 LIGHT: Final = """
 import sys

@@ -34,7 +34,7 @@ def ibm() -> BarPanel:
     return bokeh_panel("IBM").last(400)
 
 
-def repeated(bars: BarPanel, symbol: str, days: int) -> BarPanel:
+def with_repeated_closes(bars: BarPanel, symbol: str, days: int) -> BarPanel:
     """Bars whose last days repeat the previous close with a volume of 0."""
     columns = {name: getattr(bars, name).copy() for name in (*PRICES, "volume")}
     row, close, adjusted = bars.symbols.index(symbol), bars.close, bars.adj_close
@@ -199,7 +199,7 @@ def test_a_recorded_split_is_no_suspect() -> None:
 
 @pytest.mark.parametrize("days", [1, 3])
 def test_a_forecast_starts_from_the_last_traded_session(forecaster: Forecaster, days: int) -> None:
-    forecast = forecaster.predict(repeated(ibm(), "IBM", days))
+    forecast = forecaster.predict(with_repeated_closes(ibm(), "IBM", days))
     before = forecaster.predict(ibm().until(int(ibm().sessions[-days - 1])))
     assert (forecast.as_of_session, same(forecast, before)) == (before.as_of_session, True)
     assert "no trade after" in forecast.warnings[0]
@@ -207,14 +207,14 @@ def test_a_forecast_starts_from_the_last_traded_session(forecaster: Forecaster, 
 
 def test_a_symbol_that_did_not_trade_beside_others_fails_alone(forecaster: Forecaster) -> None:
     good = bokeh_panel("AAPL", "IBM").last(400)
-    forecast = forecaster.predict(repeated(good, "IBM", 1))
+    forecast = forecaster.predict(with_repeated_closes(good, "IBM", 1))
     assert list(forecast.refusals) == ["IBM"]
     assert "did not trade on 2013-03-01" in forecast.refusals["IBM"].message
     np.testing.assert_allclose(forecast.values[0], forecaster.predict(good).values[0], rtol=1e-5)
 
 
 def test_an_unchanged_price_with_a_volume_is_a_trade() -> None:
-    bars = repeated(ibm(), "IBM", 2)
+    bars = with_repeated_closes(ibm(), "IBM", 2)
     volume = bars.volume.copy()
     volume[0, -1] = 5
     assert untraded_cells(replace(bars, volume=volume))[0, -2:].tolist() == [True, False]

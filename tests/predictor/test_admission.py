@@ -15,7 +15,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-async def settle() -> None:
+async def run_until_idle() -> None:
     """Run the loop until no task can proceed."""
     for _ in range(5):
         await asyncio.sleep(0)
@@ -23,7 +23,7 @@ async def settle() -> None:
 
 async def waiting_for(places: CallSlots, count: int) -> list["asyncio.Task[None]"]:
     tasks = [asyncio.create_task(places.take()) for _ in range(count)]
-    await settle()
+    await run_until_idle()
     return tasks
 
 
@@ -34,7 +34,7 @@ def test_whoever_waits_longest_gets_the_next_place() -> None:
         first, second = await waiting_for(places, 2)
         assert places.waiting == 2
         places.give()
-        await settle()
+        await run_until_idle()
         assert (first.done(), second.done()) == (True, False)
         places.give()
         await second
@@ -49,7 +49,7 @@ def test_whoever_goes_away_while_it_waits_takes_no_place() -> None:
         await places.take()
         gone, last = await waiting_for(places, 2)
         gone.cancel()
-        await settle()
+        await run_until_idle()
         assert places.waiting == 1
         places.give()
         await asyncio.wait_for(last, 10)
@@ -90,16 +90,16 @@ def test_those_who_go_away_leave_nothing_behind() -> None:
         for _ in range(100):
             (gone,) = await waiting_for(places, 1)
             gone.cancel()
-            await settle()
+            await run_until_idle()
         assert len(places._waiting) == 1
 
     run(work())
 
 
-# --- requests on their way
+# --- arriving requests
 
 
-class Clocked(asyncio.SelectorEventLoop):
+class ClockedLoop(asyncio.SelectorEventLoop):
     """An event loop with a clock that a test advances."""
 
     ahead_s = 0.0
@@ -108,7 +108,7 @@ class Clocked(asyncio.SelectorEventLoop):
         return super().time() + self.ahead_s
 
 
-class Silent:
+class SilentCall:
     """A call whose request never comes."""
 
     async def read(self) -> bytes:
@@ -119,27 +119,27 @@ class Silent:
 def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no_later_look() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Clocked)
-        arrivals, peer, call = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3), cast("Any", Silent())
+        assert isinstance(loop, ClockedLoop)
+        arrivals, peer, call = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3), cast("Any", SilentCall())
         moving = asyncio.create_task(arrivals.end_slow_requests())
         first = asyncio.create_task(arrivals.request(call, peer))
-        await settle()
+        await run_until_idle()
         second = asyncio.create_task(arrivals.request(call, peer))
-        await settle()
-        loop.ahead_s += 100  # both are due now: the look, and behind it the end of the first request
+        await run_until_idle()
+        loop.ahead_s += 100  # both are due now: the check, then the end of the first request
         with pytest.raises(DeadlineExceededError):
             await first
-        await settle()
+        await run_until_idle()
         assert not moving.done()
         for task in (moving, second):
             task.cancel()
         await asyncio.wait({moving, second})
 
-    with asyncio.Runner(loop_factory=Clocked) as runner:
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
         runner.run(work())
 
 
-class Speaking:
+class ArrivedCall:
     """A call whose request has arrived."""
 
     def __init__(self, name: str = "") -> None:
@@ -159,10 +159,10 @@ class Speaking:
 def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others() -> None:
     async def work() -> None:
         arrivals, greedy, modest = IncomingRequests(ServerLimits(arriving=2)), PeerConnection(1), PeerConnection(1)
-        slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), greedy)) for _ in range(3)]
-        await settle()
-        other = asyncio.create_task(arrivals.request(cast("Any", Speaking()), modest))
-        await settle()
+        slow = [asyncio.create_task(arrivals.request(cast("Any", SilentCall()), greedy)) for _ in range(3)]
+        await run_until_idle()
+        other = asyncio.create_task(arrivals.request(cast("Any", ArrivedCall()), modest))
+        await run_until_idle()
         assert other.done()
         for task in slow:
             task.cancel()
@@ -173,12 +173,12 @@ def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others(
 
 def test_a_server_is_idle_once_the_last_call_has_left() -> None:
     async def work() -> None:
-        admission, calls = Admission(ServerLimits()), [Speaking("a"), Speaking("b")]
+        admission, calls = Admission(ServerLimits()), [ArrivedCall("a"), ArrivedCall("b")]
         for call in calls:
             admission.enter(cast("Any", call))
         idle = asyncio.create_task(admission.idle())
         for call in calls:
-            await settle()
+            await run_until_idle()
             assert not idle.done()
             call.end(call)
         await asyncio.wait_for(idle, 10)
@@ -188,11 +188,11 @@ def test_a_server_is_idle_once_the_last_call_has_left() -> None:
 
 def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_room_back() -> None:
     async def work() -> None:
-        admission, call = Admission(ServerLimits(streams=1, streams_per_peer=1)), Speaking("a")
+        admission, call = Admission(ServerLimits(streams=1, streams_per_peer=1)), ArrivedCall("a")
         for _ in range(2):
             admission.enter(cast("Any", call), is_stream=True)
             with pytest.raises(QueueFullError):
-                admission.enter(cast("Any", Speaking("b")), is_stream=True)
+                admission.enter(cast("Any", ArrivedCall("b")), is_stream=True)
             call.end(call)
         assert admission._peers == {}
 
@@ -202,14 +202,14 @@ def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_roo
 def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Clocked)
+        assert isinstance(loop, ClockedLoop)
         arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
         moving = asyncio.create_task(arrivals.end_slow_requests())
-        assert await arrivals.request(cast("Any", Speaking()), peer) == b"whole"
-        slow = asyncio.create_task(arrivals.request(cast("Any", Silent()), peer))
-        await settle()
-        waiting = asyncio.create_task(arrivals.request(cast("Any", Speaking()), peer))
-        await settle()
+        assert await arrivals.request(cast("Any", ArrivedCall()), peer) == b"whole"
+        slow = asyncio.create_task(arrivals.request(cast("Any", SilentCall()), peer))
+        await run_until_idle()
+        waiting = asyncio.create_task(arrivals.request(cast("Any", ArrivedCall()), peer))
+        await run_until_idle()
         loop.ahead_s += 2
         with pytest.raises(QueueFullError):
             await slow
@@ -218,46 +218,46 @@ def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> No
         moving.cancel()
         await asyncio.wait({moving})
 
-    with asyncio.Runner(loop_factory=Clocked) as runner:
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
         runner.run(work())
 
 
 def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Clocked)
+        assert isinstance(loop, ClockedLoop)
         arrivals, peer = IncomingRequests(ServerLimits()), PeerConnection(2)
         moving = asyncio.create_task(arrivals.end_slow_requests())
-        slow = [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(3)]
-        await settle()
+        slow = [asyncio.create_task(arrivals.request(cast("Any", SilentCall()), peer)) for _ in range(3)]
+        await run_until_idle()
         loop.ahead_s += 2
         with pytest.raises(QueueFullError):
             await slow[0]
-        await settle()
+        await run_until_idle()
         assert [task.done() for task in slow] == [True, False, False]
         for task in (moving, *slow[1:]):
             task.cancel()
         await asyncio.wait({moving, *slow[1:]})
 
-    with asyncio.Runner(loop_factory=Clocked) as runner:
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
         runner.run(work())
 
 
 def test_a_request_has_a_second_to_come_though_others_wait_for_its_place() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Clocked)
+        assert isinstance(loop, ClockedLoop)
         arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.end_slow_requests())]
-        tasks += [asyncio.create_task(arrivals.request(cast("Any", Silent()), peer)) for _ in range(2)]
-        await settle()
+        tasks += [asyncio.create_task(arrivals.request(cast("Any", SilentCall()), peer)) for _ in range(2)]
+        await run_until_idle()
         loop.ahead_s += 0.7  # one look
-        await settle()
-        await settle()
+        await run_until_idle()
+        await run_until_idle()
         assert not any(task.done() for task in tasks)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
 
-    with asyncio.Runner(loop_factory=Clocked) as runner:
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
         runner.run(work())

@@ -56,7 +56,7 @@ def panels() -> list[BarPanel]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answers:
+class ModelResponses:
     """Responses of a model over gRPC."""
 
     reasons: tuple[Attribution, ...]
@@ -68,22 +68,24 @@ class Answers:
 
 
 @pytest.fixture(scope="module")
-def answers(target: str) -> dict[str, Answers]:
+def answers(target: str) -> dict[str, ModelResponses]:
     """Responses of every model, explanations first, because they yield to predictions."""
     query = Query(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=Detail.CELLS)
     reasons: dict[str, tuple[Attribution, ...]] = {}
     for name in MODELS:
         with QuantraClient(target, name) as client:
             reasons[name] = client.explain(query).attributions
-    return {name: asked(target, name, reasons[name]) for name in MODELS}
+    return {name: query_model(target, name, reasons[name]) for name in MODELS}
 
 
-def asked(target: str, name: str, reasons: tuple[Attribution, ...]) -> Answers:
+def query_model(target: str, name: str, reasons: tuple[Attribution, ...]) -> ModelResponses:
     with QuantraClient(target, name) as client:
         together = client.predict_many(panels())
         alone = tuple(client.predict(panel) for panel in panels())
     assert all(isinstance(one, Forecast) for one in together)
-    return Answers(reasons=reasons, together=tuple(one for one in together if isinstance(one, Forecast)), alone=alone)
+    return ModelResponses(
+        reasons=reasons, together=tuple(one for one in together if isinstance(one, Forecast)), alone=alone
+    )
 
 
 def test_one_server_lists_every_kind(target: str) -> None:
@@ -95,21 +97,21 @@ def test_one_server_lists_every_kind(target: str) -> None:
 
 
 @each_model
-def test_a_model_forecasts_many_panels_as_each_alone(answers: dict[str, Answers], name: str) -> None:
+def test_a_model_forecasts_many_panels_as_each_alone(answers: dict[str, ModelResponses], name: str) -> None:
     for joined, single in zip(answers[name].together, answers[name].alone, strict=True):
         assert (joined.symbols, joined.model) == (single.symbols, name)
         np.testing.assert_allclose(joined.values, single.values, rtol=0, atol=SAME)
 
 
 @each_model
-def test_a_models_quantiles_are_finite_and_never_cross(answers: dict[str, Answers], name: str) -> None:
+def test_a_models_quantiles_are_finite_and_never_cross(answers: dict[str, ModelResponses], name: str) -> None:
     for found in answers[name].alone:
         assert np.isfinite(found.values).all()
         assert (np.diff(found.values, axis=-1) >= 0).all()
 
 
 @each_model
-def test_a_models_reasons_add_up_to_the_forecast_that_it_serves(answers: dict[str, Answers], name: str) -> None:
+def test_a_models_reasons_add_up_to_the_forecast_that_it_serves(answers: dict[str, ModelResponses], name: str) -> None:
     served = answers[name].alone[WHOLE]
     for found, (h, q) in zip(answers[name].reasons, ((1, 1), (3, 2)), strict=True):
         assert found.converged.all()
@@ -119,7 +121,7 @@ def test_a_models_reasons_add_up_to_the_forecast_that_it_serves(answers: dict[st
 
 
 @each_model
-def test_a_models_cells_and_sessions_are_the_same_contributions(answers: dict[str, Answers], name: str) -> None:
+def test_a_models_cells_and_sessions_are_the_same_contributions(answers: dict[str, ModelResponses], name: str) -> None:
     found = answers[name].reasons[0]
     kinds = np.array(found.row_kinds)
     assert found.cells is not None
@@ -128,13 +130,13 @@ def test_a_models_cells_and_sessions_are_the_same_contributions(answers: dict[st
     assert found.per_time.shape == (4, 60)
 
 
-def test_only_the_graph_ranks_and_has_neighbours(answers: dict[str, Answers]) -> None:
+def test_only_the_graph_ranks_and_has_neighbours(answers: dict[str, ModelResponses]) -> None:
     ranking = {name for name, found in answers.items() if found.alone[WHOLE].ranks is not None}
     with_neighbours = {name for name, found in answers.items() if RowKind.NEIGHBOURS in found.reasons[0].row_kinds}
     assert ranking == with_neighbours == {"graph"}
 
 
-def test_only_the_fusion_transformer_tells_its_internals_also_as_a_member(answers: dict[str, Answers]) -> None:
+def test_only_the_fusion_transformer_tells_its_internals_also_as_a_member(answers: dict[str, ModelResponses]) -> None:
     names = {name: [one.name for one in found.reasons[0].internals] for name, found in answers.items()}
     told = ["selection of past variables", "selection of future variables", "attention"]
     assert {name: found for name, found in names.items() if found} == {

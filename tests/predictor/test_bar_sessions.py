@@ -19,7 +19,7 @@ from covariate_files import bars as covered_bars
 from covariate_files import save_artifact_with, source
 from ensembles import artifact_of, save_ensemble
 from model_folders import RUNTIME
-from pushing import Sent, day_of, scaled
+from pushing import SentBars, day_of, scaled
 from serving import Served, serving
 
 from predictor._pb import prediction_pb2 as pb
@@ -69,14 +69,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(folder: Path) -> Iterator[Served]:
+def server(folder: Path) -> Iterator[Served]:
     with PredictionService.open(folder) as service, serving(service) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def client(served: Served) -> Iterator[QuantraClient]:
-    with QuantraClient(served.target, "lstm") as opened:
+def client(server: Served) -> Iterator[QuantraClient]:
+    with QuantraClient(server.target, "lstm") as opened:
         yield opened
 
 
@@ -89,12 +89,12 @@ def assert_same(pushed: object, asked: Forecast) -> None:
     assert [error.message for error in pushed.refusals.values()] == [e.message for e in asked.refusals.values()]
 
 
-# --- each forecast is that of the whole history
+# --- forecasts equal those of the whole history
 
 
 @pytest.mark.parametrize("model", ["lstm", "graph", "joint"])
-def test_each_forecast_is_that_of_all_bars_sent_so_far(served: Served, model: str) -> None:
-    with QuantraClient(served.target, model) as client, client.open_session(BEFORE) as session:
+def test_each_forecast_is_that_of_all_bars_sent_so_far(server: Served, model: str) -> None:
+    with QuantraClient(server.target, model) as client, client.open_session(BEFORE) as session:
         assert_same(session.forecast, client.predict(BEFORE))
         for day in DAYS[-AHEAD:]:
             assert_same(session.push(day_of(PANEL, day)), client.predict(PANEL.until(day)))
@@ -127,12 +127,12 @@ def raw(panel: BarPanel) -> BarPanel:
     return replace(panel, adj_close=None)
 
 
-def of_one(panel: BarPanel) -> BarPanel:
+def single_symbol(panel: BarPanel) -> BarPanel:
     """One symbol of the panel."""
     return panel.select(["IBM"])
 
 
-@pytest.mark.parametrize("change", [with_events, with_gaps, raw, of_one])
+@pytest.mark.parametrize("change", [with_events, with_gaps, raw, single_symbol])
 def test_bars_of_every_kind_are_gone_on_with(client: QuantraClient, change: Callable[[BarPanel], BarPanel]) -> None:
     panel = change(PANEL)
     with client.open_session(panel.until(DAYS[-AHEAD - 1])) as session:
@@ -143,7 +143,7 @@ def test_bars_of_every_kind_are_gone_on_with(client: QuantraClient, change: Call
 @pytest.mark.parametrize("policy", [GapPolicy.MASK, GapPolicy.IGNORE])
 def test_days_that_are_left_out_are_read_as_the_subscription_said(client: QuantraClient, policy: GapPolicy) -> None:
     first = Instance(input=BEFORE, gap_policy=policy)
-    sent = Sent.of(BEFORE)
+    sent = SentBars.of(BEFORE)
     with client.open_session(first) as session:
         for day in DAYS[-AHEAD::3]:
             bars = day_of(PANEL, day)
@@ -152,7 +152,7 @@ def test_days_that_are_left_out_are_read_as_the_subscription_said(client: Quantr
 
 
 def test_symbols_that_come_one_by_one_late_or_corrected_make_the_same_history(client: QuantraClient) -> None:
-    sent, rng = Sent.of(BEFORE), np.random.default_rng(4)
+    sent, rng = SentBars.of(BEFORE), np.random.default_rng(4)
     with client.open_session(BEFORE) as session:
         for place, day in enumerate(DAYS[-AHEAD:]):
             answer: object = None
@@ -186,10 +186,10 @@ def on_day(every: Covariates, sessions: int) -> Covariates:
     return replace(day, numbers={}, categories={})
 
 
-def test_covariates_are_pushed_beside_the_bars(served: Served, covariates: CovariateSource) -> None:
+def test_covariates_are_pushed_beside_the_bars(server: Served, covariates: CovariateSource) -> None:
     panel = covered_bars()
     days = [int(day) for day in panel.sessions[-AHEAD - 10 : -10]]
-    with QuantraClient(served.target, "covered") as client:
+    with QuantraClient(server.target, "covered") as client:
         info = client.model()
         before = panel.until(days[0])
         with client.open_session(before, covariates.for_model(info, before)) as session:
@@ -202,7 +202,7 @@ def test_covariates_are_pushed_beside_the_bars(served: Served, covariates: Covar
                 session.push(panel.last(1))
 
 
-# --- what is refused
+# --- refusals
 
 
 def refusal(push: Callable[[], object]) -> QuantraError:
@@ -287,9 +287,9 @@ def test_a_day_waits_for_its_symbols_and_tells_them(client: QuantraClient) -> No
 # --- the client's stream
 
 
-def test_sessions_of_many_threads_share_a_client(served: Served) -> None:
+def test_sessions_of_many_threads_share_a_client(server: Served) -> None:
     symbols = (*UNIVERSE, *UNIVERSE)
-    with QuantraClient(served.target, "lstm") as client, ThreadPoolExecutor(len(symbols)) as threads:
+    with QuantraClient(server.target, "lstm") as client, ThreadPoolExecutor(len(symbols)) as threads:
 
         def follow(symbol: str) -> list[object]:
             own = PANEL.select([symbol])
@@ -301,12 +301,12 @@ def test_sessions_of_many_threads_share_a_client(served: Served) -> None:
                 asked = client.predict(PANEL.select([symbol]).until(day))
                 assert isinstance(answer, Forecast)
                 assert answer.forecast_id == asked.forecast_id
-                np.testing.assert_allclose(answer.values, asked.values, rtol=0, atol=1e-6)  # others in its batch
+                np.testing.assert_allclose(answer.values, asked.values, rtol=0, atol=1e-6)  # other batch
 
 
-def test_sessions_work_the_same_from_asyncio(served: Served) -> None:
+def test_sessions_work_the_same_from_asyncio(server: Served) -> None:
     async def follow() -> None:
-        async with AsyncQuantraClient(served.target, "lstm") as client:
+        async with AsyncQuantraClient(server.target, "lstm") as client:
             async with await client.open_session(BEFORE) as session:
                 assert_same(session.forecast, await client.predict(BEFORE))
                 assert await session.push(day_of(PANEL, DAYS[-AHEAD], "IBM")) == PushAccepted(("AAPL", "GOOG", "MSFT"))
@@ -325,8 +325,8 @@ def test_sessions_work_the_same_from_asyncio(served: Served) -> None:
     asyncio.run(follow())
 
 
-def test_a_session_ends_with_its_client(served: Served) -> None:
-    with QuantraClient(served.target, "lstm") as client:
+def test_a_session_ends_with_its_client(server: Served) -> None:
+    with QuantraClient(server.target, "lstm") as client:
         session = client.open_session(BEFORE)
     assert not session._stream._thread.is_alive()
     assert isinstance(refusal(lambda: session.push(PANEL.last(1))), UnavailableError)
@@ -335,10 +335,10 @@ def test_a_session_ends_with_its_client(served: Served) -> None:
         client.open_session(BEFORE)
 
 
-def test_no_thread_is_left_when_a_client_is_closed(served: Served) -> None:
+def test_no_thread_is_left_when_a_client_is_closed(server: Served) -> None:
     before = threading.active_count()
     for _ in range(3):
-        with QuantraClient(served.target, "lstm") as client:
+        with QuantraClient(server.target, "lstm") as client:
             client.open_session(BEFORE)
     assert [thread.name for thread in threading.enumerate()].count("sessions") <= 1
     assert threading.active_count() <= before + 2
@@ -353,7 +353,7 @@ def test_a_server_that_stops_ends_its_sessions_and_another_one_can_be_asked() ->
 
 
 @final
-class Written:
+class RecordingStream:
     """A stream that records its requests."""
 
     def __init__(self) -> None:
@@ -365,11 +365,11 @@ class Written:
 
 
 @final
-class AsyncWritten:
+class AsyncRecordingStream:
     """The same for asyncio."""
 
     def __init__(self) -> None:
-        self.written = Written()
+        self.written = RecordingStream()
 
     async def request(self, request: pb.PredictStreamRequest) -> pb.PredictStreamResponse:
         return self.written.request(request)
@@ -378,7 +378,7 @@ class AsyncWritten:
 def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
     requests, nothing, bars = SessionRequests("s", 1.0), cast("Any", None), PANEL.last(1)
     covariates = Covariates(observed={"o": np.full(bars.close.shape, 7.0)})
-    plain, own = Written(), AsyncWritten()
+    plain, own = RecordingStream(), AsyncRecordingStream()
     session = BarSession(cast("Any", plain), requests, nothing)
     other = AsyncBarSession(cast("Any", own), requests, nothing)
     for flush in (False, True):
@@ -480,7 +480,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         assert isinstance(refusal(lambda: client.open_session(BEFORE)), UnavailableError)
 
 
-# --- another champion
+# --- a new champion
 
 
 def test_a_plain_name_follows_its_champion_while_bars_suffice(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_jump_is_seen_across_a_missing_bar() -> None:
     assert jump.ratio == pytest.approx(3 * 11.75 / 10)
 
 
-# --- bars that follow
+# --- appending bars
 
 
 def same(one: BarPanel, other: BarPanel) -> bool:

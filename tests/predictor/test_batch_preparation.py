@@ -37,10 +37,12 @@ NOON = datetime(2013, 3, 1, 17, tzinfo=UTC)
 """The last bar's session is under way."""
 
 
-# --- what there is to prepare
+# --- instances
 
 
-def cut(bars: BarPanel, left_out: Sequence[int], columns: Mapping[str, FloatArray] | None = None) -> BarPanel:
+def without_sessions(
+    bars: BarPanel, left_out: Sequence[int], columns: Mapping[str, FloatArray] | None = None
+) -> BarPanel:
     """The bars without some sessions, and with other columns."""
     changed = {name: getattr(bars, name) for name in (*PRICES, "volume", "adj_close")} | dict(columns or {})
     kept = np.delete(np.arange(len(bars.sessions)), left_out)
@@ -59,14 +61,14 @@ def missing(bars: BarPanel, row: int, places: Sequence[int]) -> BarPanel:
     return replace(bars, **columns)
 
 
-def event(name: str, value: float, places: Sequence[int], row: int = 0) -> BarPanel:
+def with_event(name: str, value: float, places: Sequence[int], row: int = 0) -> BarPanel:
     """Unadjusted bars in which one symbol has splits or dividends."""
     values = np.full(PLAIN.close.shape, 1.0 if name == "split_ratio" else 0.0)
     values[row, places] = value
     return replace(PLAIN, **{name: values})
 
 
-def scaled(bars: BarPanel, row: int, first: int, by: float) -> BarPanel:
+def with_scaled_prices(bars: BarPanel, row: int, first: int, by: float) -> BarPanel:
     """The bars with one symbol's prices multiplied from a position on: a jump, or absurd prices."""
     columns = {name: getattr(bars, name).copy() for name in PRICES}
     for values in columns.values():
@@ -74,7 +76,7 @@ def scaled(bars: BarPanel, row: int, first: int, by: float) -> BarPanel:
     return replace(bars, **columns)
 
 
-def still(bars: BarPanel, row: int) -> BarPanel:
+def with_constant_price(bars: BarPanel, row: int) -> BarPanel:
     """The bars with one constant price."""
     columns = {name: getattr(bars, name).copy() for name in PRICES}
     for values in columns.values():
@@ -93,21 +95,21 @@ ASKED: Mapping[str, Instance] = {
     "earlier still": Instance(input=WHOLE.select(["IBM"]).until(int(WHOLE.sessions[-20]))),
     "few": Instance(input=WHOLE.last(90)),
     "too few": Instance(input=WHOLE.last(10)),
-    "gap": Instance(input=cut(WHOLE, [-5, -30])),
-    "gap masked": Instance(input=cut(WHOLE, [-5, -30]), gap_policy=GapPolicy.MASK),
-    "gap masked, few": Instance(input=cut(WHOLE.last(80), [-5]), gap_policy=GapPolicy.MASK),
-    "gap ignored": Instance(input=cut(WHOLE, [-5, -30]), gap_policy=GapPolicy.IGNORE),
+    "gap": Instance(input=without_sessions(WHOLE, [-5, -30])),
+    "gap masked": Instance(input=without_sessions(WHOLE, [-5, -30]), gap_policy=GapPolicy.MASK),
+    "gap masked, few": Instance(input=without_sessions(WHOLE.last(80), [-5]), gap_policy=GapPolicy.MASK),
+    "gap ignored": Instance(input=without_sessions(WHOLE, [-5, -30]), gap_policy=GapPolicy.IGNORE),
     "some without a bar": Instance(input=missing(WHOLE, 1, [-3, -50, -51])),
     "no last bar": Instance(input=missing(WHOLE, 1, [-1])),
     "hardly a bar": Instance(input=missing(WHOLE, 2, range(-60, -5))),
     "unadjusted": Instance(input=PLAIN),
-    "split": Instance(input=event("split_ratio", 2.0, [-7])),
-    "dividend": Instance(input=event("cash_dividend", 0.5, [-7, -40], row=3)),
-    "splits beyond a double": Instance(input=event("split_ratio", 1e12, range(-60, -1), row=2)),
-    "splits beyond a double, alone": Instance(input=event("split_ratio", 1e12, range(-60, -1)).select(["AAPL"])),
-    "jump": Instance(input=scaled(PLAIN, 1, -10, 3.0)),
-    "impossible": Instance(input=scaled(PLAIN, 1, -1, 1e150)),
-    "still": Instance(input=still(PLAIN, 3)),
+    "split": Instance(input=with_event("split_ratio", 2.0, [-7])),
+    "dividend": Instance(input=with_event("cash_dividend", 0.5, [-7, -40], row=3)),
+    "splits beyond a double": Instance(input=with_event("split_ratio", 1e12, range(-60, -1), row=2)),
+    "splits beyond a double, alone": Instance(input=with_event("split_ratio", 1e12, range(-60, -1)).select(["AAPL"])),
+    "jump": Instance(input=with_scaled_prices(PLAIN, 1, -10, 3.0)),
+    "impossible": Instance(input=with_scaled_prices(PLAIN, 1, -1, 1e150)),
+    "still": Instance(input=with_constant_price(PLAIN, 3)),
     "no volume": Instance(input=replace(WHOLE, volume=np.zeros_like(WHOLE.volume))),
     "other calendar": Instance(input=replace(WHOLE, calendar="XLON")),
     "a holiday": Instance(input=replace(WHOLE, sessions=np.append(WHOLE.sessions[:-1], np.int32(20130302)))),
@@ -129,7 +131,7 @@ def window_of(model: Model, bars: BarPanel) -> Instance:
     return Instance(input=FeatureWindow(symbols=bars.symbols, schema_hash=hash_, **groups))
 
 
-# --- what is compared
+# --- comparison
 
 
 def facts(prepared: object) -> object:
@@ -155,7 +157,7 @@ def _bits(values: NDArray[Any]) -> tuple[object, ...]:
     return values.dtype, values.shape, values.tobytes()
 
 
-def alone(model: Model | Ensemble, instance: Instance, now: datetime = AFTER_ALL_SESSIONS) -> object:
+def prepare_alone(model: Model | Ensemble, instance: Instance, now: datetime = AFTER_ALL_SESSIONS) -> object:
     try:
         return facts(model.prepare(instance, now))
     except QuantraError as error:
@@ -169,7 +171,7 @@ def together(
 
 
 @cache
-def of_different_readings() -> Ensemble:
+def mixed_ensemble() -> Ensemble:
     """An ensemble: one member reads less, one looks across symbols, two read the same."""
     made = {
         "short": artifact_of(encoder_length=30, features=(0, 5, 9)),
@@ -186,7 +188,7 @@ MODELS: Mapping[str, Callable[[], Model | Ensemble]] = {
     "lstm": cache(lambda: small_model(small_artifact())),
     "fitted levels": cache(lambda: small_model(small_artifact(fitted=True))),
     "graph": cache(lambda: small_model(small_artifact("graph"))),
-    "ensemble": of_different_readings,
+    "ensemble": mixed_ensemble,
 }
 
 
@@ -195,14 +197,14 @@ def model(request: pytest.FixtureRequest) -> Model | Ensemble:
     return MODELS[request.param]()
 
 
-# --- as alone
+# --- equal to single preparation
 
 
 @pytest.mark.parametrize("now", [AFTER_ALL_SESSIONS, NOON], ids=["after the close", "before it"])
 def test_each_gets_together_what_it_gets_alone(model: Model | Ensemble, now: datetime) -> None:
     found = together(model, [*ASKED.values()], now)
     for (name, instance), one in zip(ASKED.items(), found, strict=True):
-        assert one == alone(model, instance, now), name
+        assert one == prepare_alone(model, instance, now), name
 
 
 def test_windows_among_bars_get_what_they_get_alone() -> None:
@@ -211,10 +213,10 @@ def test_windows_among_bars_get_what_they_get_alone() -> None:
     window = window_of(model, WHOLE.select(["IBM"]))
     wrong = replace(window, input=replace(window.input, schema_hash="other"))
     asked = [ASKED["one"], window, ASKED["several"], wrong, ASKED["too few"], ASKED["another"]]
-    assert together(model, asked) == [alone(model, instance) for instance in asked]
+    assert together(model, asked) == [prepare_alone(model, instance) for instance in asked]
 
 
-def broken(window: Instance, group: str, value: float) -> Instance:
+def with_number(window: Instance, group: str, value: float) -> Instance:
     """The instance with one number changed."""
     assert isinstance(window.input, FeatureWindow)
     values = getattr(window.input, group).copy()
@@ -230,14 +232,14 @@ def test_windows_get_together_what_they_get_alone_also_beside_impossible_ones(na
     assert isinstance(one.input, FeatureWindow)
     told = replace(one, input=replace(one.input, as_of_session=date(2013, 2, 28), anchor_price=np.array([70.0])))
     groups = (("observed", np.inf), ("known", 1e7), ("location", np.nan), ("scale", -1.0), ("scale", 11.0))
-    bad = [broken(several, group, value) for group, value in groups]
+    bad = [with_number(several, group, value) for group, value in groups]
     unknown = np.zeros_like(one.input.mask)
     bad += [
         replace(one, input=replace(one.input, mask=unknown, observed=one.input.observed * shown)) for shown in (0, 1)
     ]
     asked = [one, bad[0], several, *bad[1:], told, one]
     found = together(model, asked)
-    assert found == [alone(model, instance) for instance in asked]
+    assert found == [prepare_alone(model, instance) for instance in asked]
     assert [issubclass(kind, InvalidInputError) for kind, *_ in map(_kind, found)].count(True) == len(bad)
 
 
@@ -271,7 +273,7 @@ def test_no_mixture_changes_what_one_of_it_gets(names: list[str]) -> None:
 
 @cache
 def _alone_once(name: str) -> object:
-    return alone(MODELS["fitted levels"](), ASKED[name])
+    return prepare_alone(MODELS["fitted levels"](), ASKED[name])
 
 
 def test_one_bad_instance_of_a_thousand_is_answered_with_its_own_error() -> None:
@@ -279,7 +281,7 @@ def test_one_bad_instance_of_a_thousand_is_answered_with_its_own_error() -> None
     asked = [ASKED["one"]] * 1000
     asked[417] = ASKED["splits beyond a double, alone"]
     found = together(model, asked)
-    assert found[417] == alone(model, asked[417])
+    assert found[417] == prepare_alone(model, asked[417])
     assert all(one == found[0] for k, one in enumerate(found) if k != 417)
 
 
@@ -306,7 +308,7 @@ def with_covariates() -> tuple[Model, tuple[Instance, ...]]:
         replace(first, covariates=replace(first.covariates, categories=strange)),
         replace(first, covariates=replace(first.covariates, future_sessions=first.covariates.future_sessions[:0])),
         replace(first, covariates=Covariates()),
-        replace(instances[1], input=cut(_panel(instances[1]), [-4]), gap_policy=GapPolicy.MASK),
+        replace(instances[1], input=without_sessions(_panel(instances[1]), [-4]), gap_policy=GapPolicy.MASK),
     )
 
 
@@ -317,14 +319,14 @@ def _panel(instance: Instance) -> BarPanel:
 
 def test_covariates_of_several_dates_are_read_as_alone() -> None:
     model, asked = with_covariates()
-    expected = [alone(model, instance) for instance in asked]
+    expected = [prepare_alone(model, instance) for instance in asked]
     assert together(model, asked) == expected
     assert together(model, asked[::-1]) == expected[::-1]
     assert any("is unknown on all sessions" in str(one) for one in expected)
     assert any("which no training symbol had" in str(one) for one in expected)
 
 
-# --- how much at once
+# --- batch size
 
 
 def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -368,7 +370,7 @@ def test_members_that_read_rows_share_computations_and_one_that_looks_across_sym
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = count_rows(monkeypatch)
-    of_different_readings().prepare_each([ASKED["several"]] * 3, AFTER_ALL_SESSIONS, NEVER)
+    mixed_ensemble().prepare_each([ASKED["several"]] * 3, AFTER_ALL_SESSIONS, NEVER)
     assert sorted(rows) == [4, 4, 4, 12, 12]
 
 
@@ -401,7 +403,7 @@ def test_more_dates_than_are_kept_are_read_as_alone(monkeypatch: pytest.MonkeyPa
     assert together(small_model(small_artifact(fitted=True)), asked * 2) == expected * 2
 
 
-# --- a batch that waits
+# --- a pending batch
 
 
 def test_a_batch_answers_any_of_its_instances_in_the_order_that_is_asked(model: Model | Ensemble) -> None:
@@ -410,12 +412,12 @@ def test_a_batch_answers_any_of_its_instances_in_the_order_that_is_asked(model: 
     batch = model.prepare_batch(asked, AFTER_ALL_SESSIONS, NEVER)
     every = model.predict(asked, AFTER_ALL_SESSIONS, NEVER)
     found = batch.outcomes([3, 1, 0, 2, 3], NEVER)
-    assert [_told(one) for one in found] == [_told(every[place]) for place in (3, 1, 0, 2, 3)]
+    assert [_id_or_message(one) for one in found] == [_id_or_message(every[place]) for place in (3, 1, 0, 2, 3)]
     assert found[1] is unread
     assert batch.outcomes([], NEVER) == ()
 
 
-def _told(outcome: object) -> object:
+def _id_or_message(outcome: object) -> object:
     """The id of a forecast, which identifies its inputs, or the error message."""
     return outcome.message if isinstance(outcome, QuantraError) else getattr(outcome, "forecast_id")  # noqa: B009
 

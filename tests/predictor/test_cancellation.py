@@ -44,7 +44,7 @@ WIDE = Instance(input=_wide())
 
 
 @dataclass(slots=True)
-class Steps:
+class StepCounter:
     """Counts steps and triggers a callback at one of them."""
 
     at: int = 0
@@ -85,8 +85,8 @@ def model(request: pytest.FixtureRequest, models: dict[str, Model | Ensemble]) -
 
 
 @pytest.fixture
-def steps() -> Iterator[Steps]:
-    counted = Steps()
+def steps() -> Iterator[StepCounter]:
+    counted = StepCounter()
     yield counted
     for hook in counted.hooked:
         hook.remove()
@@ -103,7 +103,7 @@ def service_of(model: Predictor) -> PredictionService:
     return PredictionService(Registry(lines={model.identity.name: line}, problems=()))
 
 
-def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+def count_preparations(steps: StepCounter, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("predictor.model.preparation")
     align_instance = module.align_instance
 
@@ -115,7 +115,7 @@ def count_preparations(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not_wait_for_them(
-    model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    model: Model | Ensemble, steps: StepCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The members read the same inputs, so each instance is prepared once for both."""
     count_preparations(steps, monkeypatch)
@@ -130,7 +130,7 @@ def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not
 
 
 def test_a_deadline_that_passes_between_two_instances_ends_the_call(
-    model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    model: Model | Ensemble, steps: StepCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count_preparations(steps, monkeypatch)
     passed = Deadline.after(3600)
@@ -152,7 +152,7 @@ def test_a_deadline_that_passes_between_two_instances_ends_the_call(
     ids=["many rows", "rows of panels", "panels of a graph", "members", "members' panels"],
 )
 def test_a_call_cancelled_in_a_forward_takes_no_other(
-    models: dict[str, Model | Ensemble], steps: Steps, kind: str, instances: list[Instance]
+    models: dict[str, Model | Ensemble], steps: StepCounter, kind: str, instances: list[Instance]
 ) -> None:
     model, gone = models[kind], Deadline()
     steps.count_forwards(networks(model))
@@ -166,7 +166,7 @@ def test_a_call_cancelled_in_a_forward_takes_no_other(
 
 @pytest.mark.parametrize("kind", ["lstm", "ensemble"])
 def test_a_panel_of_one_instance_is_cancelled_between_its_forwards(
-    models: dict[str, Model | Ensemble], steps: Steps, kind: str
+    models: dict[str, Model | Ensemble], steps: StepCounter, kind: str
 ) -> None:
     model, gone = models[kind], Deadline()
     steps.count_forwards(networks(model))
@@ -177,7 +177,7 @@ def test_a_panel_of_one_instance_is_cancelled_between_its_forwards(
 
 
 def test_a_cancelled_explanation_takes_no_other_forward(
-    model: Model | Ensemble, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    model: Model | Ensemble, steps: StepCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in (path.RowForecasts, path.PanelForecasts):
 
@@ -197,7 +197,7 @@ def test_a_cancelled_explanation_takes_no_other_forward(
 
 
 def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_forward(
-    models: dict[str, Model | Ensemble], steps: Steps
+    models: dict[str, Model | Ensemble], steps: StepCounter
 ) -> None:
     model, gone = models["ensemble"], Deadline()
     steps.count_forwards(networks(model))
@@ -209,7 +209,7 @@ def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_fo
 
 
 def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other_forward(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch
+    steps: StepCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, gone = _model("tft"), Deadline()
     network = model.engine.network

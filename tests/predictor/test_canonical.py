@@ -157,7 +157,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChoiceFields:
     """Fields with a fixed set of strings."""
 
     engine: Literal["eager", "fast"]
@@ -166,7 +166,7 @@ class Chosen:
 
 def test_literals_and_enumerations_read_back() -> None:
     record = Record({"engine": "fast", "side": "left"}, "x.json")
-    assert read_as(record, Chosen) == Chosen("fast", Side.LEFT)
+    assert read_as(record, ChoiceFields) == ChoiceFields("fast", Side.LEFT)
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_literals_and_enumerations_read_back() -> None:
 )
 def test_a_text_that_is_no_choice_is_refused_with_the_choices(value: dict[str, Json], message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
-        read_as(Record(value, "x.json"), Chosen)
+        read_as(Record(value, "x.json"), ChoiceFields)

@@ -21,7 +21,7 @@ def card_of(told: Mapping[str, Json]) -> Card:
     return Card.from_json(json.dumps(told))
 
 
-def todays() -> dict[str, Json]:
+def current_card() -> dict[str, Json]:
     """The card of cards.py with the newer sections."""
     card = json.loads(json.dumps(full_card()))
     for row in card["scores"]["rows"][1:]:
@@ -30,7 +30,7 @@ def todays() -> dict[str, Json]:
     return card | {"notes": [NOTE]}
 
 
-def shown(card: Card) -> str:
+def rendered_card(card: Card) -> str:
     console = Console(width=100, highlight=False, file=StringIO())
     with console.capture() as captured:
         console.print(judgement(card))
@@ -38,7 +38,7 @@ def shown(card: Card) -> str:
 
 
 def test_what_baselines_were_given_is_read() -> None:
-    card = card_of(todays())
+    card = card_of(current_card())
     assert card.scores is not None
     assert [row.fit for row in card.scores.rows] == ["", "refitted", "refitted", "refitted"]
     assert card.notes == (NOTE,)
@@ -57,7 +57,7 @@ KEPT: Final[dict[str, tuple[dict[str, Json], str]]] = {
 }
 
 
-def trained(recipe: dict[str, Json], best_epoch: int, **sections: Json) -> dict[str, Json]:
+def training_facts(recipe: dict[str, Json], best_epoch: int, **sections: Json) -> dict[str, Json]:
     card = full_card()
     training = card["training"]
     assert isinstance(training, dict)
@@ -67,7 +67,7 @@ def trained(recipe: dict[str, Json], best_epoch: int, **sections: Json) -> dict[
 @pytest.mark.parametrize("start", KEPT)
 def test_a_network_that_kept_its_start_says_what_it_forecasts_as(start: str) -> None:
     recipe, note = KEPT[start]
-    told = trained(recipe, 0)
+    told = training_facts(recipe, 0)
 
     assert card_of(told).start_note.startswith(note)
     assert start_note_of(told) == card_of(told).start_note
@@ -75,14 +75,14 @@ def test_a_network_that_kept_its_start_says_what_it_forecasts_as(start: str) -> 
 
 def test_a_network_that_kept_the_weights_of_its_parent_says_so() -> None:
     parent: Json = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20130205}
-    told = trained({"kind": "lstm", "scale": "har"}, 0, ancestors=[parent])
+    told = training_facts({"kind": "lstm", "scale": "har"}, 0, ancestors=[parent])
 
     assert card_of(told).start_note == "the training added nothing to the weights that it started from"
 
 
 @pytest.mark.parametrize(("kind", "best_epoch"), [("har", 0), ("lstm", 3)])
 def test_a_network_that_learnt_and_a_model_without_one_say_nothing_of_a_start(kind: str, best_epoch: int) -> None:
-    card = card_of(trained({"kind": kind, "scale": "har"}, best_epoch))
+    card = card_of(training_facts({"kind": kind, "scale": "har"}, best_epoch))
 
     assert card.start_note == ""
     assert card.has_network == (kind == "lstm")
@@ -99,17 +99,17 @@ def test_a_card_from_before_is_read_as_it_was() -> None:
     assert card.scores is not None
     assert not card.scores.has_fits
     assert card.notes == ()
-    assert FITS_EXPLAINED not in shown(card)
+    assert FITS_EXPLAINED not in rendered_card(card)
 
 
 def test_people_see_what_the_names_of_baselines_mean_and_the_notes() -> None:
-    text = shown(card_of(todays()))
+    text = rendered_card(card_of(current_card()))
     assert FITS_EXPLAINED in text
     assert f"note: {NOTE}" in text
 
 
 def test_of_very_many_notes_the_first_ones_are_shown_and_the_rest_is_counted() -> None:
-    text = shown(card_of(todays() | {"notes": [f"number {k}" for k in range(40)]}))
+    text = rendered_card(card_of(current_card() | {"notes": [f"number {k}" for k in range(40)]}))
     assert text.count("note: number ") == 12
     assert "and 28 more notes; --json has them all" in text
 

@@ -24,7 +24,7 @@ def exit_code(*arguments: object) -> int:
     return int(ended.value.code or 0)
 
 
-def printed(text: str) -> tuple[str, str, str]:
+def printed_commands(text: str) -> tuple[str, str, str]:
     """The printed server command, client command, and program."""
     indented = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
     serve, predict, *program = indented
@@ -37,7 +37,7 @@ def test_what_is_printed_serves_and_is_answered(tmp_path: Path, capsys: Capture)
     small_models(tmp_path / "models")
     recent_bars("AAPL").write_csv(tmp_path / "bars.csv")
     assert exit_code("certs", tmp_path / "my certs") == 0
-    serve, predict, program = printed(capsys.readouterr().out)
+    serve, predict, program = printed_commands(capsys.readouterr().out)
     port = str(free_port())
     with running(f"{serve} --listen 127.0.0.1:{port}", tmp_path) as first_line:
         assert json.loads(first_line)["port"] == int(port)
@@ -101,5 +101,5 @@ def test_help_shows_an_example(capsys: Capture) -> None:
 
 def test_a_command_line_is_quoted_where_a_path_has_blanks(tmp_path: Path, capsys: Capture) -> None:
     assert exit_code("certs", tmp_path / "a b") == 0
-    serve, _, _ = printed(capsys.readouterr().out)
+    serve, _, _ = printed_commands(capsys.readouterr().out)
     assert str(tmp_path / "a b" / "server.key") in shlex.split(serve)

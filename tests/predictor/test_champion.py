@@ -31,16 +31,16 @@ SOON_S = 60
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts 0, 1 and 2 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
 
 
 @pytest.fixture
-def models(saved: Path, tmp_path: Path) -> Path:
+def models(saved_artifacts: Path, tmp_path: Path) -> Path:
     """Versions 1 and 2 of `mine`, without a champion."""
     for version, seed in (("1", "0"), ("2", "1")):
-        shutil.copytree(saved / seed, tmp_path / "models" / "mine" / version)
+        shutil.copytree(saved_artifacts / seed, tmp_path / "models" / "mine" / version)
     return tmp_path / "models"
 
 
@@ -52,9 +52,9 @@ def unwritable(line: Path) -> None:
 # --- the first champion
 
 
-def test_a_model_without_a_champion_gets_its_newest_version_for_good(models: Path, saved: Path) -> None:
+def test_a_model_without_a_champion_gets_its_newest_version_for_good(models: Path, saved_artifacts: Path) -> None:
     assert _champion(Registry.open(models, RUNTIME)) == 2
-    shutil.copytree(saved / "2", models / "mine" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
     assert read_aliases(models / "mine") == {"champion": 2}
     assert _champion(Registry.open(models, RUNTIME)) == 2
 
@@ -71,10 +71,10 @@ def test_a_version_that_cannot_be_built_does_not_become_the_champion(models: Pat
     assert read_aliases(models / "mine") == {"champion": 1}
 
 
-def test_a_model_without_a_version_that_can_be_served_gets_no_champion(models: Path, saved: Path) -> None:
+def test_a_model_without_a_version_that_can_be_served_gets_no_champion(models: Path, saved_artifacts: Path) -> None:
     for version in ("1", "2"):
         break_weights(models / "mine" / version)
-    shutil.copytree(saved / "0", models / "other" / "1")
+    shutil.copytree(saved_artifacts / "0", models / "other" / "1")
     registry = Registry.open(models, RUNTIME)
     assert not (models / "mine" / ALIASES).exists()
     with pytest.raises(ModelNotFoundError, match=r"^model 'mine' is not served: mine/1: weights.safetensors: its SHA"):
@@ -82,7 +82,7 @@ def test_a_model_without_a_version_that_can_be_served_gets_no_champion(models: P
 
 
 def test_a_folder_that_cannot_be_written_has_its_champion_in_memory(
-    models: Path, saved: Path, caplog: pytest.LogCaptureFixture
+    models: Path, saved_artifacts: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     unwritable(models / "mine")
     folder = ModelsFolder(models, RUNTIME)
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_has_its_champion_in_memory(
     (warning,) = caplog.messages
     assert "mine/aliases.json cannot be written (File exists), so version 2, the newest, is the champion of" in warning
     assert warning.endswith("set it with quantra alias mine champion 2")
-    shutil.copytree(saved / "2", models / "mine" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
     followed = watch.poll(registry).registry
     assert _champion(followed) == 2
     assert followed.find("mine@3").identity.version == 3
@@ -117,22 +117,22 @@ def test_of_many_servers_that_start_at_once_all_use_the_same_champion(models: Pa
 # --- the first version of a training
 
 
-def test_the_first_version_of_a_model_becomes_its_champion(tmp_path: Path, saved: Path) -> None:
+def test_the_first_version_of_a_model_becomes_its_champion(tmp_path: Path, saved_artifacts: Path) -> None:
     for version in ("4", "5"):
-        shutil.copytree(saved / "0", tmp_path / "mine" / version)
+        shutil.copytree(saved_artifacts / "0", tmp_path / "mine" / version)
         claim_first_champion(tmp_path / "mine" / version)
     assert read_aliases(tmp_path / "mine") == {"champion": 4}
 
 
 @pytest.mark.parametrize("name", ["draft", "01"])
-def test_a_folder_that_is_no_version_gets_no_champion(tmp_path: Path, saved: Path, name: str) -> None:
-    shutil.copytree(saved / "0", tmp_path / "mine" / name)
+def test_a_folder_that_is_no_version_gets_no_champion(tmp_path: Path, saved_artifacts: Path, name: str) -> None:
+    shutil.copytree(saved_artifacts / "0", tmp_path / "mine" / name)
     claim_first_champion(tmp_path / "mine" / name)
     assert not (tmp_path / "mine" / ALIASES).exists()
 
 
-def test_aliases_that_exist_are_not_touched_by_a_training(tmp_path: Path, saved: Path) -> None:
-    shutil.copytree(saved / "0", tmp_path / "mine" / "1")
+def test_aliases_that_exist_are_not_touched_by_a_training(tmp_path: Path, saved_artifacts: Path) -> None:
+    shutil.copytree(saved_artifacts / "0", tmp_path / "mine" / "1")
     (tmp_path / "mine" / ALIASES).write_text("not json")
     claim_first_champion(tmp_path / "mine" / "1")
     assert (tmp_path / "mine" / ALIASES).read_text() == "not json"
@@ -141,10 +141,12 @@ def test_aliases_that_exist_are_not_touched_by_a_training(tmp_path: Path, saved:
 # --- while a server runs
 
 
-def test_every_change_of_what_is_live_is_logged(models: Path, saved: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_change_of_what_is_live_is_logged(
+    models: Path, saved_artifacts: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "predictor")
     with PredictionService.open(models, device="cpu") as service:
-        assert _told(caplog) == [
+        assert _log_messages(caplog) == [
             (
                 "mine: no version had the alias champion, so version 2, the newest, is recorded as champion in "
                 "mine/aliases.json"
@@ -153,27 +155,33 @@ def test_every_change_of_what_is_live_is_logged(models: Path, saved: Path, caplo
             "mine: version 2 is loaded",
             "mine: the champion is version 2",
         ]
-        shutil.copytree(saved / "2", models / "mine" / "3")
+        shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
         service.served.refresh()
-        assert _told(caplog) == ["mine: version 3 is loaded"]
+        assert _log_messages(caplog) == ["mine: version 3 is loaded"]
         set_alias(models / "mine", "champion", 3)
         set_alias(models / "mine", "canary", 1)
         service.served.refresh()
-        assert _told(caplog) == ["mine: alias 'canary' is version 1", "mine: the champion is version 3 (was version 2)"]
+        assert _log_messages(caplog) == [
+            "mine: alias 'canary' is version 1",
+            "mine: the champion is version 3 (was version 2)",
+        ]
         (models / "mine" / ALIASES).write_text('{"champion": 3}')
         shutil.rmtree(models / "mine" / "1")
         service.served.refresh()
-        assert _told(caplog) == ["mine: version 1 is unloaded", "mine: alias 'canary' is removed (was version 1)"]
+        assert _log_messages(caplog) == [
+            "mine: version 1 is unloaded",
+            "mine: alias 'canary' is removed (was version 1)",
+        ]
         shutil.rmtree(models / "mine" / "3")
-        shutil.copytree(saved / "0", models / "mine" / "3")
+        shutil.copytree(saved_artifacts / "0", models / "mine" / "3")
         service.served.refresh()
-        assert _told(caplog) == ["mine: version 3 is replaced"]
+        assert _log_messages(caplog) == ["mine: version 3 is replaced"]
         service.served.refresh()
-        assert _told(caplog) == []
+        assert _log_messages(caplog) == []
 
 
 def test_a_champion_that_is_removed_from_the_aliases_is_recorded_again(
-    models: Path, saved: Path, caplog: pytest.LogCaptureFixture
+    models: Path, saved_artifacts: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "predictor")
     set_alias(models / "mine", "champion", 1)
@@ -181,10 +189,10 @@ def test_a_champion_that_is_removed_from_the_aliases_is_recorded_again(
     watch = FolderWatcher(folder)
     registry = folder.open()
     (models / "mine" / ALIASES).unlink()
-    shutil.copytree(saved / "2", models / "mine" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
     assert _champion(watch.poll(registry).registry) == 1
     assert read_aliases(models / "mine") == {"champion": 1}
-    (line,) = _told(caplog)
+    (line,) = _log_messages(caplog)
     assert "no version had the alias champion, so version 1, the current one, is recorded as champion in" in line
 
 
@@ -204,7 +212,7 @@ def test_a_champion_that_is_removed_with_its_alias_is_served_from_memory(models:
 
 
 def test_a_champion_in_memory_is_not_tried_again_at_every_change(
-    models: Path, saved: Path, caplog: pytest.LogCaptureFixture
+    models: Path, saved_artifacts: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     set_alias(models / "mine", "champion", 1)
     folder = ModelsFolder(models, RUNTIME)
@@ -213,11 +221,11 @@ def test_a_champion_in_memory_is_not_tried_again_at_every_change(
     (models / "mine" / ALIASES).unlink()
     unwritable(models / "mine")
     registry = watch.poll(registry).registry
-    (warning,) = _told(caplog)
+    (warning,) = _log_messages(caplog)
     assert "so version 1, the current one, is the champion of this process only" in warning
-    shutil.copytree(saved / "2", models / "mine" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
     assert _champion(watch.poll(registry).registry) == 1
-    assert _told(caplog) == []
+    assert _log_messages(caplog) == []
 
 
 def test_a_champion_in_memory_follows_the_file_once_there_is_one(models: Path) -> None:
@@ -230,12 +238,14 @@ def test_a_champion_in_memory_follows_the_file_once_there_is_one(models: Path) -
     assert _champion(watch.poll(registry).registry) == 1
 
 
-def test_the_record_of_the_champion_does_not_load_a_model_that_was_unloaded(models: Path, saved: Path) -> None:
+def test_the_record_of_the_champion_does_not_load_a_model_that_was_unloaded(
+    models: Path, saved_artifacts: Path
+) -> None:
     folder = ModelsFolder(models, RUNTIME)
-    watch = FolderWatcher(folder)  # before the champion is recorded
+    watch = FolderWatcher(folder)  # before the champion exists
     unloaded = folder.unload(folder.open(), "mine")
     assert watch.poll(unloaded).registry is unloaded
-    shutil.copytree(saved / "2", models / "mine" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
     assert _champion(watch.poll(unloaded).registry) == 2
 
 
@@ -247,11 +257,11 @@ def server(models: Path, tmp_path: Path) -> Iterator[Process]:
 
 
 def test_a_copied_version_is_served_by_its_number_until_the_champion_moves(
-    server: Process, models: Path, saved: Path, tmp_path: Path
+    server: Process, models: Path, saved_artifacts: Path, tmp_path: Path
 ) -> None:
     bars = recent_bars("AAPL")
     with QuantraClient(server.target, "mine") as client, QuantraClient(server.target, "mine@3") as pinned:
-        shutil.copytree(saved / "2", models / "mine" / "3")
+        shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
         _until_logged(tmp_path / "log", "mine: version 3 is loaded")
         assert (client.predict(bars).version, pinned.predict(bars).version) == (1, 3)
         set_alias(models / "mine", "champion", 3)
@@ -260,9 +270,9 @@ def test_a_copied_version_is_served_by_its_number_until_the_champion_moves(
 
 
 def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(
-    models: Path, saved: Path, tmp_path: Path
+    models: Path, saved_artifacts: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(saved / "0", models / "other" / "1")
+    shutil.copytree(saved_artifacts / "0", models / "other" / "1")
     (models / "mine" / ALIASES).write_text(json.dumps({"champion": 9}))
     with (
         (tmp_path / "log").open("w") as log,
@@ -278,7 +288,7 @@ def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(
 
 
 def test_servers_on_one_folder_answer_with_the_same_version_and_follow_the_same_release(
-    models: Path, saved: Path, tmp_path: Path
+    models: Path, saved_artifacts: Path, tmp_path: Path
 ) -> None:
     bars = recent_bars("AAPL")
     logs = [tmp_path / "one", tmp_path / "two"]
@@ -287,7 +297,7 @@ def test_servers_on_one_folder_answer_with_the_same_version_and_follow_the_same_
         servers = [running.enter_context(server_process(models, file, "--watch")) for file in files]
         clients = [running.enter_context(QuantraClient(server.target, "mine")) for server in servers]
         draft = models / "mine" / ".3.copying"
-        shutil.copytree(saved / "2", draft)
+        shutil.copytree(saved_artifacts / "2", draft)
         draft.rename(models / "mine" / "3")
         for log in logs:
             _until_logged(log, "mine: version 3 is loaded")
@@ -323,7 +333,7 @@ def _champion(registry: Registry) -> int:
     return registry.find("mine").identity.version
 
 
-def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def _log_messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Log messages about the model since the last call."""
     told = [message for message in caplog.messages if message.startswith("mine")]
     caplog.clear()

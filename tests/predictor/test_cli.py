@@ -59,7 +59,7 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ExpectedResults:
     """Results of the Python API for the bars."""
 
     both: Forecast
@@ -70,11 +70,11 @@ class Answers:
 
 
 @pytest.fixture(scope="module")
-def answers(artifact: Path, bars: Path) -> Answers:
+def answers(artifact: Path, bars: Path) -> ExpectedResults:
     panel = BarPanel.read(bars)
     aapl = panel.select(["AAPL"])
     with Forecaster.load(artifact) as forecaster:
-        return Answers(
+        return ExpectedResults(
             both=forecaster.predict(panel),
             aapl=forecaster.predict(aapl),
             reasons=forecaster.feature_importance(aapl, horizon=20, quantile=0.1),
@@ -101,7 +101,7 @@ def json_of(capsys: Capture, *arguments: object) -> Any:
 
 
 def test_predict_gives_the_numbers_of_the_python_api(
-    artifact: Path, bars: Path, answers: Answers, capsys: Capture
+    artifact: Path, bars: Path, answers: ExpectedResults, capsys: Capture
 ) -> None:
     found = json_of(capsys, "predict", "--artifact", artifact, "--bars", bars, "--symbol", "AAPL")
 
@@ -114,7 +114,9 @@ def test_predict_gives_the_numbers_of_the_python_api(
     assert found["forecast_id"] == expected.forecast_id
 
 
-def test_predict_shows_one_horizon_and_quantile(artifact: Path, bars: Path, answers: Answers, capsys: Capture) -> None:
+def test_predict_shows_one_horizon_and_quantile(
+    artifact: Path, bars: Path, answers: ExpectedResults, capsys: Capture
+) -> None:
     asked = ("predict", "--artifact", artifact, "--bars", bars, "--symbol", "AAPL")
 
     part = json_of(capsys, *asked, "--horizon", 10, "--quantile", 0.9)
@@ -127,7 +129,7 @@ def test_predict_shows_one_horizon_and_quantile(artifact: Path, bars: Path, answ
 
 
 def test_predict_prints_prices_and_writes_the_chart(
-    artifact: Path, bars: Path, answers: Answers, tmp_path: Path, capsys: Capture
+    artifact: Path, bars: Path, answers: ExpectedResults, tmp_path: Path, capsys: Capture
 ) -> None:
     chart = tmp_path / "chart.html"
 
@@ -220,7 +222,7 @@ def test_a_chart_of_many_symbols_has_no_past_forecasts_and_says_so(
 
 
 def test_explain_gives_the_numbers_of_the_python_api(
-    artifact: Path, bars: Path, answers: Answers, capsys: Capture
+    artifact: Path, bars: Path, answers: ExpectedResults, capsys: Capture
 ) -> None:
     asked = ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1)
 
@@ -232,7 +234,7 @@ def test_explain_gives_the_numbers_of_the_python_api(
 
 
 def test_explain_prints_the_largest_contribution_first_and_writes_the_chart(
-    artifact: Path, bars: Path, answers: Answers, tmp_path: Path, capsys: Capture
+    artifact: Path, bars: Path, answers: ExpectedResults, tmp_path: Path, capsys: Capture
 ) -> None:
     chart = tmp_path / "chart.html"
     asked = ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1, "--plot", chart)
@@ -264,7 +266,7 @@ def test_a_picture_shows_the_forecasts_of_the_page(artifact: Path, bars: Path, t
 
 
 def test_a_picture_shows_what_moved_the_forecast(
-    artifact: Path, bars: Path, answers: Answers, tmp_path: Path, capsys: Capture
+    artifact: Path, bars: Path, answers: ExpectedResults, tmp_path: Path, capsys: Capture
 ) -> None:
     chart, asked = tmp_path / "why.SVG", ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1)
 
@@ -300,7 +302,7 @@ def test_a_picture_without_its_package_is_refused_before_the_work(
     assert "pip install 'quantra[plot]'" in " ".join(capsys.readouterr().err.split())
 
 
-# --- models that kept their start
+# --- unimproved models
 
 
 AS_HAR = "the network added nothing to HAR on these data: this model forecasts as `har` does"
@@ -316,7 +318,7 @@ def trained_card(kind: str) -> dict[str, Json]:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unimproved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """LSTM and HAR models with the same forecast for all windows, in units of volatility."""
     folder = tmp_path_factory.mktemp("kept")
     for kind, made in (("lstm", constant_artifact(fitted=True)), ("har", small_artifact("har"))):
@@ -326,9 +328,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_explanation_says_that_the_network_added_nothing(
-    kept: Path, bars: Path, tmp_path: Path, capsys: Capture
+    unimproved_models: Path, bars: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    chart, asked = tmp_path / "chart.html", ("--artifact", kept / "lstm" / "1", "--bars", bars, "--symbol", "AAPL")
+    chart, asked = (
+        tmp_path / "chart.html",
+        ("--artifact", unimproved_models / "lstm" / "1", "--bars", bars, "--symbol", "AAPL"),
+    )
 
     text = output_of(capsys, "explain", *asked, "--horizon", 20, "--plot", chart)
 
@@ -340,38 +345,40 @@ def test_an_explanation_says_that_the_network_added_nothing(
 
 
 def test_pages_of_a_forecast_say_that_the_network_added_nothing(
-    kept: Path, bars: Path, tmp_path: Path, capsys: Capture
+    unimproved_models: Path, bars: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     chart, report = tmp_path / "chart.html", tmp_path / "report.html"
 
-    output_of(capsys, "predict", "--artifact", kept / "lstm" / "1", "--bars", bars, "--plot", chart)
-    output_of(capsys, "report", kept / "lstm" / "1", "--bars", bars, "--output", report)
+    output_of(capsys, "predict", "--artifact", unimproved_models / "lstm" / "1", "--bars", bars, "--plot", chart)
+    output_of(capsys, "report", unimproved_models / "lstm" / "1", "--bars", bars, "--output", report)
 
     for page in (chart, report):
         assert page.read_text("utf-8").count(AS_HAR[1:]) == 1
 
 
-def test_har_says_nothing_of_what_it_lacks(kept: Path, bars: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_har_says_nothing_of_what_it_lacks(
+    unimproved_models: Path, bars: Path, tmp_path: Path, capsys: Capture
+) -> None:
     pages = [tmp_path / name for name in ("chart.html", "reasons.html", "report.html")]
-    asked = ("--artifact", kept / "har" / "1", "--bars", bars, "--symbol", "AAPL")
+    asked = ("--artifact", unimproved_models / "har" / "1", "--bars", bars, "--symbol", "AAPL")
 
     shown = [
         output_of(capsys, "predict", *asked, "--plot", pages[0]),
         output_of(capsys, "explain", *asked, "--plot", pages[1]),
-        output_of(capsys, "report", kept / "har" / "1", "--bars", bars, "--output", pages[2]),
-        output_of(capsys, "inspect", kept / "har" / "1"),
-        output_of(capsys, "inspect", kept / "har" / "1", "--all"),
+        output_of(capsys, "report", unimproved_models / "har" / "1", "--bars", bars, "--output", pages[2]),
+        output_of(capsys, "inspect", unimproved_models / "har" / "1"),
+        output_of(capsys, "inspect", unimproved_models / "har" / "1", "--all"),
         *(page_of(page.read_text("utf-8")).words for page in pages),
     ]
 
     assert [text for text in shown if "network" in text.lower() or "epoch" in text.lower()] == []
 
 
-# --- models that rank or tell
+# --- ranking models and internals
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def special_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ranking model and one with internals."""
     folder = tmp_path_factory.mktemp("others")
     for kind in ("graph", "tft"):
@@ -380,14 +387,14 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_predict_shows_score_and_rank_where_there_are_any(
-    others: Path, artifact: Path, bars: Path, capsys: Capture
+    special_models: Path, artifact: Path, bars: Path, capsys: Capture
 ) -> None:
     panel = BarPanel.read(bars)
-    with Forecaster.load(others / "graph" / "1") as forecaster:
+    with Forecaster.load(special_models / "graph" / "1") as forecaster:
         expected = forecaster.predict(panel)
     assert expected.scores is not None and expected.ranks is not None  # noqa: PT018
 
-    text = output_of(capsys, "predict", "--artifact", others / "graph" / "1", "--bars", bars)
+    text = output_of(capsys, "predict", "--artifact", special_models / "graph" / "1", "--bars", bars)
     without = output_of(capsys, "predict", "--artifact", artifact, "--bars", bars)
 
     assert all(f"{score:+.4f}" in text for score in expected.scores.ravel())
@@ -395,8 +402,10 @@ def test_predict_shows_score_and_rank_where_there_are_any(
     assert ("score" in without, "rank" in without) == (False, False)
 
 
-def test_predict_gives_the_rank_of_the_horizon_and_symbol_asked_for(others: Path, bars: Path, capsys: Capture) -> None:
-    asked = ("predict", "--artifact", others / "graph" / "1", "--bars", bars)
+def test_predict_gives_the_rank_of_the_horizon_and_symbol_asked_for(
+    special_models: Path, bars: Path, capsys: Capture
+) -> None:
+    asked = ("predict", "--artifact", special_models / "graph" / "1", "--bars", bars)
 
     whole = json_of(capsys, *asked)
     part = json_of(capsys, *asked, "--symbol", "GOOG", "--horizon", 10)
@@ -407,10 +416,22 @@ def test_predict_gives_the_rank_of_the_horizon_and_symbol_asked_for(others: Path
     assert part["universe_hash"] == whole["universe_hash"] != ""
 
 
-def test_a_symbol_without_a_forecast_has_its_reason_and_no_rank(others: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_symbol_without_a_forecast_has_its_reason_and_no_rank(
+    special_models: Path, tmp_path: Path, capsys: Capture
+) -> None:
     late = tmp_path / "late.csv"
     without_last_bar(recent_bars("AAPL", "GOOG"), "GOOG").write_csv(late)
-    asked = ("predict", "--artifact", others / "graph" / "1", "--bars", late, "--symbol", "GOOG", "--horizon", 5)
+    asked = (
+        "predict",
+        "--artifact",
+        special_models / "graph" / "1",
+        "--bars",
+        late,
+        "--symbol",
+        "GOOG",
+        "--horizon",
+        5,
+    )
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)
 
@@ -425,8 +446,10 @@ def test_a_model_that_does_not_rank_says_so_in_json(artifact: Path, bars: Path, 
     assert (found["scores"], found["ranks"], found["universe_hash"]) == (None, None, "")
 
 
-def test_explain_shows_the_neighbours_even_where_they_are_small(others: Path, bars: Path, capsys: Capture) -> None:
-    asked = ("explain", "--artifact", others / "graph" / "1", "--bars", bars, "--symbol", "AAPL")
+def test_explain_shows_the_neighbours_even_where_they_are_small(
+    special_models: Path, bars: Path, capsys: Capture
+) -> None:
+    asked = ("explain", "--artifact", special_models / "graph" / "1", "--bars", bars, "--symbol", "AAPL")
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
@@ -440,9 +463,9 @@ def test_explain_shows_the_neighbours_even_where_they_are_small(others: Path, ba
 
 
 def test_explain_shows_internals_below_a_heading_that_says_what_they_are(
-    others: Path, bars: Path, capsys: Capture
+    special_models: Path, bars: Path, capsys: Capture
 ) -> None:
-    asked = ("explain", "--artifact", others / "tft" / "1", "--bars", bars, "--symbol", "AAPL")
+    asked = ("explain", "--artifact", special_models / "tft" / "1", "--bars", bars, "--symbol", "AAPL")
 
     text, found = output_of(capsys, *asked), json_of(capsys, *asked)["attributions"][0]
 
@@ -463,7 +486,9 @@ def is_one_file(chart: Path) -> bool:
     return "Plotly.newPlot" in text and "<script src=" not in text
 
 
-def test_a_server_answers_as_an_artifact_does(models: Path, bars: Path, answers: Answers, capsys: Capture) -> None:
+def test_a_server_answers_as_an_artifact_does(
+    models: Path, bars: Path, answers: ExpectedResults, capsys: Capture
+) -> None:
     reasons = ("--symbol", "AAPL", "--horizon", 20, "--quantile", 0.1)
     with PredictionService.open(models) as service, serving(service) as served:
         forecast = json_of(capsys, "predict", "--server", served.target, "--model", "small", "--bars", bars)
@@ -545,7 +570,7 @@ def test_inspect_refuses_the_audit_of_another_artifact(artifact: Path, tmp_path:
     assert "1.audit.json: belongs to another artifact" in capsys.readouterr().err
 
 
-def test_inspect_gives_the_model_as_json(artifact: Path, answers: Answers, capsys: Capture) -> None:
+def test_inspect_gives_the_model_as_json(artifact: Path, answers: ExpectedResults, capsys: Capture) -> None:
     info = answers.info
 
     found = json_of(capsys, "inspect", artifact)

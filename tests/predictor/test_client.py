@@ -120,7 +120,7 @@ MANY = GlobalQuery(
 )
 
 
-def told(reports: Iterable[GlobalImportance]) -> list[tuple[int, int, list[bytes]]]:
+def report_facts(reports: Iterable[GlobalImportance]) -> list[tuple[int, int, list[bytes]]]:
     """Content of each report, bit for bit."""
     return [(one.done, one.refused, [target.mean_size.tobytes() for target in one.targets]) for one in reports]
 
@@ -128,8 +128,8 @@ def told(reports: Iterable[GlobalImportance]) -> list[tuple[int, int, list[bytes
 def test_reports_of_global_importance_equal_those_in_process_bit_for_bit(
     client: QuantraClient, forecaster: Forecaster
 ) -> None:
-    ours = told(client.explain_global(MANY))
-    assert ours == told(forecaster.explain_global(MANY))
+    ours = report_facts(client.explain_global(MANY))
+    assert ours == report_facts(forecaster.explain_global(MANY))
     assert [(done, refused) for done, refused, _ in ours] == [(1, 0), (2, 1), (3, 1)]
 
 
@@ -236,7 +236,7 @@ def test_the_asynchronous_client_gives_the_same_reports(target: str, client: Qua
         async with AsyncQuantraClient(target, "small") as asking:
             return [known async for known in asking.explain_global(MANY)]
 
-    assert told(asyncio.run(ask())) == told(client.explain_global(MANY))
+    assert report_facts(asyncio.run(ask())) == report_facts(client.explain_global(MANY))
 
 
 def test_the_asynchronous_client_raises_the_same_errors(target: str) -> None:

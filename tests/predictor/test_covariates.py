@@ -329,7 +329,7 @@ def test_static_columns_are_numbers_where_every_entry_is_one(tmp_path: Path) -> 
     assert set(table.numbers) == {"cap"}
 
 
-def beside(**changes: object) -> Covariates:
+def future_covariates(**changes: object) -> Covariates:
     """Covariates of two symbols for six sessions and two future ones."""
     values: dict[str, object] = {
         "observed": {"sales": np.arange(12.0).reshape(2, 6)},
@@ -362,7 +362,7 @@ def test_values_cannot_change_after_they_were_given() -> None:
 )
 def test_what_does_not_fit_the_bars_is_named(changes: dict[str, object], problem: str) -> None:
     with pytest.raises(CovariatesError, match=problem):
-        beside(**changes).check(2, SESSIONS)
+        future_covariates(**changes).check(2, SESSIONS)
 
 
 @pytest.mark.parametrize(
@@ -377,11 +377,11 @@ def test_what_does_not_fit_the_bars_is_named(changes: dict[str, object], problem
 )
 def test_what_no_covariates_can_be_is_refused(changes: dict[str, object], problem: str) -> None:
     with pytest.raises(CovariatesError, match=problem):
-        beside(**changes)
+        future_covariates(**changes)
 
 
 def moved(want: list[int], future: list[int]) -> Covariates:
-    return beside().on_sessions(SESSIONS, np.array(want, np.int32), np.array(future, np.int32))
+    return future_covariates().on_sessions(SESSIONS, np.array(want, np.int32), np.array(future, np.int32))
 
 
 def test_values_follow_the_bars_to_other_sessions() -> None:
@@ -414,19 +414,19 @@ NEEDS = (
 
 
 def test_what_the_model_reads_and_no_more_is_accepted() -> None:
-    check_sent(NEEDS, beside())
+    check_sent(NEEDS, future_covariates())
 
 
 @pytest.mark.parametrize("name", ["sales", "earnings", "cap", "sector"])
 def test_a_covariate_that_is_not_sent_is_named(name: str) -> None:
-    others = beside().only([need.name for need in NEEDS if need.name != name])
+    others = future_covariates().only([need.name for need in NEEDS if need.name != name])
     with pytest.raises(CovariateMissingError, match=f"covariate {name} is not sent") as caught:
         check_sent(NEEDS, others)
     assert caught.value.metadata["covariate"] == name
 
 
 def test_a_covariate_in_another_group_is_named() -> None:
-    sent = beside(numbers={}, categories={"cap": ("1", "2"), "sector": ("Tech", "")})
+    sent = future_covariates(numbers={}, categories={"cap": ("1", "2"), "sector": ("Tech", "")})
     with pytest.raises(
         CovariateMissingError, match="cap is sent as a static text, but the model reads it as a static n"
     ):
@@ -437,7 +437,7 @@ def test_a_covariate_that_nobody_reads_is_named() -> None:
     with pytest.raises(
         UnknownCovariateError, match="the model does not read covariate cap; it reads sales, earnings, sector"
     ):
-        check_sent([need for need in NEEDS if need.name != "cap"], beside())
+        check_sent([need for need in NEEDS if need.name != "cap"], future_covariates())
 
 
 def numbers(values: NDArray[np.float64]) -> Covariates:

@@ -31,7 +31,9 @@ RETURNS = (0, 1)
 """Features that read prices alone."""
 
 
-def taught(made: Artifact, symbols: Sequence[str] = ("AAPL", "IBM"), adjustment: str = "adj_close") -> Artifact:
+def with_training_record(
+    made: Artifact, symbols: Sequence[str] = ("AAPL", "IBM"), adjustment: str = "adj_close"
+) -> Artifact:
     """An artifact whose card describes its training data."""
     card = full_card()["data"]
     assert isinstance(card, dict)
@@ -41,7 +43,7 @@ def taught(made: Artifact, symbols: Sequence[str] = ("AAPL", "IBM"), adjustment:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return small_model(taught(small_artifact()))
+    return small_model(with_training_record(small_artifact()))
 
 
 def forecast(model: Predictor, bars: BarPanel) -> Forecast:
@@ -50,7 +52,7 @@ def forecast(model: Predictor, bars: BarPanel) -> Forecast:
     return found
 
 
-def silent(bars: BarPanel, *symbols: str) -> BarPanel:
+def without_volume(bars: BarPanel, *symbols: str) -> BarPanel:
     """The bars with all volumes of these symbols set to 0."""
     volume = bars.volume.copy()
     volume[[bars.symbols.index(symbol) for symbol in symbols]] = 0.0
@@ -70,13 +72,13 @@ def test_a_model_whose_card_tells_nothing_doubts_nothing_of_its_training() -> No
 
 
 def test_volumes_that_are_all_0_are_told_of_the_symbols_that_have_them(model: Model) -> None:
-    (warning,) = forecast(model, silent(recent_bars("AAPL", "IBM"), "IBM")).warnings
+    (warning,) = forecast(model, without_volume(recent_bars("AAPL", "IBM"), "IBM")).warnings
     assert warning.startswith(f"IBM: {VOLUME}")
     assert "give the shares traded" in warning
 
 
 def test_volumes_before_the_bars_that_are_read_do_not_count(model: Model) -> None:
-    bars = silent(recent_bars("AAPL"), "AAPL")
+    bars = without_volume(recent_bars("AAPL"), "AAPL")
     volume = bars.volume.copy()
     volume[0, -model.pipeline.bars_needed] = 1.0
     assert "AAPL: the volume is 0 on up to 99%" in forecast(model, replace(bars, volume=volume)).warnings[0]
@@ -107,13 +109,13 @@ def test_symbols_with_an_empty_volume_are_named_beside_good_ones(model: Model) -
 
 
 def test_a_model_that_reads_no_volume_does_not_miss_it() -> None:
-    blind = small_model(taught(artifact_of(features=RETURNS)))
-    assert forecast(blind, silent(recent_bars("AAPL"), "AAPL")).warnings == ()
+    blind = small_model(with_training_record(artifact_of(features=RETURNS)))
+    assert forecast(blind, without_volume(recent_bars("AAPL"), "AAPL")).warnings == ()
 
 
 def test_a_model_without_a_network_reads_no_volume_whatever_its_features() -> None:
-    har = small_model(taught(small_artifact("har")))
-    assert forecast(har, silent(recent_bars("AAPL"), "AAPL")).warnings == ()
+    har = small_model(with_training_record(small_artifact("har")))
+    assert forecast(har, without_volume(recent_bars("AAPL"), "AAPL")).warnings == ()
 
 
 # --- adjustment
@@ -132,7 +134,7 @@ def test_splits_tell_of_adjustments_as_well_as_an_adjusted_close_does(model: Mod
 
 
 def test_a_model_of_raw_bars_takes_raw_bars_without_a_word() -> None:
-    raw = small_model(taught(small_artifact(), adjustment="none"))
+    raw = small_model(with_training_record(small_artifact(), adjustment="none"))
     assert forecast(raw, replace(recent_bars("AAPL"), adj_close=None)).warnings == ()
 
 
@@ -156,7 +158,7 @@ def test_a_symbol_without_a_forecast_is_not_doubted_too(model: Model) -> None:
     assert [warning.split(":")[0] for warning in warnings] == ["no forecast of MSFT"]
 
 
-def many(count: int, bars: BarPanel, name: str = "NEW{}") -> BarPanel:
+def renamed_copies(count: int, bars: BarPanel, name: str = "NEW{}") -> BarPanel:
     """One stock's bars under many symbols."""
     columns = ("open", "high", "low", "close", "volume")
     return replace(
@@ -168,13 +170,13 @@ def many(count: int, bars: BarPanel, name: str = "NEW{}") -> BarPanel:
 
 
 def test_a_watch_list_of_strangers_is_told_in_one_short_line(model: Model) -> None:
-    (warning,) = forecast(model, many(500, recent_bars("AAPL"))).warnings
+    (warning,) = forecast(model, renamed_copies(500, recent_bars("AAPL"))).warnings
     assert warning.startswith("NEW0, NEW1, NEW2, NEW3, NEW4 and 495 more: not among the symbols")
     assert len(warning) < 250
 
 
 def test_a_graph_says_of_a_stranger_that_it_has_no_neighbours_and_nothing_more() -> None:
-    graph = small_model(taught(small_artifact("graph"), UNIVERSE))
+    graph = small_model(with_training_record(small_artifact("graph"), UNIVERSE))
     bars = replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW"))
     warnings = forecast(graph, bars).warnings
     assert sum("NEW" in warning for warning in warnings) == 1
@@ -183,7 +185,7 @@ def test_a_graph_says_of_a_stranger_that_it_has_no_neighbours_and_nothing_more()
 
 def test_doubts_change_no_number(model: Model) -> None:
     untold = small_model(small_artifact())
-    bars = replace(silent(recent_bars("MSFT"), "MSFT"), adj_close=None)
+    bars = replace(without_volume(recent_bars("MSFT"), "MSFT"), adj_close=None)
     mine, plain = forecast(model, bars), forecast(untold, bars)
     assert len(mine.warnings) == len(plain.warnings) + 2
     assert np.array_equal(mine.values, plain.values)
@@ -200,11 +202,11 @@ def joint_of(folder: Path, **members: Artifact) -> Predictor:
 def test_an_ensemble_says_each_doubt_once_whatever_its_members_read(tmp_path: Path) -> None:
     joint = joint_of(
         tmp_path,
-        long=taught(artifact_of("lstm")),
-        short=taught(artifact_of("gru", encoder_length=20), ("AAPL", "MSFT")),
-        prices=taught(artifact_of("gru", features=RETURNS), adjustment="none"),
+        long=with_training_record(artifact_of("lstm")),
+        short=with_training_record(artifact_of("gru", encoder_length=20), ("AAPL", "MSFT")),
+        prices=with_training_record(artifact_of("gru", features=RETURNS), adjustment="none"),
     )
-    bars = replace(silent(recent_bars("AAPL", "IBM", "MSFT"), "IBM"), adj_close=None)
+    bars = replace(without_volume(recent_bars("AAPL", "IBM", "MSFT"), "IBM"), adj_close=None)
     warnings = forecast(joint, bars).warnings
     assert [sum(text in warning for warning in warnings) for text in (VOLUME, UNADJUSTED, UNSEEN)] == [1, 1, 1]
     assert any(
@@ -214,25 +216,27 @@ def test_an_ensemble_says_each_doubt_once_whatever_its_members_read(tmp_path: Pa
 
 def test_an_ensemble_with_a_graph_names_a_stranger_once(tmp_path: Path) -> None:
     joint = joint_of(
-        tmp_path, graph=taught(small_artifact("graph"), UNIVERSE), rows=taught(artifact_of("lstm"), UNIVERSE)
+        tmp_path,
+        graph=with_training_record(small_artifact("graph"), UNIVERSE),
+        rows=with_training_record(artifact_of("lstm"), UNIVERSE),
     )
     bars = replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW"))
     assert sum("NEW" in warning for warning in forecast(joint, bars).warnings) == 1
 
 
-# --- at the door of the server
+# --- on a server
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuantraClient]:
     folder = tmp_path_factory.mktemp("models")
-    save_artifact(folder / "small" / "1", taught(small_artifact()))
+    save_artifact(folder / "small" / "1", with_training_record(small_artifact()))
     with PredictionService.open(folder) as service, serving(service) as served, QuantraClient(served.target) as opened:
         yield opened
 
 
 def test_doubts_come_with_the_forecast_and_its_reasons_at_the_server(client: QuantraClient) -> None:
-    asked = Instance(input=silent(recent_bars("MSFT"), "MSFT"))
+    asked = Instance(input=without_volume(recent_bars("MSFT"), "MSFT"))
     warnings = client.predict(asked).warnings
     assert [text in warning for text, warning in zip((VOLUME, UNSEEN), warnings, strict=True)] == [True, True]
     assert client.explain(Query(instance=asked, targets=(TargetPoint(5, 0.5),))).attributions[0].warnings == warnings
@@ -242,7 +246,7 @@ def test_megabytes_of_jumps_give_a_few_kilobytes_of_warnings(client: QuantraClie
     bars = replace(recent_bars("AAPL").last(140), adj_close=None)
     up = np.where(np.arange(140) % 2, 3.0, 1.0)
     broken = replace(bars, **{name: getattr(bars, name) * up for name in ("open", "high", "low", "close")})
-    panel = many(940, broken, name="S{:063}")
+    panel = renamed_copies(940, broken, name="S{:063}")
     assert sum(getattr(panel, name).nbytes for name in ("open", "high", "low", "close", "volume")) > 5 * 2**20
     warnings = client.predict(panel).warnings
     assert any("more prices jump like this" in warning for warning in warnings)
@@ -259,7 +263,7 @@ def test_warnings_are_bounded_in_number_and_in_length() -> None:
 # --- on the command line
 
 
-def call(*arguments: str) -> int:
+def exit_code(*arguments: str) -> int:
     """Run `quantra` and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         run(app, arguments)
@@ -268,10 +272,10 @@ def call(*arguments: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def question_flags(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Flags for unused covariates and an unknown symbol."""
     folder = tmp_path_factory.mktemp("asked")
-    save_artifact(folder / "1", taught(small_artifact()))
+    save_artifact(folder / "1", with_training_record(small_artifact()))
     recent_bars("MSFT").write_csv(folder / "bars.csv")
     (folder / "rates.csv").write_text("date,known_from,rate,spread\n2013-01-02,2013-01-02,1,2\n", encoding="utf-8")
     (folder / "facts.csv").write_text("symbol,sector\nMSFT,Software\n", encoding="utf-8")
@@ -283,21 +287,23 @@ UNREAD = "the covariate files have columns that the model does not read: rate, s
 
 
 @pytest.mark.parametrize("command", ["predict", "explain"])
-def test_people_are_told_of_each_doubt_once(command: str, asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(command, *asked) == 0
+def test_people_are_told_of_each_doubt_once(
+    command: str, question_flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(command, *question_flags) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert [printed.count(f"warning: {text}") for text in (UNREAD, f"MSFT: {UNSEEN}")] == [1, 1]
 
 
-def test_programs_are_told_of_each_doubt_once(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("predict", *asked, "--json") == 0
+def test_programs_are_told_of_each_doubt_once(question_flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("predict", *question_flags, "--json") == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert [text in warning for text, warning in zip((UNREAD, UNSEEN), warnings, strict=True)] == [True, True]
-    assert call("explain", *asked, "--json") == 0
+    assert exit_code("explain", *question_flags, "--json") == 0
     assert json.loads(capsys.readouterr().out)["attributions"][0]["warnings"] == warnings
 
 
-def test_the_report_holds_what_makes_its_forecast_doubtful(asked: list[str], tmp_path: Path) -> None:
+def test_the_report_holds_what_makes_its_forecast_doubtful(question_flags: list[str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert call("report", asked[1], *asked[2:], "--output", str(page)) == 0
+    assert exit_code("report", question_flags[1], *question_flags[2:], "--output", str(page)) == 0
     assert UNREAD in page.read_text(encoding="utf-8")

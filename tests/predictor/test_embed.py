@@ -76,7 +76,7 @@ def service(models: Path) -> Iterator[PredictionService]:
 
 
 @contextmanager
-def held(
+def paused_server(
     models: Path, limits: ServiceLimits | None = None
 ) -> Generator[tuple[EmbeddedServer, threading.Event, Callable[[], None]]]:
     """An embedded server whose work pauses at its first look at the clock, and events for reaching and leaving it."""
@@ -193,7 +193,7 @@ def test_a_request_may_lie_in_any_buffer(door: EmbeddedServer, buffer: object) -
 
 
 def test_the_host_may_reuse_the_buffer_of_a_request_at_once(models: Path) -> None:
-    with held(models) as (door, begun, release):
+    with paused_server(models) as (door, begun, release):
         buffer = bytearray(predict_request())
         pending = door.call("Predict", buffer, 30)
         begun.wait()
@@ -242,13 +242,13 @@ def test_a_call_that_cannot_be_answered_says_why(
 
 
 def test_a_call_whose_time_is_over_is_not_computed(models: Path) -> None:
-    with held(models) as (door, begun, _):
+    with paused_server(models) as (door, begun, _):
         assert isinstance(error_of(door.call("Predict", predict_request(), 0)), DeadlineExceededError)
         assert not begun.is_set()
 
 
 def test_a_full_queue_says_when_to_come_again(models: Path) -> None:
-    with held(models, ServiceLimits(predictions=QueueLimits(calls=1))) as (door, begun, _):
+    with paused_server(models, ServiceLimits(predictions=QueueLimits(calls=1))) as (door, begun, _):
         door.call("Predict", predict_request(), 30)
         begun.wait()
         refused = door.call("Predict", predict_request(), 30)
@@ -259,7 +259,7 @@ def test_a_full_queue_says_when_to_come_again(models: Path) -> None:
 
 
 def test_a_cancelled_call_that_waits_leaves_at_once(models: Path) -> None:
-    with held(models, ServiceLimits(predictions=QueueLimits(calls=2))) as (door, begun, release):
+    with paused_server(models, ServiceLimits(predictions=QueueLimits(calls=2))) as (door, begun, release):
         first = door.call("Predict", predict_request(), 30)
         begun.wait()
         second, told = door.call("Predict", predict_request(), 30), threading.Event()
@@ -267,7 +267,7 @@ def test_a_cancelled_call_that_waits_leaves_at_once(models: Path) -> None:
         second.cancel()
         assert told.is_set()
         assert isinstance(error_of(second), CallCancelledError)
-        third = door.call("Predict", predict_request(), 30)  # in the second one's place
+        third = door.call("Predict", predict_request(), 30)  # in the second call's slot
         release()
         assert [first.answer()[1], third.answer()[1]] == [b"", b""]
 
@@ -275,7 +275,7 @@ def test_a_cancelled_call_that_waits_leaves_at_once(models: Path) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_cancelled_call_that_is_worked_on_ends(models: Path, name: str) -> None:
     request = CALLS[name]
-    with held(models) as (door, begun, release):
+    with paused_server(models) as (door, begun, release):
         pending, told = door.call(name, request, 30), threading.Event()
         pending.when_done(told.set)
         begun.wait()
@@ -353,7 +353,7 @@ def test_an_artifact_that_was_refused_is_a_problem(tmp_path: Path) -> None:
     door.close()
 
 
-# --- streams that nobody says anything on
+# --- idle streams
 
 
 def end_of(stream: EmbeddedStream) -> Future[None]:
@@ -363,13 +363,13 @@ def end_of(stream: EmbeddedStream) -> Future[None]:
     return ended
 
 
-def nothing(message: bytes) -> None:
+def unexpected_call(message: bytes) -> None:
     raise AssertionError(message)
 
 
 @pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
 def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: EmbeddedServer, name: str) -> None:
-    stream = door.open(name, 0.05, nothing)
+    stream = door.open(name, 0.05, unexpected_call)
     end_of(stream).result(timeout=30)
     status = Status.FromString(stream.status())
     assert status.code == Code.Value("DEADLINE_EXCEEDED")
@@ -378,7 +378,7 @@ def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: EmbeddedSe
 def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> None:
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
-    stream = EmbeddedServer(cast("Any", canned)).open("PredictStream", math.inf, nothing)
+    stream = EmbeddedServer(cast("Any", canned)).open("PredictStream", math.inf, unexpected_call)
     predict = pb.StreamPredict(model="canned", instance=instances.encode(Instance(input=recent_bars())))
     stream.send(pb.PredictStreamRequest(request_id="one", predict=predict).SerializeToString())
     assert canned.begun.wait(30)
@@ -392,7 +392,7 @@ def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> N
 def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(door: EmbeddedServer) -> None:
     ended: SimpleQueue[str] = SimpleQueue()
     times_s = {"never": math.inf, "in a day": 86_400.0, "later": 0.3, "sooner": 0.05}
-    streams = {name: door.open("PredictStream", time_s, nothing) for name, time_s in times_s.items()}
+    streams = {name: door.open("PredictStream", time_s, unexpected_call) for name, time_s in times_s.items()}
     for name, stream in streams.items():
         stream.when_done(partial(ended.put, name))
     assert [ended.get(timeout=30) for _ in range(2)] == ["sooner", "later"]
@@ -404,7 +404,7 @@ def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(d
 @pytest.mark.parametrize("time_s", [math.inf, math.nan])
 def test_a_stream_without_a_deadline_is_watched_by_nobody(time_s: float) -> None:
     before = {*threading.enumerate()}
-    stream = EmbeddedServer(cast("Any", CannedService(forecast_of))).open("PredictStream", time_s, nothing)
+    stream = EmbeddedServer(cast("Any", CannedService(forecast_of))).open("PredictStream", time_s, unexpected_call)
     assert {*threading.enumerate()} == before
     stream.end()
     end_of(stream).result(timeout=30)
@@ -416,7 +416,7 @@ def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Embedded
 
     kept = weakref.ref(heard)
     stream = door.open("PredictStream", 86_400.0, heard)
-    end_of(door.open("PredictStream", 0.05, nothing)).result(timeout=30)  # by then both are waited for
+    end_of(door.open("PredictStream", 0.05, unexpected_call)).result(timeout=30)  # both are pending now
     stream.end()
     end_of(stream).result(timeout=30)
     del stream, heard
@@ -426,7 +426,7 @@ def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Embedded
 
 def test_a_door_that_is_closed_ends_its_streams_as_unavailable(models: Path) -> None:
     closing = opened(models)
-    stream = closing.open("PredictStream", math.inf, nothing)
+    stream = closing.open("PredictStream", math.inf, unexpected_call)
     closing.close()
     end_of(stream).result(timeout=30)
     assert Status.FromString(stream.status()).code == Code.Value("UNAVAILABLE")
@@ -435,6 +435,6 @@ def test_a_door_that_is_closed_ends_its_streams_as_unavailable(models: Path) -> 
 def test_a_door_that_is_closed_leaves_no_thread(models: Path) -> None:
     before = {*threading.enumerate()}
     closing = opened(models)
-    closing.open("PredictStream", 86_400.0, nothing)
+    closing.open("PredictStream", 86_400.0, unexpected_call)
     closing.close()
     assert {*threading.enumerate()} <= before

@@ -279,8 +279,8 @@ def test_the_rows_add_up_to_the_ensembles_own_difference(joint: Ensemble) -> Non
 
 
 def test_one_member_that_has_not_converged_keeps_the_ensemble_from_it() -> None:
-    good = _told(added=0.01, prediction=0.01, gap=0.001, converged=True, nodes=16)
-    bad = _told(added=0.005, prediction=0.01, gap=0.5, converged=False, nodes=128)
+    good = _attribution(added=0.01, prediction=0.01, gap=0.001, converged=True, nodes=16)
+    bad = _attribution(added=0.005, prediction=0.01, gap=0.5, converged=False, nodes=128)
     for members in ([good, bad], [bad, good]):
         found = _joined(members, prediction=0.01)
         assert (found.relative_gap[0], found.converged[0], found.nodes[0]) == (0.5, False, 128)
@@ -288,8 +288,8 @@ def test_one_member_that_has_not_converged_keeps_the_ensemble_from_it() -> None:
 
 def test_gaps_that_are_small_relative_to_members_may_be_large_relative_to_the_ensemble() -> None:
     """The members' attributions nearly cancel, so that their errors dominate."""
-    up = _told(added=0.01009, prediction=0.01, gap=0.009, converged=True, nodes=16)
-    down = _told(added=-0.00991, prediction=-0.01, gap=0.009, converged=True, nodes=16)
+    up = _attribution(added=0.01009, prediction=0.01, gap=0.009, converged=True, nodes=16)
+    down = _attribution(added=-0.00991, prediction=-0.01, gap=0.009, converged=True, nodes=16)
     found = _joined([up, down], prediction=0.0)
     assert found.relative_gap[0] == pytest.approx(0.00009 / 0.001)
     assert not found.converged[0]
@@ -412,7 +412,7 @@ def test_an_ensemble_with_a_member_that_does_not_rank_does_not_rank(joint: Ensem
     assert (found.scores, found.ranks, found.universe_hash) == (None, None, "")
 
 
-# --- what fits together
+# --- compatible members
 
 
 def _other_quantiles(made: Artifact) -> Artifact:
@@ -561,7 +561,7 @@ def _explained_alone(model: Ensemble, name: str, bars: BarPanel) -> Attribution:
     return model.members[name].explain(query, AFTER_ALL_SESSIONS, Deadline())[0]
 
 
-def _told(*, added: float, prediction: float, gap: float, converged: bool, nodes: int) -> Attribution:
+def _attribution(*, added: float, prediction: float, gap: float, converged: bool, nodes: int) -> Attribution:
     """A member's attribution: one feature adds so much to a baseline of 0."""
     return replace(
         attribution(("AAPL",)),

@@ -169,7 +169,7 @@ def test_what_is_straight_takes_three_nodes_at_any_tolerance() -> None:
     assert all(np.all(one.nodes == 3) for one in found)
 
 
-class Opposed(nn.Module):
+class OpposedNetwork(nn.Module):
     """Two features with opposite curvature: where they are equal, all errors cancel."""
 
     def forward(self, inputs: Inputs) -> Tensor:
@@ -182,7 +182,7 @@ def test_cells_whose_errors_cancel_are_right_all_the_same() -> None:
     observed = torch.zeros_like(inputs.observed)
     observed[:, 0, :2] = 1.0
     equal = inputs._replace(observed=observed, mask=torch.ones_like(inputs.mask))
-    tested = explainer(Opposed(), baseline=baseline_like(equal))
+    tested = explainer(OpposedNetwork(), baseline=baseline_like(equal))
     exact = float(torch.tanh(torch.tensor(8.0)) * inputs.scale[0, 0])
 
     (crude,) = tested.explain(equal, [(0, 1)], deadline=OPEN_END, node_counts=(3,))
@@ -369,7 +369,7 @@ def test_a_cruder_quadrature_would_not_converge(monkeypatch: pytest.MonkeyPatch)
     assert np.mean([one.converged for one in riemann]) < 0.5
 
 
-class Rationed(nn.Module):
+class RowLimitedNetwork(nn.Module):
     """A network that runs out of memory beyond a few rows."""
 
     def __init__(self, network: nn.Module, most: int, error: Exception | None = None) -> None:
@@ -390,17 +390,17 @@ class Rationed(nn.Module):
 def test_what_does_not_fit_into_memory_runs_in_smaller_chunks(error: Exception) -> None:
     network, inputs = lstm_forecaster(), windows(5)
     (whole,) = explainer(network).explain(inputs, [(0, 2)], deadline=OPEN_END)
-    (rationed,) = explainer(Rationed(network, 6, error)).explain(inputs, [(0, 2)], deadline=OPEN_END)
+    (rationed,) = explainer(RowLimitedNetwork(network, 6, error)).explain(inputs, [(0, 2)], deadline=OPEN_END)
 
     assert_equal_contributions(whole, replace(rationed, relative_gap=whole.relative_gap), rtol=1e-5)
 
 
 def test_one_row_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(torch.OutOfMemoryError):
-        explainer(Rationed(lstm_forecaster(), 0)).explain(windows(2), [(0, 2)], deadline=OPEN_END)
+        explainer(RowLimitedNetwork(lstm_forecaster(), 0)).explain(windows(2), [(0, 2)], deadline=OPEN_END)
 
 
-class Stopping(nn.Module):
+class CallbackNetwork(nn.Module):
     """A network that runs a callback at one of its forward passes."""
 
     def __init__(self, network: nn.Module, act: Callable[[], None], at_call: int) -> None:
@@ -420,7 +420,7 @@ def test_a_cancelled_call_stops_before_the_next_forward() -> None:
     network = normalised_lstm()
     before = footprint(network)
     gone = Deadline(cancelled=threading.Event())
-    view = Stopping(build_attribution_view(network), gone.cancelled.set, at_call=3).eval()
+    view = CallbackNetwork(build_attribution_view(network), gone.cancelled.set, at_call=3).eval()
     for module in view.modules():
         module.training = isinstance(module, nn.RNNBase)
     tested = Explainer(view, output_map(), BASELINE, max_rows=4)
@@ -451,7 +451,7 @@ def test_a_failing_explanation_leaves_no_trace() -> None:
     before, served = footprint(network), forecast(network, inputs)
 
     with pytest.raises(torch.OutOfMemoryError):
-        explainer(Rationed(network, 0)).explain(inputs, POINTS, deadline=OPEN_END)
+        explainer(RowLimitedNetwork(network, 0)).explain(inputs, POINTS, deadline=OPEN_END)
 
     assert torch.is_grad_enabled()
     assert_same_footprint(before, footprint(network))

@@ -165,7 +165,7 @@ def test_an_output_map_on_the_cpu_is_taken_to_the_views_device() -> None:
     assert np.isfinite(found.total()).all()
 
 
-class Greedy(nn.Module):
+class GreedyNetwork(nn.Module):
     """Allocates far too much memory for more than a few rows."""
 
     def __init__(self, network: NormalisedLSTM) -> None:
@@ -181,6 +181,6 @@ class Greedy(nn.Module):
 def test_a_lack_of_device_memory_halves_the_chunks() -> None:
     network = normalised_lstm().cuda()
     (whole,) = explainer(network).explain(windows(4), [(0, 1)], deadline=Deadline())
-    (halved,) = explainer(Greedy(network)).explain(windows(4), [(0, 1)], deadline=Deadline())
+    (halved,) = explainer(GreedyNetwork(network)).explain(windows(4), [(0, 1)], deadline=Deadline())
 
     np.testing.assert_allclose(halved.observed, whole.observed, rtol=1e-4, atol=1e-7)

@@ -49,7 +49,7 @@ each_kind = pytest.mark.parametrize("name", [name for name in SETTINGS if name !
 PAIR = replace(SIZES, nodes=2)
 
 
-class Case(NamedTuple):
+class PlantedWindows(NamedTuple):
     """Windows and their labels."""
 
     inputs: Inputs
@@ -57,21 +57,21 @@ class Case(NamedTuple):
     """[N] in units of the window's volatility."""
 
 
-def planted(rows: int, source: torch.Generator) -> Case:
+def planted_windows(rows: int, source: torch.Generator) -> PlantedWindows:
     """Windows in which the planted cells decide, plus a little noise."""
     observed = torch.randn(rows, ENCODER, FEATURES, generator=source)
     labels = 0.1 * torch.randn(rows, generator=source)
     labels += sum(weight * observed[:, session, feature] for feature, (session, weight) in PLANTED.items())
-    return Case(windows(observed), labels)
+    return PlantedWindows(windows(observed), labels)
 
 
-def planted_pairs(pairs: int, source: torch.Generator) -> Case:
+def planted_pairs(pairs: int, source: torch.Generator) -> PlantedWindows:
     """Panels of two stocks that depend on each other."""
-    inputs, labels = planted(2 * pairs, source)
-    return Case(inputs, labels + NEIGHBOURS_WEIGHT * others(inputs.observed[:, -1, OF_NEIGHBOUR]))
+    inputs, labels = planted_windows(2 * pairs, source)
+    return PlantedWindows(inputs, labels + NEIGHBOURS_WEIGHT * swapped_pairs(inputs.observed[:, -1, OF_NEIGHBOUR]))
 
 
-def others(values: Tensor) -> Tensor:
+def swapped_pairs(values: Tensor) -> Tensor:
     """Values [2 x pairs, ...] swapped within each pair."""
     return values.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
 
@@ -96,14 +96,14 @@ def fresh(name: str, sizes: InputSizes = SIZES) -> nn.Module:
         return build_network(kind, config, sizes=sizes, target=TARGET, levels=LEVELS)
 
 
-def taught(network: nn.Module, steps: int = 150) -> nn.Module:
+def train_briefly(network: nn.Module, steps: int = 150) -> nn.Module:
     """The network after a short training."""
     source = torch.Generator().manual_seed(2)
     is_graph = isinstance(network, GraphForecaster)
     optimizer = torch.optim.Adam(network.parameters(), 2e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-2, total_steps=steps)
     for _ in range(steps):
-        inputs, labels = planted_pairs(WINDOWS, source) if is_graph else planted(WINDOWS, source)
+        inputs, labels = planted_pairs(WINDOWS, source) if is_graph else planted_windows(WINDOWS, source)
         found = network(inputs, nodes(WINDOWS), WINDOWS).quantiles if is_graph else network(inputs)
         loss = pinball_loss(found, labels[:, None], torch.tensor(LEVELS)).mean()
         optimizer.zero_grad()
@@ -152,8 +152,8 @@ def assert_names_the_planted(found: Contributions, inputs: Inputs) -> None:
 
 @each_kind
 def test_the_two_features_that_decide_rank_first(name: str) -> None:
-    network = taught(fresh(name))
-    inputs, labels = planted(WINDOWS, torch.Generator().manual_seed(9))
+    network = train_briefly(fresh(name))
+    inputs, labels = planted_windows(WINDOWS, torch.Generator().manual_seed(9))
     (found,) = explainer(network).explain(inputs, [(0, 0)], deadline=Deadline())
     assert share_learnt(found, labels) > 0.6
     assert_names_the_planted(found, inputs)
@@ -163,13 +163,13 @@ def test_a_neighbour_that_decides_shows_in_the_neighbours_row() -> None:
     network = fresh("graph", PAIR)
     assert isinstance(network, GraphForecaster)
     network.connect(Edges(neighbours=torch.tensor([[1], [0]]), weights=torch.ones(2, 1)))
-    taught(network)
+    train_briefly(network)
     inputs, labels = planted_pairs(WINDOWS, torch.Generator().manual_seed(9))
-    with_other = Inputs(*(torch.stack([group, others(group)], dim=1) for group in inputs))
+    with_other = Inputs(*(torch.stack([group, swapped_pairs(group)], dim=1) for group in inputs))
     (found,) = explainer(network, members=2).explain(
         with_other, [(0, 0)], deadline=Deadline(), nodes=torch.tensor([[0, 1], [1, 0]]).repeat(WINDOWS, 1)
     )
-    truth = SCALE * NEIGHBOURS_WEIGHT * others(inputs.observed[:, -1, OF_NEIGHBOUR]).double().numpy()
+    truth = SCALE * NEIGHBOURS_WEIGHT * swapped_pairs(inputs.observed[:, -1, OF_NEIGHBOUR]).double().numpy()
     assert share_learnt(found, labels) > 0.6
     assert_names_the_planted(found, inputs)
     assert correlation(found.neighbours[:, 0], truth) > 0.9
@@ -182,7 +182,7 @@ def test_small_panels_that_are_worked_on_in_parts_are_explained_alike(monkeypatc
     network.connect(Edges(neighbours=torch.tensor([[1], [0]]), weights=torch.ones(2, 1)))
     tested = explainer(freeze(network), members=2)
     inputs, _ = planted_pairs(5, torch.Generator().manual_seed(9))
-    with_other = Inputs(*(torch.stack([group, others(group)], dim=1) for group in inputs))
+    with_other = Inputs(*(torch.stack([group, swapped_pairs(group)], dim=1) for group in inputs))
     places = torch.tensor([[0, 1], [1, 0]]).repeat(5, 1)
     (whole,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
     monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 1)  # window by window

@@ -20,7 +20,7 @@ SCALE = 0.02
 MEDIAN = [(0, 0)]
 
 
-class Planted(NamedTuple):
+class PlantedData(NamedTuple):
     """A trained network, unseen windows, and the planted effects."""
 
     network: LSTMForecaster
@@ -54,7 +54,7 @@ def planted_windows(rows: int, source: torch.Generator) -> tuple[Inputs, Tensor]
 
 
 @pytest.fixture(scope="module")
-def planted() -> Planted:
+def planted_data() -> PlantedData:
     source = torch.Generator().manual_seed(1)
     network = fresh_network(1)
     steps = 400
@@ -72,7 +72,7 @@ def planted() -> Planted:
     truth = np.zeros((128, ENCODER, FEATURES))
     for weight, (t, f) in zip(WEIGHTS, CELLS, strict=True):
         truth[:, t, f] = SCALE * weight * inputs.observed[:, t, f].numpy()
-    return Planted(network, inputs, labels, truth)
+    return PlantedData(network, inputs, labels, truth)
 
 
 def explained(network: LSTMForecaster, inputs: Inputs, *, tolerance: float = 0.01) -> Contributions:
@@ -87,8 +87,8 @@ def explained(network: LSTMForecaster, inputs: Inputs, *, tolerance: float = 0.0
 
 
 @pytest.fixture(scope="module")
-def contributions(planted: Planted) -> NDArray[np.float64]:
-    return explained(planted.network, planted.inputs).observed
+def contributions(planted_data: PlantedData) -> NDArray[np.float64]:
+    return explained(planted_data.network, planted_data.inputs).observed
 
 
 def units(network: LSTMForecaster, inputs: Inputs) -> NDArray[np.float64]:
@@ -104,11 +104,11 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values.ravel().argsort().argsort().astype(np.float64)
 
 
-def test_the_network_has_learnt_what_was_planted(planted: Planted) -> None:
+def test_the_network_has_learnt_what_was_planted(planted_data: PlantedData) -> None:
     """The tests below are meaningful only if this one passes."""
-    errors = units(planted.network, planted.inputs) - planted.labels.numpy()
+    errors = units(planted_data.network, planted_data.inputs) - planted_data.labels.numpy()
 
-    assert 1 - errors.var() / planted.labels.numpy().var() >= 0.97
+    assert 1 - errors.var() / planted_data.labels.numpy().var() >= 0.97
 
 
 def test_the_planted_features_and_cells_rank_first(contributions: NDArray[np.float64]) -> None:
@@ -121,18 +121,18 @@ def test_the_planted_features_and_cells_rank_first(contributions: NDArray[np.flo
 
 
 def test_contributions_have_the_sign_and_size_of_the_truth(
-    planted: Planted, contributions: NDArray[np.float64]
+    planted_data: PlantedData, contributions: NDArray[np.float64]
 ) -> None:
     at_cells = (slice(None), [t for t, _ in CELLS], [f for _, f in CELLS])
-    same_sign = np.sign(contributions[at_cells]) == np.sign(planted.truth[at_cells])
-    per_window = [correlation(a, b) for a, b in zip(contributions, planted.truth, strict=True)]
+    same_sign = np.sign(contributions[at_cells]) == np.sign(planted_data.truth[at_cells])
+    per_window = [correlation(a, b) for a, b in zip(contributions, planted_data.truth, strict=True)]
 
     assert same_sign.mean() >= 0.99
     assert np.median(per_window) >= 0.95
 
 
-def test_contributions_of_a_learnt_forecast_are_complete(planted: Planted) -> None:
-    found = explained(planted.network, planted.inputs, tolerance=0.001)
+def test_contributions_of_a_learnt_forecast_are_complete(planted_data: PlantedData) -> None:
+    found = explained(planted_data.network, planted_data.inputs, tolerance=0.001)
     both = found.prediction - found.baseline_prediction
 
     assert found.converged.all()
@@ -140,34 +140,34 @@ def test_contributions_of_a_learnt_forecast_are_complete(planted: Planted) -> No
     np.testing.assert_allclose(found.observed.sum(1).sum(1), found.observed.sum(2).sum(1), atol=1e-15)
 
 
-def without(inputs: Inputs, cells: NDArray[np.int64]) -> Inputs:
+def without_cells(inputs: Inputs, cells: NDArray[np.int64]) -> Inputs:
     """The windows with the given cells [N, count] (flat indices) set to the baseline."""
     flat = inputs.observed.clone().flatten(1)
     return inputs._replace(observed=flat.scatter(1, torch.from_numpy(cells), 0.0).view_as(inputs.observed))
 
 
 def test_forecasts_move_most_without_the_cells_that_contributed_most(
-    planted: Planted, contributions: NDArray[np.float64]
+    planted_data: PlantedData, contributions: NDArray[np.float64]
 ) -> None:
     order = np.argsort(-np.abs(contributions.reshape(128, -1)), axis=1)
     chance = np.random.default_rng(0).permuted(order, axis=1)
-    full = units(planted.network, planted.inputs)
+    full = units(planted_data.network, planted_data.inputs)
 
     def moved(cells: NDArray[np.int64]) -> float:
-        return float(np.abs(full - units(planted.network, without(planted.inputs, cells))).mean())
+        return float(np.abs(full - units(planted_data.network, without_cells(planted_data.inputs, cells))).mean())
 
     assert moved(order[:, :3]) >= 5 * moved(chance[:, :3])
 
 
 def test_the_order_of_contributions_beats_chance_at_deleting_and_at_keeping(
-    planted: Planted, contributions: NDArray[np.float64]
+    planted_data: PlantedData, contributions: NDArray[np.float64]
 ) -> None:
     order = np.argsort(-np.abs(contributions.reshape(128, -1)), axis=1)
     chance = np.random.default_rng(0).permuted(order, axis=1)
-    full = units(planted.network, planted.inputs)
+    full = units(planted_data.network, planted_data.inputs)
 
     def fit(cells: NDArray[np.int64]) -> float:
-        return correlation(full, units(planted.network, without(planted.inputs, cells)))
+        return correlation(full, units(planted_data.network, without_cells(planted_data.inputs, cells)))
 
     counts = range(1, order.shape[1], 8)
     deletion = np.mean([fit(order[:, :k]) for k in counts])
@@ -176,11 +176,13 @@ def test_the_order_of_contributions_beats_chance_at_deleting_and_at_keeping(
     assert deletion < random < insertion
 
 
-def test_a_little_noise_turns_an_explanation_little(planted: Planted, contributions: NDArray[np.float64]) -> None:
+def test_a_little_noise_turns_an_explanation_little(
+    planted_data: PlantedData, contributions: NDArray[np.float64]
+) -> None:
     source = torch.Generator().manual_seed(5)
-    noise = 0.01 * torch.randn(planted.inputs.observed.shape, generator=source)
+    noise = 0.01 * torch.randn(planted_data.inputs.observed.shape, generator=source)
     noisy = explained(
-        planted.network, planted.inputs._replace(observed=planted.inputs.observed + noise)
+        planted_data.network, planted_data.inputs._replace(observed=planted_data.inputs.observed + noise)
     ).observed.reshape(128, -1)
     plain = contributions.reshape(128, -1)
 
@@ -188,9 +190,9 @@ def test_a_little_noise_turns_an_explanation_little(planted: Planted, contributi
     assert cosine.min() >= 0.99
 
 
-def test_other_weights_give_another_explanation(planted: Planted, contributions: NDArray[np.float64]) -> None:
+def test_other_weights_give_another_explanation(planted_data: PlantedData, contributions: NDArray[np.float64]) -> None:
     """Adebayo et al. 2018, "Sanity checks for saliency maps": an explanation must depend on the weights."""
     random = fresh_network(2).eval().requires_grad_(requires_grad=False)
-    other = explained(random, planted.inputs).observed
+    other = explained(random, planted_data.inputs).observed
 
     assert abs(correlation(ranks(contributions), ranks(other))) < 0.5

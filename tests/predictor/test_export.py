@@ -33,7 +33,7 @@ SAME = 1e-6
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportedModel:
     """A model and its ONNX file."""
 
     made: Artifact
@@ -58,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module", params=EXPORTED)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def exported_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ExportedModel:
     made = artifact_of(request.param, target=VOLATILITY if request.param == "gru" else None)
     folder = save_artifact(tmp_path_factory.mktemp(request.param) / "1", made)
     handler = BufferingHandler(1000)
@@ -68,7 +68,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     finally:
         logging.getLogger().removeHandler(handler)
     logged = (record.getMessage() for record in handler.buffer if record.levelno >= logging.WARNING)
-    return Written(made, exported, tuple(logged))
+    return ExportedModel(made, exported, tuple(logged))
 
 
 def test_every_kind_of_network_is_exported() -> None:
@@ -76,11 +76,11 @@ def test_every_kind_of_network_is_exported() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3, 70])
-def test_the_file_gives_the_models_numbers(written: Written, rows: int) -> None:
-    model, inputs = small_model(written.made), _rows(written.made, rows)
+def test_the_file_gives_the_models_numbers(exported_model: ExportedModel, rows: int) -> None:
+    model, inputs = small_model(exported_model.made), _rows(exported_model.made, rows)
     nodes = np.resize(np.array([-1], np.int64), rows)
     nodes[: len(UNIVERSE)] = np.arange(len(UNIVERSE))[:rows]
-    found = written.run(inputs, nodes)
+    found = exported_model.run(inputs, nodes)
     if not model.manifest.kind.is_panel_model:
         np.testing.assert_allclose(found[0], model.engine.values(inputs).numpy(), rtol=0, atol=SAME)
         return
@@ -90,58 +90,61 @@ def test_the_file_gives_the_models_numbers(written: Written, rows: int) -> None:
     np.testing.assert_allclose(found[1], expected.scores.numpy(), rtol=0, atol=1e-5)
 
 
-def test_the_file_answers_bars_as_the_served_model_does(written: Written) -> None:
-    model = small_model(written.made)
+def test_the_file_answers_bars_as_the_served_model_does(exported_model: ExportedModel) -> None:
+    model = small_model(exported_model.made)
     prepared = model.prepare(Instance(input=recent_bars(*UNIVERSE)), AFTER_ALL_SESSIONS)
-    values = written.run(prepared.inputs, np.arange(4))[0]
+    values = exported_model.run(prepared.inputs, np.arange(4))[0]
     np.testing.assert_allclose(values, model.forecast([prepared])[0].values, rtol=0, atol=SAME)
     assert values.dtype == np.float64
 
 
-def test_the_file_says_what_it_is(written: Written) -> None:
-    said, manifest = written.exported.metadata, written.made.manifest
-    assert said["schema_hash"] == written.made.pipeline.features.schema_hash
+def test_the_file_says_what_it_is(exported_model: ExportedModel) -> None:
+    said, manifest = exported_model.exported.metadata, exported_model.made.manifest
+    assert said["schema_hash"] == exported_model.made.pipeline.features.schema_hash
     assert len(said["weights_hash"]) == 64
     target = manifest.target
     assert (said["kind"], said["target_kind"], said["lag"]) == (manifest.kind.name, target.kind.value, str(target.lag))
     assert json.loads(said["horizons"]) == [1, 5, 10, 20]
     assert json.loads(said["quantiles"]) == [0.1, 0.5, 0.9]
     assert (said["encoder_length"], said["future_length"]) == ("60", str(20 + target.lag))
-    assert json.loads(said["observed_features"]) == list(written.made.pipeline.features.features.names)
+    assert json.loads(said["observed_features"]) == list(exported_model.made.pipeline.features.features.names)
     assert len(json.loads(said["known_features"])) == 5
-    assert json.loads(said["absent_groups"]) == ["static"] == list(written.exported.absent)
+    assert json.loads(said["absent_groups"]) == ["static"] == list(exported_model.exported.absent)
     assert json.loads(said.get("universe", "[]")) == list(manifest.universe)
 
 
-def test_every_port_has_a_free_number_of_rows(written: Written) -> None:
-    ports = {port.name: (port.dtype, port.shape) for port in (*written.exported.inputs, *written.exported.outputs)}
+def test_every_port_has_a_free_number_of_rows(exported_model: ExportedModel) -> None:
+    ports = {
+        port.name: (port.dtype, port.shape)
+        for port in (*exported_model.exported.inputs, *exported_model.exported.outputs)
+    }
     assert ports["observed"] == ("float32", ("rows", 60, 23))
-    assert ports["known"] == ("float32", ("rows", 80 + written.made.manifest.target.lag, 5))
+    assert ports["known"] == ("float32", ("rows", 80 + exported_model.made.manifest.target.lag, 5))
     assert ports["mask"] == ("bool", ("rows", 60, 23))
-    levels = ("rows", 4) if written.made.pipeline.normaliser.is_per_horizon else ("rows",)
+    levels = ("rows", 4) if exported_model.made.pipeline.normaliser.is_per_horizon else ("rows",)
     assert ports["location"] == ports["scale"] == ("float64", levels)
     assert ports["values"] == ("float64", ("rows", 4, 3))
     assert "static" not in ports
-    assert ("nodes" in ports) == ("scores" in ports) == written.made.manifest.kind.is_panel_model
+    assert ("nodes" in ports) == ("scores" in ports) == exported_model.made.manifest.kind.is_panel_model
 
 
-def test_the_file_names_no_path_of_the_machine_that_made_it(written: Written) -> None:
-    text = written.exported.file.read_bytes()
+def test_the_file_names_no_path_of_the_machine_that_made_it(exported_model: ExportedModel) -> None:
+    text = exported_model.exported.file.read_bytes()
     assert str(Path(onnx_file.__file__).parents[2]).encode() not in text
     assert str(Path(torch.__file__).parent).encode() not in text
 
 
-def test_the_file_is_sound_and_written_whole(written: Written) -> None:
-    onnx.checker.check_model(onnx.load(written.exported.file), full_check=True)
-    assert written.exported.file.stat().st_size == written.exported.size
-    assert sorted(path.name for path in written.exported.file.parent.iterdir()) == ["1", "model.onnx"]
+def test_the_file_is_sound_and_written_whole(exported_model: ExportedModel) -> None:
+    onnx.checker.check_model(onnx.load(exported_model.exported.file), full_check=True)
+    assert exported_model.exported.file.stat().st_size == exported_model.exported.size
+    assert sorted(path.name for path in exported_model.exported.file.parent.iterdir()) == ["1", "model.onnx"]
 
 
-# --- refusals; none of them gets as far as tracing a network, unless it says so
+# --- refusals, before a network is traced unless noted
 
 
-def test_nobody_is_told_what_the_exporter_thinks_of_its_own_parts(written: Written) -> None:
-    assert written.logged == ()
+def test_nobody_is_told_what_the_exporter_thinks_of_its_own_parts(exported_model: ExportedModel) -> None:
+    assert exported_model.logged == ()
 
 
 def test_a_file_is_never_overwritten(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -184,11 +187,11 @@ def test_an_ensemble_is_exported_member_by_member(folders: dict[str, Path], tmp_
 
 
 def test_a_graph_of_another_model_is_not_written(
-    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exported_model: ExportedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind, target = written.made.manifest.kind.name, written.made.manifest.target
+    kind, target = exported_model.made.manifest.kind.name, exported_model.made.manifest.target
     other = save_artifact(tmp_path / "other", artifact_of(kind, seed=1, target=target))
-    _trace_nothing(monkeypatch, written)
+    _trace_nothing(monkeypatch, exported_model)
     with pytest.raises(ArtifactError, match="the graph's values differ from the model's by"):
         export_onnx(other, tmp_path / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
@@ -198,29 +201,29 @@ def test_a_graph_of_another_model_is_not_written(
 
 
 def test_the_command_says_what_it_wrote(
-    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    exported_model: ExportedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _trace_nothing(monkeypatch, written)
+    _trace_nothing(monkeypatch, exported_model)
     file = tmp_path / "model.onnx"
     with pytest.raises(SystemExit) as ended:
-        run(app, ["export", str(written.exported.file.parent / "1"), "--onnx", str(file), "--json"])
+        run(app, ["export", str(exported_model.exported.file.parent / "1"), "--onnx", str(file), "--json"])
     told = json.loads(capsys.readouterr().out)
     assert (ended.value.code or 0, told["file"], told["size"]) == (0, str(file), file.stat().st_size)
-    assert told["metadata"]["kind"] == written.made.manifest.kind.name
+    assert told["metadata"]["kind"] == exported_model.made.manifest.kind.name
     assert 0 <= told["difference"] <= SAME
     assert told["absent"] == ["static"]
 
 
 def test_the_command_tells_people_what_the_graph_reads(
-    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    exported_model: ExportedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _trace_nothing(monkeypatch, written)
+    _trace_nothing(monkeypatch, exported_model)
     with pytest.raises(SystemExit):
-        run(app, ["export", str(written.exported.file.parent / "1"), "--onnx", str(tmp_path / "model.onnx")])
+        run(app, ["export", str(exported_model.exported.file.parent / "1"), "--onnx", str(tmp_path / "model.onnx")])
     told = capsys.readouterr().out
     assert "float32 [rows, 60, 23]" in told
     assert "The model has no static features" in told
-    assert written.made.pipeline.features.schema_hash[:20] in told
+    assert exported_model.made.pipeline.features.schema_hash[:20] in told
 
 
 def test_the_command_refuses_in_one_line(
@@ -233,7 +236,7 @@ def test_the_command_refuses_in_one_line(
     assert "nothing is overwritten" in capsys.readouterr().err
 
 
-def _trace_nothing(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+def _trace_nothing(monkeypatch: pytest.MonkeyPatch, written: ExportedModel) -> None:
     """Replace tracing by this graph."""
 
     def traced(*_: object) -> onnx.ModelProto:

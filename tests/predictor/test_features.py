@@ -25,7 +25,7 @@ def raw_panel(symbol: str = "IBM", sessions: int = 400) -> BarPanel:
     return dataclasses.replace(bokeh_panel(symbol), adj_close=None).last(sessions)
 
 
-def changed(panel: BarPanel, **columns: FloatArray) -> BarPanel:
+def scaled_panel(panel: BarPanel, **columns: FloatArray) -> BarPanel:
     return dataclasses.replace(panel, **columns)  # pyright: ignore[reportArgumentType] (columns alone)
 
 
@@ -88,7 +88,7 @@ def test_later_bars_change_no_bit_of_earlier_values(known: int) -> None:
     whole = values_of(panel)[:, :known]
     noise = np.random.default_rng(0).lognormal(size=panel.close.shape)
     noise[:, :known] = 1.0
-    other = changed(panel, **priced(panel, noise), volume=panel.volume * noise)
+    other = scaled_panel(panel, **priced(panel, noise), volume=panel.volume * noise)
     cut = panel.until(int(panel.sessions[known - 1]))
     assert np.array_equal(values_of(other)[:, :known], whole, equal_nan=True)
     assert np.array_equal(values_of(cut), whole, equal_nan=True)
@@ -104,7 +104,7 @@ def test_later_adjustments_change_no_earlier_value(session: int) -> None:
 
 def test_all_prices_times_seven_change_nothing() -> None:
     panel = raw_panel("AAPL", 3270)
-    assert largest_difference(values_of(panel), values_of(changed(panel, **priced(panel, 7.0)))) < 1e-9
+    assert largest_difference(values_of(panel), values_of(scaled_panel(panel, **priced(panel, 7.0)))) < 1e-9
 
 
 def flat_panel() -> BarPanel:
@@ -114,7 +114,7 @@ def flat_panel() -> BarPanel:
     for name in PRICES:
         columns[name][:, 150:250] = 50.1
     columns["volume"][:, 170:240] = 0
-    return changed(panel, **columns)
+    return scaled_panel(panel, **columns)
 
 
 def test_flat_prices_and_zero_volume_give_finite_values() -> None:
@@ -127,7 +127,7 @@ def test_flat_prices_and_zero_volume_give_finite_values() -> None:
 
 def test_all_prices_times_seven_change_nothing_at_flat_prices() -> None:
     panel = flat_panel()
-    assert largest_difference(values_of(panel), values_of(changed(panel, **priced(panel, 7.0)))) < 1e-6
+    assert largest_difference(values_of(panel), values_of(scaled_panel(panel, **priced(panel, 7.0)))) < 1e-6
 
 
 @pytest.mark.parametrize("at", [1, 130, 200, 399])
@@ -136,10 +136,10 @@ def test_a_split_at_any_date_changes_no_feature(at: int) -> None:
     after = np.arange(panel.sessions.size) >= at
     divisor = np.where(after, 3.0, 1.0)
     ratio = np.where(np.arange(panel.sessions.size) == at, 3.0, np.nan)[None]
-    split = changed(panel, **priced(panel, 1 / divisor), volume=panel.volume * divisor)
+    split = scaled_panel(panel, **priced(panel, 1 / divisor), volume=panel.volume * divisor)
     plain = values_of(panel)
-    assert largest_difference(values_of(changed(split, split_ratio=ratio)), plain) < 1e-9
-    assert largest_difference(values_of(changed(split, adj_close=panel.close)), plain) < 1e-9
+    assert largest_difference(values_of(scaled_panel(split, split_ratio=ratio)), plain) < 1e-9
+    assert largest_difference(values_of(scaled_panel(split, adj_close=panel.close)), plain) < 1e-9
     assert largest_difference(values_of(split), plain) > 0.1
 
 
@@ -148,7 +148,7 @@ def test_a_missing_bar_masks_the_windows_that_hold_it_and_no_others() -> None:
     columns = {name: getattr(panel, name).copy() for name in (*PRICES, "volume")}
     for column in columns.values():
         column[:, 150] = np.nan
-    values = values_of(changed(panel, **columns))
+    values = values_of(scaled_panel(panel, **columns))
     for place, lookback in enumerate(FEATURES.lookbacks.values()):
         missing = np.flatnonzero(np.isnan(values[0, 100:, place])) + 100
         assert missing[0] == 150 or lookback == 81
@@ -251,7 +251,7 @@ def test_features_come_one_after_the_other_as_they_come_together() -> None:
     assert np.array_equal(np.stack(columns, axis=-1), values_of(panel), equal_nan=True)
 
 
-def fitted() -> FittedFeatures:
+def fit_features() -> FittedFeatures:
     panel = bokeh_panel("IBM", "MSFT")
     return FittedFeatures.fit(FEATURES, by_feature(values_of(panel)[:, :2000]), present=panel.present[:, :2000])
 
@@ -260,7 +260,7 @@ def test_fitted_numbers_do_not_see_later_rows() -> None:
     panel = raw_panel("IBM", 3000)
     noise = np.random.default_rng(3).lognormal(size=panel.close.shape)
     noise[:, :1000] = 1.0
-    other = changed(panel, **priced(panel, noise), volume=panel.volume * noise)
+    other = scaled_panel(panel, **priced(panel, noise), volume=panel.volume * noise)
     one, two = (FittedFeatures.fit(FEATURES, by_feature(values_of(each)[:, :1000])) for each in (panel, other))
     assert one.to_json() == two.to_json()
     assert one.schema_hash == two.schema_hash
@@ -321,7 +321,7 @@ def test_impossible_fitted_numbers_are_refused(changes: dict[str, Any], problem:
 
 def test_inputs_of_a_panel_are_the_scaled_features() -> None:
     panel = bokeh_panel("AAPL", "FB").last(300)
-    model = fitted()
+    model = fit_features()
     observed, mask = model.observed(panel.adjusted())
     scaled, known = model.scaling.apply(values_of(panel))
     assert np.array_equal(observed, scaled)
@@ -344,7 +344,7 @@ def test_a_scaling_of_another_set_is_refused() -> None:
 
 
 def test_features_json_reads_back_to_the_same_bits() -> None:
-    model = fitted()
+    model = fit_features()
     again = FittedFeatures.from_json(model.to_json())
     assert again.to_json() == model.to_json()
     assert again.features == model.features
@@ -353,9 +353,9 @@ def test_features_json_reads_back_to_the_same_bits() -> None:
     assert len(model.schema_hash) == 64
 
 
-def edited(path: list[str | int], value: object) -> bytes:
+def edited_file(path: list[str | int], value: object) -> bytes:
     """features.json with one value replaced."""
-    root = json.loads(fitted().to_json())
+    root = json.loads(fit_features().to_json())
     place = root
     for key in path[:-1]:
         place = place[key]
@@ -395,7 +395,7 @@ def edited(path: list[str | int], value: object) -> bytes:
 )
 def test_a_wrong_features_json_is_named_at_its_place(path: list[str | int], value: object, problem: str) -> None:
     with pytest.raises(ArtifactError, match=problem):
-        FittedFeatures.from_json(edited(path, value))
+        FittedFeatures.from_json(edited_file(path, value))
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_what_is_no_features_json_is_refused(data: bytes, problem: str) -> None:
 
 
 def test_a_number_too_large_for_a_double_is_refused() -> None:
-    text = fitted().to_json().replace(b'"clip": 8.0', b'"clip": 1e999')
+    text = fit_features().to_json().replace(b'"clip": 8.0', b'"clip": 1e999')
     with pytest.raises(ArtifactError, match="1e999 is beyond the range of a double"):
         FittedFeatures.from_json(text)
 
@@ -451,7 +451,7 @@ def test_a_feature_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         FeatureSet.read(tmp_path / "nowhere.json")
 
 
-# --- the last sessions alone
+# --- last sessions only
 
 
 @pytest.mark.parametrize("last", [1, 2, 60, 300, 400])

@@ -34,7 +34,7 @@ def values() -> FloatArray:
     return FEATURES.evaluate(bokeh_panel(*SYMBOLS).adjusted())
 
 
-def place(name: str) -> int:
+def feature_index(name: str) -> int:
     return FEATURES.names.index(name)
 
 
@@ -43,7 +43,7 @@ def raw_panel(sessions: int = 400) -> BarPanel:
     return dataclasses.replace(bokeh_panel("IBM"), adj_close=None).last(sessions)
 
 
-def changed(panel: BarPanel, prices: FloatArray | float, volume: FloatArray | float) -> BarPanel:
+def scaled_panel(panel: BarPanel, prices: FloatArray | float, volume: FloatArray | float) -> BarPanel:
     """The panel's prices and volumes, multiplied."""
     columns = {name: getattr(panel, name) * prices for name in PRICES}
     return dataclasses.replace(panel, **columns, volume=panel.volume * volume)
@@ -65,8 +65,8 @@ def test_qlib_read_the_same_series_to_the_last_bit() -> None:
 @pytest.mark.parametrize("name", FEATURES.names)
 def test_a_feature_is_qlibs_wherever_its_window_is_full(name: str) -> None:
     kept = np.isin(bokeh_panel(*SYMBOLS).sessions, qlib("sessions"))
-    ours = values()[:, kept, place(name)]
-    theirs = np.asarray(qlib("values"), np.float64)[place(name)]
+    ours = values()[:, kept, feature_index(name)]
+    theirs = np.asarray(qlib("values"), np.float64)[feature_index(name)]
     full = np.isfinite(ours)
     cut_off = full & np.isnan(theirs)
     compared = full & ~cut_off
@@ -107,14 +107,16 @@ def test_a_split_at_any_date_changes_no_feature(at: int) -> None:
     panel = raw_panel()
     days = np.arange(panel.sessions.size)
     after = np.where(days >= at, 3.0, 1.0)
-    split = dataclasses.replace(changed(panel, 1 / after, after), split_ratio=np.where(days == at, 3.0, np.nan)[None])
+    split = dataclasses.replace(
+        scaled_panel(panel, 1 / after, after), split_ratio=np.where(days == at, 3.0, np.nan)[None]
+    )
     plain, ours = FEATURES.evaluate(panel.adjusted()), FEATURES.evaluate(split.adjusted())
     np.testing.assert_allclose(ours, plain, rtol=0, atol=1e-6)
 
 
 def test_prices_in_another_currency_change_no_feature() -> None:
     panel = raw_panel()
-    plain, ours = (FEATURES.evaluate(bars.adjusted()) for bars in (panel, changed(panel, 7.0, 1.0)))
+    plain, ours = (FEATURES.evaluate(bars.adjusted()) for bars in (panel, scaled_panel(panel, 7.0, 1.0)))
     np.testing.assert_allclose(ours, plain, rtol=0, atol=1e-6)
 
 
@@ -123,7 +125,7 @@ def test_later_bars_change_no_bit_of_earlier_values(known: int) -> None:
     panel = raw_panel()
     noise = np.random.default_rng(0).lognormal(size=panel.close.shape)
     noise[:, :known] = 1.0
-    plain, ours = (FEATURES.evaluate(bars.adjusted())[:, :known] for bars in (panel, changed(panel, noise, noise)))
+    plain, ours = (FEATURES.evaluate(bars.adjusted())[:, :known] for bars in (panel, scaled_panel(panel, noise, noise)))
     assert np.array_equal(ours, plain, equal_nan=True)
 
 
@@ -140,7 +142,7 @@ def test_flat_prices_give_the_middle_of_no_range_and_no_trend() -> None:
     last = FEATURES.evaluate(dataclasses.replace(panel, **columns).adjusted())[0, 299]
     assert np.isfinite(last).all()
     still = ("KMID2", "KSFT2", "RSV20", "BETA60", "RSQR60", "RESI60", "CORR60", "CORD60", "CNTD60", "SUMD60", "WVMA30")
-    assert np.abs(last[[place(name) for name in still]]).max() < 1e-6
+    assert np.abs(last[[feature_index(name) for name in still]]).max() < 1e-6
 
 
 def test_days_without_volume_hide_what_compares_volumes_and_nothing_else() -> None:

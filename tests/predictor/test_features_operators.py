@@ -363,7 +363,7 @@ def test_exponential_averages_agree_with_talib_within_their_tail(
     off = np.abs(evaluate(f"EMA($close, {n}, {taps})", apple)[0] - talib.EMA(close, n))
     bound = tail_bound(close, 1 - 2 / (n + 1), taps)
     assert (off <= bound)[SETTLED:].all()
-    assert off[SETTLED:].max() > 1e-9  # the tail is there
+    assert off[SETTLED:].max() > 1e-9  # includes the tail
 
 
 def test_the_average_true_range_agrees_with_talib_within_its_tail(apple: dict[str, FloatArray]) -> None:
@@ -396,7 +396,7 @@ def test_macd_agrees_with_talib_within_its_tails(apple: dict[str, FloatArray]) -
     assert (off <= bound + signal)[SETTLED:].all()
 
 
-def called(name: str, window: int) -> str:
+def evaluate_operator(name: str, window: int) -> str:
     """The operator over prices and volumes, with one number for all its windows."""
     operator = OPERATORS[name]
     series = ("$close", "$volume")[: len(operator.series)]
@@ -409,7 +409,7 @@ LOOKING_BACK = [name for name, operator in OPERATORS.items() if operator.windows
 
 @pytest.mark.parametrize("name", LOOKING_BACK)
 def test_a_series_in_parts_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, bars = called(name, 5), bokeh_panel("AAPL", "IBM").last(100)
+    text, bars = evaluate_operator(name, 5), bokeh_panel("AAPL", "IBM").last(100)
     columns = {"close": bars.close, "volume": bars.volume}
     whole = evaluate(text, columns)
     monkeypatch.setattr(kernels, "CELLS_AT_ONCE", 30)
@@ -422,7 +422,7 @@ def test_windows_of_a_long_history_are_not_held_at_once(name: str) -> None:
     columns = {"close": np.linspace(1.0, 2.0, 9000)[None], "volume": np.linspace(2.0, 1.0, 9000)[None]}
     tracemalloc.start()
     try:
-        evaluate(called(name, 1000), columns)
+        evaluate(evaluate_operator(name, 1000), columns)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

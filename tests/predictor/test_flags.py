@@ -42,39 +42,39 @@ class Infusion:
     herb: Annotated[str, Flag("Which.")] = "mint"
 
 
-def called(command: Callable[..., None], *words: str) -> tuple[int, str]:
+def run_command(command: Callable[..., None], *words: str) -> tuple[int, str]:
     app = typer.Typer(add_completion=False)
     app.command()(with_flags(command))
     ended = CliRunner().invoke(app, words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
     return ended.exit_code, ended.output if ended.exception is None else f"{ended.output}{ended.exception}"
 
 
-def whole(*words: str) -> Brew:
+def parse_brew(*words: str) -> Brew:
     kept: list[Brew] = []
 
     def command(*, brew: Brew) -> None:
         kept.append(brew)
 
-    assert called(command, *words) == (0, "")
+    assert run_command(command, *words) == (0, "")
     return kept[0]
 
 
 def test_without_flags_every_field_keeps_its_default() -> None:
-    assert whole() == Brew()
+    assert parse_brew() == Brew()
 
 
 def test_each_flag_reaches_its_field() -> None:
     words = "--minutes 5 --celsius 80 --leaves 3,4,5 --cups 4 --spoons 3"
-    assert whole(*words.split()) == Brew(minutes=5, heat=80.0, leaves=(3, 4, 5), cups=8, spoons=3)
+    assert parse_brew(*words.split()) == Brew(minutes=5, heat=80.0, leaves=(3, 4, 5), cups=8, spoons=3)
 
 
 def test_the_text_for_none_gives_none() -> None:
-    assert whole("--cups", "all").cups is None
+    assert parse_brew("--cups", "all").cups is None
 
 
-def given(command: Callable[[list[Any]], Callable[..., None]], *words: str) -> Any:
+def parse_flags(command: Callable[[list[Any]], Callable[..., None]], *words: str) -> Any:
     kept: list[Any] = []
-    assert called(command(kept), *words) == (0, "")
+    assert run_command(command(kept), *words) == (0, "")
     return kept[0]
 
 
@@ -86,15 +86,15 @@ def partly(kept: list[Any]) -> Callable[..., None]:
 
 
 def test_what_stands_on_the_command_line_is_laid_over_other_settings() -> None:
-    found = given(partly, "--minutes", "3", "--leaves", "7")
+    found = parse_flags(partly, "--minutes", "3", "--leaves", "7")
     assert found == ParsedFlags({"minutes": 3, "leaves": (7,)}, {"minutes": "--minutes", "leaves": "--leaves"})
     assert found.over(Brew(minutes=9, heat=60.0)) == Brew(minutes=3, heat=60.0, leaves=(7,))
     assert (found.value("minutes", 1), found.value("spoons", 1)) == (3, 1)
 
 
 def test_an_empty_text_is_a_value_unless_it_means_none() -> None:
-    assert given(partly, "--place", "").values == {"place": ""}
-    code, output = called(partly([]), "--leaves", "")
+    assert parse_flags(partly, "--place", "").values == {"place": ""}
+    code, output = run_command(partly([]), "--leaves", "")
     assert code == 1
     assert "leaves is '', but must be comma-separated integers" in output
 
@@ -106,15 +106,15 @@ def test_a_flag_that_two_of_several_dataclasses_have_stands_once() -> None:
 
         return tea
 
-    assert given(command, "--minutes", "2", "--herb", "sage").values == {"minutes": 2, "herb": "sage"}
+    assert parse_flags(command, "--minutes", "2", "--herb", "sage").values == {"minutes": 2, "herb": "sage"}
 
 
 def test_a_command_may_have_some_of_the_flags_only() -> None:
     def command(*, brew: Annotated[Brew, FlagSubset("minutes")]) -> None:
         assert brew == Brew(minutes=4)
 
-    assert called(command, "--minutes", "4") == (0, "")
-    assert called(command, "--spoons", "3")[0] == 2
+    assert run_command(command, "--minutes", "4") == (0, "")
+    assert run_command(command, "--spoons", "3")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_a_command_may_have_some_of_the_flags_only() -> None:
     ],
 )
 def test_a_value_that_cannot_be_is_bad_usage(words: str, message: str) -> None:
-    code, shown = called(partly([]), *words.split())
+    code, shown = run_command(partly([]), *words.split())
     assert code == 2
     assert message in shown
 
 
 def test_an_error_of_ours_passes_as_it_is() -> None:
-    code, shown = called(partly([]), "--leaves", "x")
+    code, shown = run_command(partly([]), "--leaves", "x")
     assert (code, shown) == (1, "leaves is 'x', but must be comma-separated integers, such as 1,5,20")
 
 

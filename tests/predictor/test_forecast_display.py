@@ -53,7 +53,7 @@ def delayed() -> Forecast:
     return replace(forecast(), prices=None, lag=1, base_session=date(2013, 3, 4))
 
 
-def printed(*parts: object, width: int = 100) -> str:
+def printed_table(*parts: object, width: int = 100) -> str:
     console = Console(width=width)
     with console.capture() as captured:
         console.print(*parts)
@@ -75,7 +75,7 @@ def html_text(shown: Forecast) -> str:
 
 
 def table_text(shown: Forecast) -> str:
-    return printed(forecast_table(shown, "AAPL", "USD"))
+    return printed_table(forecast_table(shown, "AAPL", "USD"))
 
 
 SHOWN: dict[str, Callable[[Forecast], str]] = {"table": table_text, "report": page_text, "notebook": html_text}
@@ -155,7 +155,7 @@ def test_a_chart_of_prices_tells_the_skill_and_names_no_other_close(draw: Callab
 def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None:
     found = canned_service.attribution(("AAPL",))
 
-    text = printed(contributions_table(found, "AAPL"))
+    text = printed_table(contributions_table(found, "AAPL"))
 
     assert f"{10_000 * found.per_row[0, 2]:+.2f}" in text
     assert "bp of log return" in text
@@ -166,14 +166,14 @@ def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None
 def test_contributions_to_a_log_of_volatility_have_digits_enough() -> None:
     found = replace(canned_service.attribution(("AAPL",)), unit="log daily volatility", prediction=np.array([-4.24671]))
 
-    assert "-4.2467 log daily volatility" in printed(contributions_table(found, "AAPL"))
+    assert "-4.2467 log daily volatility" in printed_table(contributions_table(found, "AAPL"))
 
 
 def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
     names = ("from_month_start", "return_on_money_in_20", "close_to_range_20")
     found = replace(canned_service.attribution(("AAPL",)), row_names=names, per_row=np.array([[0.1, -0.2, 0.3]]))
 
-    text = printed(contributions_table(found, "AAPL"), width=80)
+    text = printed_table(contributions_table(found, "AAPL"), width=80)
 
     assert all(name in text for name in names)
 
@@ -183,7 +183,7 @@ def test_inputs_that_added_nothing_are_one_line() -> None:
         canned_service.attribution(("AAPL",)), row_names=("a", "b", "c"), per_row=np.array([[0.0, -0.2, 0.0]])
     )
 
-    text = printed(contributions_table(found, "AAPL"), width=80)
+    text = printed_table(contributions_table(found, "AAPL"), width=80)
 
     assert [line.split()[0] for line in text.splitlines()[5:7]] == ["b", "others"]
     assert "others (2)" in text
@@ -198,7 +198,7 @@ def test_a_title_is_not_folded_to_the_width_of_a_narrow_table(models: Path, caps
     assert "band" not in text
 
 
-# --- a lag, at its source and at every door
+# --- a lag, at its source and at every interface
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass(frozen=True)
-class Doors:
+class Interfaces:
     """The same models at every interface."""
 
     models: Path
@@ -279,12 +279,12 @@ def output_of(capsys: Capture, *arguments: object, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def doors(models: Path) -> Iterator[Doors]:
+def doors(models: Path) -> Iterator[Interfaces]:
     with PredictionService.open(models) as service, serving(service) as served:
-        yield Doors(models=models, target=served.target)
+        yield Interfaces(models=models, target=served.target)
 
 
-def test_the_session_that_returns_count_from_is_the_same_at_every_door(doors: Doors, capsys: Capture) -> None:
+def test_the_session_that_returns_count_from_is_the_same_at_every_door(doors: Interfaces, capsys: Capture) -> None:
     late, soon = doors.answers("delayed", capsys), doors.answers("told", capsys)
 
     assert {door: (one["base_session"], one["lag"]) for door, one in late.items()} == dict.fromkeys(late, (20130304, 1))
@@ -293,14 +293,14 @@ def test_the_session_that_returns_count_from_is_the_same_at_every_door(doors: Do
     assert all(one["prices"] is not None for one in soon.values())
 
 
-def test_the_skill_is_the_same_at_every_door(doors: Doors, capsys: Capture) -> None:
+def test_the_skill_is_the_same_at_every_door(doors: Interfaces, capsys: Capture) -> None:
     told, unknown = doors.answers("told", capsys), doors.answers("delayed", capsys)
 
     assert {door: one["skill"] for door, one in told.items()} == dict.fromkeys(told, skill_fields(NO_SKILL))
     assert {door: one["skill"] for door, one in unknown.items()} == dict.fromkeys(unknown, None)
 
 
-def test_the_skill_is_shown_with_an_explanation_too(doors: Doors, capsys: Capture) -> None:
+def test_the_skill_is_shown_with_an_explanation_too(doors: Interfaces, capsys: Capture) -> None:
     bars = ("--bars", doors.models / "bars.csv", "--symbol", "AAPL")
     asked = ("explain", "--server", doors.target, "--model", "told", *bars)
     with QuantraClient(doors.target, "told") as client:
@@ -334,7 +334,7 @@ def test_an_older_servers_forecast_has_no_base_session() -> None:
 
 
 @pytest.mark.parametrize(("model", "line"), [("told", NO_SKILL.line), ("delayed", UNKNOWN), ("volatility", UNKNOWN)])
-def test_the_command_line_ends_with_the_skill(doors: Doors, model: str, line: str, capsys: Capture) -> None:
+def test_the_command_line_ends_with_the_skill(doors: Interfaces, model: str, line: str, capsys: Capture) -> None:
     bars = ("--bars", doors.models / "bars.csv", "--symbol", "AAPL")
 
     text = output_of(capsys, "predict", "--artifact", doors.models / model / "1", *bars)
@@ -458,7 +458,7 @@ def test_a_symbol_that_is_not_there_or_stands_twice_is_an_error(
     assert problem in told["error"]["message"]
 
 
-# --- symbols without a forecast, and what an explanation counts from
+# --- symbols without a forecast, and the baseline of an explanation
 
 
 def young_beside_old(folder: Path) -> Path:

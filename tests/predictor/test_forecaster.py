@@ -103,7 +103,7 @@ def test_a_closed_forecaster_answers_no_more(models: Path) -> None:
         forecaster.predict(recent_bars("AAPL"))
 
 
-# --- the values that come back
+# --- returned values
 
 
 def test_a_table_has_one_row_a_symbol_horizon_and_quantile(forecaster: Forecaster) -> None:

@@ -32,7 +32,7 @@ def made() -> Artifact:
 
 
 @pytest.fixture(scope="module")
-def recorded(made: Artifact) -> Golden:
+def golden_record(made: Artifact) -> Golden:
     return golden.record(small_model(made))
 
 
@@ -46,8 +46,8 @@ def recorded_fitted(made_fitted: Artifact) -> Golden:
     return golden.record(small_model(made_fitted))
 
 
-def test_a_model_passes_its_own_golden_instance(made: Artifact, recorded: Golden) -> None:
-    golden.check(small_model(made), recorded)
+def test_a_model_passes_its_own_golden_instance(made: Artifact, golden_record: Golden) -> None:
+    golden.check(small_model(made), golden_record)
 
 
 @pytest.mark.parametrize("target", [Target(lag=1), Target(kind=TargetKind.LOG_VOLATILITY)])
@@ -59,41 +59,41 @@ def test_every_target_passes_after_a_fresh_load(tmp_path: Path, target: Target) 
 @pytest.mark.parametrize(
     "name", ["lstm.weight_ih_l0", "lstm.bias_hh_l1", "context.mix.weight", "context.norm.weight", "head.bias"]
 )
-def test_a_changed_weight_is_found_in_the_networks_output(made: Artifact, recorded: Golden, name: str) -> None:
+def test_a_changed_weight_is_found_in_the_networks_output(made: Artifact, golden_record: Golden, name: str) -> None:
     weights = {key: tensor.clone() for key, tensor in made.weights.items()}
     weights[name].view(-1)[0] += 0.1
-    _assert_off(replace(made, weights=weights), recorded, "units")
+    _assert_off(replace(made, weights=weights), golden_record, "units")
 
 
-def test_a_changed_center_is_found_in_the_observed_inputs(made: Artifact, recorded: Golden) -> None:
+def test_a_changed_center_is_found_in_the_observed_inputs(made: Artifact, golden_record: Golden) -> None:
     fitted = made.pipeline.features
     center = fitted.scaling.center.copy()
     center[3] += 1e-4 * fitted.scaling.scale[3]
     features = replace(fitted, scaling=replace(fitted.scaling, center=center))
-    _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), recorded, "observed")
+    _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), golden_record, "observed")
 
 
-def test_a_changed_expression_is_found_in_the_features(made: Artifact, recorded: Golden) -> None:
+def test_a_changed_expression_is_found_in_the_features(made: Artifact, golden_record: Golden) -> None:
     fitted = made.pipeline.features
     first, *others = fitted.features.observed
     other = replace(first, expression="Log($open / Ref($close, 1))")
     features = replace(fitted, features=replace(fitted.features, observed=(other, *others)))
-    _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), recorded, "features")
+    _assert_off(replace(made, pipeline=replace(made.pipeline, features=features)), golden_record, "features")
 
 
-def test_a_changed_normaliser_is_found_in_the_scale(made: Artifact, recorded: Golden) -> None:
+def test_a_changed_normaliser_is_found_in_the_scale(made: Artifact, golden_record: Golden) -> None:
     pipeline = replace(made.pipeline, normaliser=WindowNormaliser(decay=0.95))
-    _assert_off(replace(made, pipeline=pipeline), recorded, "scale")
+    _assert_off(replace(made, pipeline=pipeline), golden_record, "scale")
 
 
-def test_a_changed_offset_is_found_in_the_values(made: Artifact, recorded: Golden) -> None:
+def test_a_changed_offset_is_found_in_the_values(made: Artifact, golden_record: Golden) -> None:
     conformal = replace(made.manifest.conformal, offsets=((-0.05, 0.0, 0.081), *made.manifest.conformal.offsets[1:]))
-    _assert_off(replace(made, manifest=replace(made.manifest, conformal=conformal)), recorded, "values")
+    _assert_off(replace(made, manifest=replace(made.manifest, conformal=conformal)), golden_record, "values")
 
 
-def test_a_changed_baseline_is_found_in_the_attribution(made: Artifact, recorded: Golden) -> None:
+def test_a_changed_baseline_is_found_in_the_attribution(made: Artifact, golden_record: Golden) -> None:
     baseline = replace(made.manifest.baseline, scale=(0.03,) * 4)
-    _assert_off(replace(made, manifest=replace(made.manifest, baseline=baseline)), recorded, "attribution_ends")
+    _assert_off(replace(made, manifest=replace(made.manifest, baseline=baseline)), golden_record, "attribution_ends")
 
 
 # "static" is empty in this model, and it has no "scores"
@@ -109,8 +109,8 @@ def test_every_stage_is_compared(made_fitted: Artifact, recorded_fitted: Golden,
         golden.check(small_model(made), replace(recorded, arrays={**recorded.arrays, stage: array}))
 
 
-def test_refusals_are_recorded_by_reason(recorded: Golden) -> None:
-    assert recorded.text["refusals"] == {
+def test_refusals_are_recorded_by_reason(golden_record: Golden) -> None:
+    assert golden_record.text["refusals"] == {
         "one bar too few": "TOO_FEW_BARS",
         "high below low": "BARS_INVALID",
         "a strange covariate": "UNKNOWN_COVARIATE",
@@ -118,28 +118,28 @@ def test_refusals_are_recorded_by_reason(recorded: Golden) -> None:
     }
 
 
-def test_a_model_that_refuses_otherwise_than_recorded_fails(made: Artifact, recorded: Golden) -> None:
-    text = {**recorded.text, "refusals": {"one bar too few": "BARS_INVALID", "high below low": "BARS_INVALID"}}
+def test_a_model_that_refuses_otherwise_than_recorded_fails(made: Artifact, golden_record: Golden) -> None:
+    text = {**golden_record.text, "refusals": {"one bar too few": "BARS_INVALID", "high below low": "BARS_INVALID"}}
     with pytest.raises(ArtifactError, match="one bar too few gives 'TOO_FEW_BARS', recorded was 'BARS_INVALID'"):
-        golden.check(small_model(made), replace(recorded, text=text))
+        golden.check(small_model(made), replace(golden_record, text=text))
 
 
-def test_a_calendar_that_does_not_reach_the_golden_sessions_fails(made: Artifact, recorded: Golden) -> None:
+def test_a_calendar_that_does_not_reach_the_golden_sessions_fails(made: Artifact, golden_record: Golden) -> None:
     calendar = type(made.pipeline.calendar).from_exchange("XNYS", 20000103, 20171001)
     with pytest.raises(ArtifactError, match=r"golden instance: is rejected: .*calendar"):
-        golden.check(small_model(replace(made, pipeline=replace(made.pipeline, calendar=calendar))), recorded)
+        golden.check(small_model(replace(made, pipeline=replace(made.pipeline, calendar=calendar))), golden_record)
 
 
-def test_the_yardstick_of_float32_is_recorded(recorded: Golden) -> None:
-    error = recorded.text["float32_error"]
+def test_the_yardstick_of_float32_is_recorded(golden_record: Golden) -> None:
+    error = golden_record.text["float32_error"]
     assert isinstance(error, float)
     assert 0 < error < 1e-5
-    double, single = (recorded.arrays[f"stage.{name}"].astype(np.float64) for name in ("units_float64", "units"))
+    double, single = (golden_record.arrays[f"stage.{name}"].astype(np.float64) for name in ("units_float64", "units"))
     assert np.abs(double - single).max() == error
 
 
-def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden) -> None:
-    stages = {name: recorded.arrays[f"stage.attribution_{name}"].astype(np.float64) for name in ATTRIBUTION}
+def test_the_attribution_is_recorded_with_its_rule_and_adds_up(golden_record: Golden) -> None:
+    stages = {name: golden_record.arrays[f"stage.attribution_{name}"].astype(np.float64) for name in ATTRIBUTION}
     assert stages["positions"].shape == stages["weights"].shape == (32,)
     assert stages["weights"].sum() == pytest.approx(1.0, abs=1e-15)
     added = sum(stages[name].reshape(len(SYMBOLS), -1).sum(axis=1) for name in ("observed", "known", "static", "alone"))
@@ -147,22 +147,22 @@ def test_the_attribution_is_recorded_with_its_rule_and_adds_up(recorded: Golden)
     assert np.allclose(stages["sum"], np.diff(stages["ends"])[:, 0], rtol=0.01, atol=0)
 
 
-def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, recorded: Golden) -> None:
+def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, golden_record: Golden) -> None:
     """Stopping as soon as the gap is small could use another number of nodes on another machine."""
     model = small_model(made)
-    prepared = prepare(model, GoldenRequest(_panel(recorded), Covariates()))
+    prepared = prepare(model, GoldenRequest(_panel(golden_record), Covariates()))
     few, all_nodes = (
         model.runner.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
-        for count in (8, len(recorded.arrays["stage.attribution_weights"]))
+        for count in (8, len(golden_record.arrays["stage.attribution_weights"]))
     )
-    assert np.array_equal(recorded.arrays["stage.attribution_observed"], all_nodes)
+    assert np.array_equal(golden_record.arrays["stage.attribution_observed"], all_nodes)
     assert not np.array_equal(few, all_nodes)
 
 
-def test_every_stage_from_bars_to_answer_is_recorded(recorded_fitted: Golden, recorded: Golden) -> None:
+def test_every_stage_from_bars_to_answer_is_recorded(recorded_fitted: Golden, golden_record: Golden) -> None:
     whole, plain = (
         {name.removeprefix("stage.") for name in one.arrays if name.startswith("stage.")}
-        for one in (recorded_fitted, recorded)
+        for one in (recorded_fitted, golden_record)
     )
     assert whole == {*golden.TOLERANCES, "units_float64"} - {"scores"}
     assert whole - plain == {"har_terms", "har_level", "har", "garch_level", "garch_next", "garch"}
@@ -200,31 +200,31 @@ def test_a_changed_weight_of_the_ranking_is_found_in_the_scores(graph: Artifact,
     _assert_off(replace(graph, weights=weights), recorded_graph, "scores")
 
 
-def test_a_feature_may_be_off_by_rounding_alone(made: Artifact, recorded: Golden) -> None:
+def test_a_feature_may_be_off_by_rounding_alone(made: Artifact, golden_record: Golden) -> None:
     """Each value is judged by its own size or by its feature's fitted scale, not by the largest of all features."""
     place, scale = (1, -1, 3), made.pipeline.features.scaling.scale[3]
-    features = recorded.arrays["stage.features"].astype(np.float64)
+    features = golden_record.arrays["stage.features"].astype(np.float64)
     for error, passes in ((0.5e-12, True), (3e-12, False)):
         changed = features.copy()
         changed[place] += error * max(abs(features[place]), scale)
-        arrays = {**recorded.arrays, "stage.features": changed}
+        arrays = {**golden_record.arrays, "stage.features": changed}
         if passes:
-            golden.check(small_model(made), replace(recorded, arrays=arrays))
+            golden.check(small_model(made), replace(golden_record, arrays=arrays))
         else:
             with pytest.raises(ArtifactError, match=r"^golden/arrays\.safetensors: golden instance: stage features"):
-                golden.check(small_model(made), replace(recorded, arrays=arrays))
+                golden.check(small_model(made), replace(golden_record, arrays=arrays))
 
 
 # --- the bars
 
 
-def test_the_bars_are_exactly_as_many_as_a_forecast_needs(made: Artifact, recorded: Golden) -> None:
-    assert recorded.arrays["bars.close"].shape == (5, made.pipeline.bars_needed)
-    assert recorded.text["symbols"] == list(SYMBOLS)
+def test_the_bars_are_exactly_as_many_as_a_forecast_needs(made: Artifact, golden_record: Golden) -> None:
+    assert golden_record.arrays["bars.close"].shape == (5, made.pipeline.bars_needed)
+    assert golden_record.text["symbols"] == list(SYMBOLS)
 
 
-def test_the_odd_symbol_really_has_every_oddity(recorded: Golden) -> None:
-    odd = {name: recorded.arrays[f"bars.{name}"][0] for name in COLUMNS}
+def test_the_odd_symbol_really_has_every_oddity(golden_record: Golden) -> None:
+    odd = {name: golden_record.arrays[f"bars.{name}"][0] for name in COLUMNS}
     assert np.isnan(odd["close"]).sum() == 1
     flat = odd["high"] == odd["low"]
     assert flat.sum() >= 20
@@ -234,9 +234,9 @@ def test_the_odd_symbol_really_has_every_oddity(recorded: Golden) -> None:
     assert (odd["volume"] == 0).sum() == 1
 
 
-def test_the_oddities_lie_where_the_network_reads(made: Artifact, recorded: Golden) -> None:
-    last = recorded.arrays["bars.close"].shape[1] - made.pipeline.encoder_length
-    arrays = recorded.arrays
+def test_the_oddities_lie_where_the_network_reads(made: Artifact, golden_record: Golden) -> None:
+    last = golden_record.arrays["bars.close"].shape[1] - made.pipeline.encoder_length
+    arrays = golden_record.arrays
     assert np.argmax(arrays["bars.split_ratio"][0] == 3) > last
     assert np.argmax(arrays["bars.cash_dividend"][0] > 0) > last
     assert np.argmax(arrays["bars.volume"][0] == 0) > last
@@ -244,8 +244,8 @@ def test_the_oddities_lie_where_the_network_reads(made: Artifact, recorded: Gold
     assert arrays["stage.mask"][1].all()
 
 
-def test_the_even_symbol_has_no_oddity(recorded: Golden) -> None:
-    bars = _panel(recorded)
+def test_the_even_symbol_has_no_oddity(golden_record: Golden) -> None:
+    bars = _panel(golden_record)
     assert bars.present[1].all()
     assert (bars.high[1] > bars.low[1]).all()
     assert (bars.volume[1] > 0).all()

@@ -58,7 +58,7 @@ def picked(inputs: Inputs, rows: Tensor) -> Inputs:
     return Inputs(*(group[rows] for group in inputs))
 
 
-def joined(*parts: Inputs) -> Inputs:
+def join_panels(*parts: Inputs) -> Inputs:
     return Inputs(*(torch.cat(groups) for groups in zip(*parts, strict=True)))
 
 
@@ -135,7 +135,7 @@ def test_an_unknown_stock_stands_for_itself_and_nobody_looks_at_it() -> None:
 
 def test_panels_in_one_call_are_panels_one_by_one() -> None:
     model, panels = network(), [panel(seed=1), with_absent(panel(seed=2), 4), panel(seed=3)]
-    together = model(joined(*panels), nodes().repeat(3), 3)
+    together = model(join_panels(*panels), nodes().repeat(3), 3)
     single = [model(one, nodes()) for one in panels]
     assert_same(together, PanelOutput(*(torch.cat(parts) for parts in zip(*single, strict=True))))
 

@@ -50,14 +50,14 @@ def graph(folder: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def slow(folder: Path) -> Model:
+def torch_model(folder: Path) -> Model:
     return load_single(folder, ("small", 1), Runtime(CPU, 256))
 
 
 @pytest.fixture(scope="module")
-def quick(slow: Model, graph: bytes) -> Model:
+def graph_model(torch_model: Model, graph: bytes) -> Model:
     """A model that uses the ONNX graph for up to two rows."""
-    return slow.with_engine(GraphEngine(slow.engine, open_graph(graph), most_rows=2))
+    return torch_model.with_engine(GraphEngine(torch_model.engine, open_graph(graph), most_rows=2))
 
 
 def forecast(model: Model, count: int = 1) -> list[Forecast]:
@@ -65,14 +65,14 @@ def forecast(model: Model, count: int = 1) -> list[Forecast]:
         return list(map(forecast_or_raise, forecaster.predict_many([recent_bars("AAPL", "IBM")] * count)))
 
 
-def test_forecasts_are_those_of_torch_and_their_ids_name_the_engine(slow: Model, quick: Model) -> None:
-    (exact,), (other,) = forecast(slow), forecast(quick)
+def test_forecasts_are_those_of_torch_and_their_ids_name_the_engine(torch_model: Model, graph_model: Model) -> None:
+    (exact,), (other,) = forecast(torch_model), forecast(graph_model)
     assert 0 < np.abs(other.values - exact.values).max() <= SAME
     assert other.forecast_id != exact.forecast_id
 
 
-def test_larger_batches_are_computed_by_torch(slow: Model, quick: Model) -> None:
-    for exact, other in zip(forecast(slow, 2), forecast(quick, 2), strict=True):
+def test_larger_batches_are_computed_by_torch(torch_model: Model, graph_model: Model) -> None:
+    for exact, other in zip(forecast(torch_model, 2), forecast(graph_model, 2), strict=True):
         assert np.array_equal(exact.values, other.values)
 
 
@@ -131,9 +131,9 @@ def test_every_member_of_an_ensemble_has_its_graph(folder: Path, tmp_path: Path)
     assert {member.engine.name for member in ensemble.members.values()} == {"onnxruntime"}
 
 
-def test_forecasts_in_this_process_can_use_it(folder: Path, quick: Model) -> None:
+def test_forecasts_in_this_process_can_use_it(folder: Path, graph_model: Model) -> None:
     with Forecaster.load(folder, "cpu", engine="onnxruntime") as forecaster:
-        assert forecaster.predict(recent_bars("AAPL", "IBM")).forecast_id == forecast(quick)[0].forecast_id
+        assert forecaster.predict(recent_bars("AAPL", "IBM")).forecast_id == forecast(graph_model)[0].forecast_id
 
 
 def test_it_runs_on_the_cpu_only() -> None:
@@ -178,12 +178,12 @@ def test_a_server_that_is_killed_leaves_no_process_that_writes_a_graph(folder: P
     assert parent_of(writer) is None
 
 
-def test_a_server_answers_with_it(folder: Path, quick: Model, tmp_path: Path) -> None:
+def test_a_server_answers_with_it(folder: Path, graph_model: Model, tmp_path: Path) -> None:
     with (
         (tmp_path / "log").open("w+") as log,
         server_process(folder.parent.parent, log, "--engine", "onnxruntime") as server,
         QuantraClient(server.target, "small") as client,
     ):
         answer = client.predict(recent_bars("AAPL", "IBM"))
-    assert answer.forecast_id == forecast(quick)[0].forecast_id
+    assert answer.forecast_id == forecast(graph_model)[0].forecast_id
     assert "small@1: ONNX Runtime up to" in (tmp_path / "log").read_text()

@@ -43,7 +43,7 @@ def client(models: Path) -> Iterator[QuantraClient]:
 
 
 @pytest.fixture(scope="module")
-def whole(client: QuantraClient) -> Forecast:
+def full_forecast(client: QuantraClient) -> Forecast:
     return client.predict(recent_bars(*UNIVERSE))
 
 
@@ -67,7 +67,7 @@ def ranks(found: Forecast) -> NDArray[np.int32]:
     return found.ranks
 
 
-def with_moved(bars: BarPanel, symbol: str) -> BarPanel:
+def with_changed_closes(bars: BarPanel, symbol: str) -> BarPanel:
     """The panel with changed last closes of one symbol."""
     close, s = bars.close.copy(), bars.symbols.index(symbol)
     close[s, -5:] = bars.low[s, -5:]
@@ -77,44 +77,44 @@ def with_moved(bars: BarPanel, symbol: str) -> BarPanel:
 # --- forecasts
 
 
-def test_each_horizon_ranks_the_panel_by_score(whole: Forecast) -> None:
-    assert np.array_equal(np.sort(ranks(whole), axis=0), np.tile(np.arange(1, 5)[:, None], (1, 4)))
+def test_each_horizon_ranks_the_panel_by_score(full_forecast: Forecast) -> None:
+    assert np.array_equal(np.sort(ranks(full_forecast), axis=0), np.tile(np.arange(1, 5)[:, None], (1, 4)))
     for h in range(4):
-        by_rank = scores(whole)[np.argsort(ranks(whole)[:, h]), h]
+        by_rank = scores(full_forecast)[np.argsort(ranks(full_forecast)[:, h]), h]
         assert (np.diff(by_rank) <= 0).all()
 
 
-def test_the_server_ranks_as_the_forecaster_does(models: Path, whole: Forecast) -> None:
+def test_the_server_ranks_as_the_forecaster_does(models: Path, full_forecast: Forecast) -> None:
     with Forecaster.load(models / "graph" / "1") as forecaster:
         mine = forecaster.predict(recent_bars(*UNIVERSE))
-    assert np.array_equal(scores(whole), scores(mine))
-    assert np.array_equal(ranks(whole), ranks(mine))
-    assert (whole.universe_hash, whole.forecast_id) == (mine.universe_hash, mine.forecast_id)
+    assert np.array_equal(scores(full_forecast), scores(mine))
+    assert np.array_equal(ranks(full_forecast), ranks(mine))
+    assert (full_forecast.universe_hash, full_forecast.forecast_id) == (mine.universe_hash, mine.forecast_id)
 
 
 def test_a_panel_in_another_order_has_its_answers_in_that_order(
-    client: QuantraClient, whole: Forecast, reasons: Attribution
+    client: QuantraClient, full_forecast: Forecast, reasons: Attribution
 ) -> None:
     order = [2, 0, 3, 1]
     other = recent_bars(*UNIVERSE).select([UNIVERSE[k] for k in order])
     found, why = client.predict(other), client.feature_importance(other)
-    np.testing.assert_allclose(found.values, whole.values[order], rtol=0, atol=SAME)
-    np.testing.assert_allclose(scores(found), scores(whole)[order], rtol=0, atol=SAME)
-    assert np.array_equal(ranks(found), ranks(whole)[order])
-    assert found.universe_hash == whole.universe_hash
+    np.testing.assert_allclose(found.values, full_forecast.values[order], rtol=0, atol=SAME)
+    np.testing.assert_allclose(scores(found), scores(full_forecast)[order], rtol=0, atol=SAME)
+    assert np.array_equal(ranks(found), ranks(full_forecast)[order])
+    assert found.universe_hash == full_forecast.universe_hash
     np.testing.assert_allclose(why.per_row, reasons.per_row[order], rtol=0, atol=SAME)
 
 
-def test_a_stock_alone_is_forecast_without_its_neighbours(client: QuantraClient, whole: Forecast) -> None:
+def test_a_stock_alone_is_forecast_without_its_neighbours(client: QuantraClient, full_forecast: Forecast) -> None:
     alone = client.predict(recent_bars("AAPL"))
     assert np.isfinite(alone.values).all()
     assert ranks(alone).tolist() == [[1, 1, 1, 1]]
-    assert alone.universe_hash != whole.universe_hash
-    assert np.abs(alone.values[0] - whole.values[0]).max() > SAME
+    assert alone.universe_hash != full_forecast.universe_hash
+    assert np.abs(alone.values[0] - full_forecast.values[0]).max() > SAME
 
 
-def test_neighbours_that_are_not_there_are_named(client: QuantraClient, whole: Forecast) -> None:
-    assert whole.warnings == ()
+def test_neighbours_that_are_not_there_are_named(client: QuantraClient, full_forecast: Forecast) -> None:
+    assert full_forecast.warnings == ()
     (warning,) = client.predict(recent_bars("AAPL", "MSFT")).warnings
     assert warning.startswith("AAPL, MSFT: forecast without the neighbours GOOG, IBM, ")
     reasons = client.feature_importance(recent_bars("AAPL", "MSFT"))
@@ -132,13 +132,15 @@ def test_a_stranger_is_named(client: QuantraClient) -> None:
     assert found.warnings[1] == "NEW: forecast without neighbours, because training had no data of such stocks"
 
 
-def test_an_unknown_symbol_is_forecast_as_a_stock_without_neighbours(client: QuantraClient, whole: Forecast) -> None:
+def test_an_unknown_symbol_is_forecast_as_a_stock_without_neighbours(
+    client: QuantraClient, full_forecast: Forecast
+) -> None:
     """A stock of the universe under another name: its own contributions stay, those to others vanish."""
     found = client.predict(replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW")))
     alone = client.predict(recent_bars("MSFT"))
     np.testing.assert_allclose(found.values[3], alone.values[0], rtol=0, atol=SAME)
-    np.testing.assert_allclose(found.values[:2], whole.values[:2], rtol=0, atol=SAME)
-    assert np.abs(found.values[2] - whole.values[2]).max() > SAME  # IBM looks at MSFT
+    np.testing.assert_allclose(found.values[:2], full_forecast.values[:2], rtol=0, atol=SAME)
+    assert np.abs(found.values[2] - full_forecast.values[2]).max() > SAME  # IBM looks at MSFT
     assert sorted(ranks(found)[:, 0].tolist()) == [1, 2, 3, 4]
 
 
@@ -160,9 +162,9 @@ def test_a_symbol_that_misses_the_last_bar_is_out_of_the_ranking_and_out_of_sigh
 
 
 def test_reasons_add_up_to_the_served_forecast_and_neighbours_are_among_them(
-    whole: Forecast, reasons: Attribution
+    full_forecast: Forecast, reasons: Attribution
 ) -> None:
-    np.testing.assert_allclose(reasons.prediction, whole.values[:, 1, 1], rtol=0, atol=SAME)
+    np.testing.assert_allclose(reasons.prediction, full_forecast.values[:, 1, 1], rtol=0, atol=SAME)
     assert reasons.converged.all()
     difference = reasons.prediction - reasons.baseline_prediction
     np.testing.assert_allclose(reasons.per_row.sum(axis=1), difference, rtol=0.01, atol=1e-5)
@@ -220,7 +222,7 @@ def test_a_model_without_a_graph_is_explained_without_neighbours(tmp_path: Path)
 
 
 def test_only_neighbours_move_the_neighbours_row(client: QuantraClient, reasons: Attribution) -> None:
-    found = client.feature_importance(with_moved(recent_bars(*UNIVERSE), "MSFT"))
+    found = client.feature_importance(with_changed_closes(recent_bars(*UNIVERSE), "MSFT"))
     moved = np.abs(row(found, RowKind.NEIGHBOURS) - row(reasons, RowKind.NEIGHBOURS)) > 1e-9
     assert moved.tolist() == [False, False, True, True]  # IBM looks at MSFT; MSFT sees the others from another place
 

@@ -29,7 +29,7 @@ except KeyboardInterrupt:
 """A library that takes for ever to load."""
 
 
-def interrupted(library: str, folder: Path, *command: str) -> tuple[int, str, str]:
+def interrupt_import(library: str, folder: Path, *command: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a program that gets Ctrl+C while it loads a library."""
     (folder / f"{library}.py").write_text(SLOW)
     path = os.pathsep.join(map(str, (folder, PYTHON)))
@@ -65,7 +65,7 @@ def interrupted(library: str, folder: Path, *command: str) -> tuple[int, str, st
 )
 def test_ctrl_c_while_libraries_load_is_one_line(program: str, library: str, command: str, tmp_path: Path) -> None:
     words = (*PROGRAMS[program], *command.split(), "--help")
-    assert interrupted(library, tmp_path, *words) == (130, "", "stopped by Ctrl+C\n")
+    assert interrupt_import(library, tmp_path, *words) == (130, "", "stopped by Ctrl+C\n")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
@@ -75,7 +75,7 @@ def test_ctrl_c_while_libraries_load_is_one_line(program: str, library: str, com
 def test_ctrl_c_while_a_command_loads_torch_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     program = (*PROGRAMS["predictor.cli"], *command)
 
-    assert interrupted("torch", tmp_path, *program) == (130, "", "stopped by Ctrl+C\n")
+    assert interrupt_import("torch", tmp_path, *program) == (130, "", "stopped by Ctrl+C\n")
 
 
 def test_what_ctrl_c_does_otherwise_is_as_before_when_all_is_loaded() -> None:

@@ -70,7 +70,7 @@ NAT = np.iinfo(np.int64).min
 
 
 @pytest.fixture(params=["parsed whole where it is small", "taken apart"], autouse=True)
-def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def request_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test also with the path for large requests."""
     if request.param == "taken apart":
         monkeypatch.setattr(request_counts, "SMALL", 0)
@@ -208,7 +208,7 @@ def test_padding_may_stand_before_the_symbols(calls: Calls) -> None:
 
 
 @final
-class Asked:
+class RecordingService:
     """A service that records its requests per row; each forecast warns with its symbols."""
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ class Asked:
 
 
 def test_each_row_of_windows_has_its_own_part_of_every_input() -> None:
-    draw, rows, asked = np.random.default_rng(5), 3, Asked()
+    draw, rows, asked = np.random.default_rng(5), 3, RecordingService()
     days = np.array([[20130227], [20130228], [20130301]])
     sent = {
         "observed": draw.normal(size=(rows, 4, 2)).astype(np.float32),
@@ -247,7 +247,7 @@ def test_each_row_of_windows_has_its_own_part_of_every_input() -> None:
 
 @pytest.mark.parametrize("adjusting", [("adj_close",), ("split_ratio", "cash_dividend")], ids=str)
 def test_each_row_of_bars_has_its_own_part_of_every_input_without_what_pads(adjusting: tuple[str, ...]) -> None:
-    draw, asked = np.random.default_rng(5), Asked()
+    draw, asked = np.random.default_rng(5), RecordingService()
     tensors = {name: draw.random((2, 3, 2)) + 1 for name in ("volume", *adjusting)}
     tensors |= {
         "observed.o": draw.random((2, 3, 2)),
@@ -287,7 +287,7 @@ def test_each_row_of_bars_has_its_own_part_of_every_input_without_what_pads(adju
 
 
 @final
-class Referred:
+class ModelRecorder:
     """Records the requested model."""
 
     def __init__(self) -> None:
@@ -305,7 +305,7 @@ class Referred:
 
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:
-    service = Referred()
+    service = ModelRecorder()
     calls = Calls(service)
     for tensors in (a_window(), bars(recent_bars("AAPL"))):
         infer(calls, infer_request(tensors, "canned"))
@@ -314,7 +314,7 @@ def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_ba
 
 
 def test_warnings_of_every_row_are_told_once() -> None:
-    asked = Asked()
+    asked = RecordingService()
     answer = infer(asked.calls, infer_request(bars(recent_bars("AAPL"), recent_bars("IBM")), "canned"))
     assert answer.parameters["warnings"].string_param == "of all\nAAPL\nIBM"
     asked.calls.close()
@@ -397,7 +397,7 @@ def test_outputs_are_those_that_are_asked_for_in_that_order(calls: Calls) -> Non
     assert len(answer.raw_output_contents) == 2
 
 
-# --- one bad among many
+# --- one bad instance among many
 
 
 def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: Calls) -> None:
@@ -735,7 +735,7 @@ def tensor_in(tensors: dict[str, Values], name: str) -> InputTensor:
     return read_request(infer_request(tensors).SerializeToString()).tensors[name]
 
 
-# --- what models tell
+# --- model metadata
 
 
 @pytest.mark.parametrize("model", ["small", "graph", "har", "volatility", "lagged"])
@@ -870,7 +870,7 @@ def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
         )
 
 
-# --- beside other clients' stubs
+# --- other clients' stubs
 
 
 def test_our_messages_take_no_name_in_the_default_pool() -> None:

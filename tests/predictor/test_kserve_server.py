@@ -43,14 +43,14 @@ def service() -> CannedService:
 
 
 @pytest.fixture
-def served(service: CannedService) -> Iterator[Served]:
+def server(service: CannedService) -> Iterator[Served]:
     with serving(service) as running:
         yield running
 
 
 @pytest.fixture
-def channel(served: Served) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(served.target) as channel:
+def channel(server: Served) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.target) as channel:
         yield channel
 
 

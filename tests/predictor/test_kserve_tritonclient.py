@@ -32,7 +32,7 @@ PAGE = (ROOT / "docs" / "kserve.md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClientResults:
     """Responses of one server to tritonclient and to QuantraClient."""
 
     told: dict[str, Any]
@@ -51,7 +51,7 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def client_results(tmp_path_factory: pytest.TempPathFactory) -> ClientResults:
     folder = tmp_path_factory.mktemp("asked")
     tensors = {f"{form}/{name}": values for form, sent in forms().items() for name, values in sent.items()}
     stored = {name: values.astype("S") if values.dtype == np.object_ else values for name, values in tensors.items()}
@@ -64,42 +64,42 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
         admin = f"127.0.0.1:{process.ready['admin_port']}"
         told = json.loads(run(SESSION, process.target, admin, "inputs.npz", "answers.npz", folder=folder))
         ours = client.predict(recent_bars("AAPL", "IBM")), client.predict(flat_window())
-    return Asked(told, dict(np.load(folder / "answers.npz")), *ours)
+    return ClientResults(told, dict(np.load(folder / "answers.npz")), *ours)
 
 
 def forms() -> dict[str, dict[str, Any]]:
     return {"bars": bars(recent_bars("AAPL", "IBM")), "window": a_window()}
 
 
-def test_tritonclient_gets_the_bits_of_our_own_client(asked: Asked) -> None:
-    assert asked.answers["bars"][0].tobytes() == asked.bars.values.tobytes()
-    assert asked.bars.prices is not None
-    assert asked.answers["prices"][0].tobytes() == asked.bars.prices.tobytes()
-    assert asked.answers["window"][0].tobytes() == asked.window.values.tobytes()
+def test_tritonclient_gets_the_bits_of_our_own_client(client_results: ClientResults) -> None:
+    assert client_results.answers["bars"][0].tobytes() == client_results.bars.values.tobytes()
+    assert client_results.bars.prices is not None
+    assert client_results.answers["prices"][0].tobytes() == client_results.bars.prices.tobytes()
+    assert client_results.answers["window"][0].tobytes() == client_results.window.values.tobytes()
 
 
-def test_tritonclient_learns_what_there_is(asked: Asked) -> None:
-    told = asked.told
+def test_tritonclient_learns_what_there_is(client_results: ClientResults) -> None:
+    told = client_results.told
     assert (told["live"], told["unknown_is_ready"], told["server"]) == ([True] * 3, False, "quantra")
     assert {"observed", "close", "symbol"} < set(told["inputs"])
     assert (told["optional"], told["index"]) == (True, [["small", "1", "READY"]])
     assert (told["id"], told["left_out"]) == ("7", True)
 
 
-def test_tritonclient_is_refused_in_its_own_words(asked: Asked) -> None:
-    told = asked.told
+def test_tritonclient_is_refused_in_its_own_words(client_results: ClientResults) -> None:
+    told = client_results.told
     assert told["not_found"] == ["StatusCode.NOT_FOUND", "there is no model 'nothing'; there are ['small']"]
     assert told["missing"][0] == "StatusCode.INVALID_ARGUMENT"
     assert told["load_elsewhere"][0] == "StatusCode.PERMISSION_DENIED"
     assert told["infer_elsewhere"][0] == told["statistics"][0] == "StatusCode.UNIMPLEMENTED"
 
 
-def test_tritonclient_streams(asked: Asked) -> None:
-    assert asked.told["stream"] == ["0", "there is no model 'nothing'; there are ['small']", "2"]
+def test_tritonclient_streams(client_results: ClientResults) -> None:
+    assert client_results.told["stream"] == ["0", "there is no model 'nothing'; there are ['small']", "2"]
 
 
-def test_tritonclient_loads_and_unloads_at_the_address_for_changes(asked: Asked) -> None:
-    assert (asked.told["after_unloading"], asked.told["after_loading"]) == (False, True)
+def test_tritonclient_loads_and_unloads_at_the_address_for_changes(client_results: ClientResults) -> None:
+    assert (client_results.told["after_unloading"], client_results.told["after_loading"]) == (False, True)
 
 
 def test_the_pages_program_runs(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_both_can_be_imported_in_one_process_in_any_order(first: str) -> None:
 
 def test_every_name_and_number_is_the_public_one() -> None:
     """Our messages may have fewer fields, and one more, which its comment names."""
-    service_pb2 = import_module("tritonclient.grpc.service_pb2")  # another pool: the names do not meet
+    service_pb2 = import_module("tritonclient.grpc.service_pb2")  # a separate pool, so that names do not clash
 
     public = service_pb2.DESCRIPTOR.pool
     added = set[str]()

@@ -33,7 +33,7 @@ SOON_S = 30
 
 
 @dataclass
-class Held:
+class HeldModel:
     """A model that responds when the test says so."""
 
     info: ModelInfo = field(default_factory=model_info)
@@ -63,7 +63,7 @@ class Held:
 
 
 @dataclass
-class Stream:
+class RecordedStream:
     """A stream and all its responses."""
 
     calls: Calls
@@ -112,23 +112,23 @@ def _told(response: pb.PredictStreamResponse) -> str:
 
 
 @pytest.fixture
-def held() -> Held:
-    return Held()
+def held_model() -> HeldModel:
+    return HeldModel()
 
 
 @pytest.fixture
-def calls(held: Held) -> Iterator[Calls]:
-    made = Calls(held)  # type: ignore[arg-type] - what streams need of a service
+def calls(held_model: HeldModel) -> Iterator[Calls]:
+    made = Calls(held_model)  # type: ignore[arg-type] - what streams need of a service
     yield made
     made.close()
 
 
 @pytest.fixture
-def stream(calls: Calls, held: Held) -> Stream:
+def stream(calls: Calls, held_model: HeldModel) -> RecordedStream:
     """A stream with one open session."""
-    opened = Stream(calls)
+    opened = RecordedStream(calls)
     opened.open()
-    held.answer()
+    held_model.answer()
     assert opened.told() == {"open s": "forecast"}
     return opened
 
@@ -136,43 +136,47 @@ def stream(calls: Calls, held: Held) -> Stream:
 # --- one after the other
 
 
-def test_a_day_is_answered_when_it_is_whole(stream: Stream, held: Held) -> None:
+def test_a_day_is_answered_when_it_is_whole(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.push(BEGUN, "IBM")
-    held.answer()
+    held_model.answer()
     stream.push(BEGUN, "AAPL")
-    assert held.answer().input.symbols == SYMBOLS
+    assert held_model.answer().input.symbols == SYMBOLS
     assert stream.told() == {f"push {BEGUN} IBM": "ack AAPL", f"push {BEGUN} AAPL": "forecast"}
 
 
-def test_pushes_that_come_at_once_are_taken_in_their_order(stream: Stream, held: Held) -> None:
+def test_pushes_that_come_at_once_are_taken_in_their_order(stream: RecordedStream, held_model: HeldModel) -> None:
     for day in range(BEGUN, BEGUN + 5):
         stream.push(day)
     for day in range(BEGUN, BEGUN + 5):
-        assert held.asked.qsize() == 1
-        bars = held.answer().input
+        assert held_model.asked.qsize() == 1
+        bars = held_model.answer().input
         assert int(bars.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
     assert list(stream.told().values()) == ["forecast"] * 5
 
 
-def test_a_push_behind_one_that_is_refused_meets_the_session_as_it_was(stream: Stream, held: Held) -> None:
+def test_a_push_behind_one_that_is_refused_meets_the_session_as_it_was(
+    stream: RecordedStream, held_model: HeldModel
+) -> None:
     stream.push(BEGUN + 1)
     stream.push(BEGUN)
-    held.answer(SessionGapError("a gap"))
-    held.answer()
+    held_model.answer(SessionGapError("a gap"))
+    held_model.answer()
     assert stream.told() == {f"push {BEGUN + 1}": "SESSION_GAP", f"push {BEGUN}": "forecast"}
 
 
-def test_many_pushes_that_fail_at_once_are_all_answered(stream: Stream, held: Held) -> None:
+def test_many_pushes_that_fail_at_once_are_all_answered(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.push(BEGUN)
     for count in range(500):
         stream.send_push(push_of(PANEL, DAYS[BEGUN - 5]), f"late {count}")
-    held.answer()
+    held_model.answer()
     told = stream.told()
     assert len(told) == 501
     assert set(told.values()) == {"forecast", "BARS_INVALID"}
 
 
-def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(stream: Stream, held: Held) -> None:
+def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(
+    stream: RecordedStream, held_model: HeldModel
+) -> None:
     """Otherwise a host that pushes from its callback would recurse."""
     depths: list[int] = []
 
@@ -185,87 +189,91 @@ def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(stream: Strea
     heard, stream.on_losses = stream.on_losses, push_again
     for name in ("first", "second"):
         stream.send_push(push_of(PANEL, DAYS[BEGUN]), name)
-    held.answer()
-    held.answer()
+    held_model.answer()
+    held_model.answer()
     assert len(stream.told()) == 42
     assert len({*depths[2:]}) == 1
 
 
-def test_a_session_may_be_pushed_to_before_it_has_answered(calls: Calls, held: Held) -> None:
-    stream = Stream(calls)
+def test_a_session_may_be_pushed_to_before_it_has_answered(calls: Calls, held_model: HeldModel) -> None:
+    stream = RecordedStream(calls)
     stream.open()
     stream.push(BEGUN)
-    held.answer()
-    held.answer()
+    held_model.answer()
+    held_model.answer()
     assert stream.told() == {"open s": "forecast", f"push {BEGUN}": "forecast"}
 
 
-def test_sessions_do_not_wait_for_each_other(stream: Stream, held: Held) -> None:
+def test_sessions_do_not_wait_for_each_other(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.open("other")
-    held.answer()
+    held_model.answer()
     stream.push(BEGUN)
     stream.send_push(push_of(PANEL, DAYS[BEGUN]), "to the other", "other")
-    assert held.asked.qsize() == 2
+    assert held_model.asked.qsize() == 2
 
 
-# --- what fails leaves a session as it was
+# --- failures leave a session unchanged
 
 
 @pytest.mark.parametrize("error", [SessionGapError("gap"), QueueFullError("full"), NoUsableSymbolError("none")])
-def test_bars_that_a_model_refuses_are_not_taken(stream: Stream, held: Held, error: QueueFullError) -> None:
+def test_bars_that_a_model_refuses_are_not_taken(
+    stream: RecordedStream, held_model: HeldModel, error: QueueFullError
+) -> None:
     stream.push(BEGUN)
-    held.answer(error)
+    held_model.answer(error)
     stream.send_push(Push(bars=scaled(PANEL.between(DAYS[BEGUN], DAYS[BEGUN]), 1.01)), "again")
-    again = held.answer().input
+    again = held_model.answer().input
     assert len(again.sessions) == model_info().bars_needed  # type: ignore[union-attr]
     assert stream.told()["again"] == "forecast"
 
 
-def test_a_day_that_a_model_cannot_begin_with_is_refused_at_its_first_bar(stream: Stream, held: Held) -> None:
+def test_a_day_that_a_model_cannot_begin_with_is_refused_at_its_first_bar(
+    stream: RecordedStream, held_model: HeldModel
+) -> None:
     stream.push(BEGUN + 1, "IBM")
-    held.answer(SessionGapError("gap"))
+    held_model.answer(SessionGapError("gap"))
     stream.push(BEGUN, "IBM")
-    held.answer(NoUsableSymbolError("the others have not come"))
+    held_model.answer(NoUsableSymbolError("the others have not come"))
     assert stream.told() == {f"push {BEGUN + 1} IBM": "SESSION_GAP", f"push {BEGUN} IBM": "ack AAPL"}
 
 
-def test_a_day_without_any_bar_is_taken_and_the_next_one_follows(stream: Stream, held: Held) -> None:
+def test_a_day_without_any_bar_is_taken_and_the_next_one_follows(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.send_push(Push(bars=no_bar(PANEL, DAYS[BEGUN])), "holiday of all")
-    held.answer(NoUsableSymbolError("nothing traded"))
+    held_model.answer(NoUsableSymbolError("nothing traded"))
     stream.push(BEGUN + 1)
-    assert DAYS[BEGUN] in held.answer().input.sessions  # type: ignore[union-attr]
+    assert DAYS[BEGUN] in held_model.answer().input.sessions  # type: ignore[union-attr]
     assert stream.told() == {"holiday of all": "ack", f"push {BEGUN + 1}": "forecast"}
 
 
-def test_a_push_that_is_cancelled_is_not_taken(stream: Stream, held: Held) -> None:
+def test_a_push_that_is_cancelled_is_not_taken(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.push(BEGUN)
     stream.push(BEGUN + 1)
-    stream.cancel(f"push {BEGUN + 1}")  # it waits for its turn
-    stream.cancel(f"push {BEGUN}")  # it waits for the model
-    held.asked.get(timeout=SOON_S)
+    stream.cancel(f"push {BEGUN + 1}")  # queued in the session
+    stream.cancel(f"push {BEGUN}")  # queued for the model
+    held_model.asked.get(timeout=SOON_S)
     stream.push(BEGUN, flush=True)
-    assert int(held.answer().input.sessions[-1]) == DAYS[BEGUN]  # type: ignore[union-attr]
+    assert int(held_model.answer().input.sessions[-1]) == DAYS[BEGUN]  # type: ignore[union-attr]
     told = stream.told()
     assert [told[f"push {day}"] for day in (BEGUN + 1,)] == ["CANCELLED"]
 
 
-def test_a_session_whose_history_is_refused_is_not_open(calls: Calls, held: Held) -> None:
-    stream = Stream(calls)
+def test_a_session_whose_history_is_refused_is_not_open(calls: Calls, held_model: HeldModel) -> None:
+    stream = RecordedStream(calls)
     stream.open()
     stream.push(BEGUN)
-    held.answer(TooFewBarsError("too few"))
+    held_model.answer(TooFewBarsError("too few"))
     assert stream.told() == {"open s": "TOO_FEW_BARS", f"push {BEGUN}": "UNKNOWN_SESSION"}
     assert calls.sessions_held == (0, 0)
     stream.open()
-    held.answer()
+    held_model.answer()
     assert stream.told() == {"open s": "forecast"}
 
 
-def test_windows_cannot_be_subscribed(calls: Calls, held: Held) -> None:
-    stream = Stream(calls)
+def test_windows_cannot_be_subscribed(calls: Calls, held_model: HeldModel) -> None:
+    stream = RecordedStream(calls)
     window = pb.Instance(window=pb.FeatureWindow(symbols=["AAPL"]))
     stream._send("w", open=pb.OpenSession(session_id="s", instance=window))
-    asked, answer = held.asked.get(timeout=SOON_S)
+    asked, answer = held_model.asked.get(timeout=SOON_S)
     (error,) = asked.instances()
     answer.set_result((error,))  # type: ignore[arg-type]
     assert stream.told() == {"w": "MALFORMED_REQUEST"}
@@ -274,48 +282,50 @@ def test_windows_cannot_be_subscribed(calls: Calls, held: Held) -> None:
 # --- ids
 
 
-def test_an_id_that_is_open_already_is_refused(stream: Stream, held: Held) -> None:
+def test_an_id_that_is_open_already_is_refused(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.open()
     assert stream.told() == {"open s": "DUPLICATE_ID"}
     stream.push(BEGUN)
-    held.answer()
+    held_model.answer()
     assert stream.told() == {f"push {BEGUN}": "forecast"}
 
 
-def test_sessions_of_other_streams_are_unknown(stream: Stream, calls: Calls) -> None:
+def test_sessions_of_other_streams_are_unknown(stream: RecordedStream, calls: Calls) -> None:
     assert stream.told() == {}
-    other = Stream(calls)
+    other = RecordedStream(calls)
     other.push(BEGUN)
     other.close()
     assert other.told() == {f"push {BEGUN}": "UNKNOWN_SESSION", "close s": "UNKNOWN_SESSION"}
 
 
 def test_a_session_without_a_name_is_refused(calls: Calls) -> None:
-    stream = Stream(calls)
+    stream = RecordedStream(calls)
     stream.open("")
     assert stream.told() == {"open ": "MALFORMED_REQUEST"}
 
 
-def test_a_session_that_is_closed_is_unknown_and_its_id_is_free(stream: Stream, held: Held) -> None:
+def test_a_session_that_is_closed_is_unknown_and_its_id_is_free(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.push(BEGUN)
     stream.close()
     stream.push(BEGUN + 1)
-    held.answer()
+    held_model.answer()
     assert stream.told() == {
         f"push {BEGUN}": "forecast",
         "close s": "ack",
         f"push {BEGUN + 1}": "UNKNOWN_SESSION",
     }
     stream.open()
-    held.answer()
+    held_model.answer()
     assert stream.told() == {"open s": "forecast"}
 
 
-def test_a_session_that_is_closed_twice_is_unknown_the_second_time(stream: Stream, held: Held) -> None:
+def test_a_session_that_is_closed_twice_is_unknown_the_second_time(
+    stream: RecordedStream, held_model: HeldModel
+) -> None:
     stream.push(BEGUN)
     stream.close()
     stream._send("again", close=pb.CloseSession(session_id="s"))
-    held.answer()
+    held_model.answer()
     assert stream.told() == {f"push {BEGUN}": "forecast", "close s": "ack", "again": "UNKNOWN_SESSION"}
 
 
@@ -324,61 +334,63 @@ def test_a_session_that_is_closed_twice_is_unknown_the_second_time(stream: Strea
 
 @pytest.mark.parametrize("version", [1, 2], ids=["new weights of the version", "another version"])
 def test_weights_that_came_between_are_asked_again_before_the_next_push(
-    stream: Stream, held: Held, version: int
+    stream: RecordedStream, held_model: HeldModel, version: int
 ) -> None:
     for day in (BEGUN, BEGUN + 1):
         stream.push(day)
-    asked, answer = held.asked.get(timeout=SOON_S)
+    asked, answer = held_model.asked.get(timeout=SOON_S)
     (instance,) = asked.instances()
-    held.info = replace(held.info, version=version, weights_hash="3" * 64)
+    held_model.info = replace(held_model.info, version=version, weights_hash="3" * 64)
     answer.set_result((replace(forecast_of(instance), version=version, weights_hash="3" * 64),))  # type: ignore[arg-type]
     assert stream.told() == {}
     for day in (BEGUN, BEGUN + 1):
-        assert held.asked.qsize() == 1
-        assert int(held.answer().input.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
+        assert held_model.asked.qsize() == 1
+        assert int(held_model.answer().input.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
     assert stream.told() == {f"push {BEGUN}": "forecast", f"push {BEGUN + 1}": "forecast"}
 
 
-def test_a_forecast_of_the_weights_that_were_asked_stands_though_others_have_come(stream: Stream, held: Held) -> None:
+def test_a_forecast_of_the_weights_that_were_asked_stands_though_others_have_come(
+    stream: RecordedStream, held_model: HeldModel
+) -> None:
     stream.push(BEGUN)
-    asked, answer = held.asked.get(timeout=SOON_S)
+    asked, answer = held_model.asked.get(timeout=SOON_S)
     (instance,) = asked.instances()
-    made = replace(forecast_of(instance), version=held.info.version, weights_hash=held.info.weights_hash)  # type: ignore[arg-type]
-    held.info = replace(held.info, version=2, weights_hash="3" * 64)
+    made = replace(forecast_of(instance), version=held_model.info.version, weights_hash=held_model.info.weights_hash)  # type: ignore[arg-type]
+    held_model.info = replace(held_model.info, version=2, weights_hash="3" * 64)
     answer.set_result((made,))
     assert stream.told() == {f"push {BEGUN}": "forecast"}
-    assert held.asked.empty()
+    assert held_model.asked.empty()
 
 
-def test_a_push_counts_in_the_queue_with_its_symbols_and_bytes(stream: Stream, held: Held) -> None:
+def test_a_push_counts_in_the_queue_with_its_symbols_and_bytes(stream: RecordedStream, held_model: HeldModel) -> None:
     push = push_of(PANEL, DAYS[BEGUN])
     stream.send_push(push, "p")
-    asked, answer = held.asked.get(timeout=SOON_S)
+    asked, answer = held_model.asked.get(timeout=SOON_S)
     assert (asked.rows, asked.size) == (len(SYMBOLS), pushes.encode("s", push).ByteSize())
     answer.cancel()
 
 
-def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: Stream, held: Held) -> None:
-    few = held.info
-    held.info = replace(few, version=2, bars_needed=few.bars_needed + 10)
+def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: RecordedStream, held_model: HeldModel) -> None:
+    few = held_model.info
+    held_model.info = replace(few, version=2, bars_needed=few.bars_needed + 10)
     stream.push(BEGUN)
     assert stream.told() == {f"push {BEGUN}": "RESUBSCRIBE"}
-    held.info = few
+    held_model.info = few
     stream.push(BEGUN)
-    held.answer()
+    held_model.answer()
     assert stream.told() == {f"push {BEGUN}": "forecast"}
 
 
 # --- bounds
 
 
-def limited(held: Held, **limits: int) -> Calls:
+def limited(held: HeldModel, **limits: int) -> Calls:
     return Calls(held, ServiceLimits(**limits))  # type: ignore[arg-type]
 
 
-def test_a_stream_has_at_most_so_many_sessions(held: Held) -> None:
-    calls = limited(held, sessions_per_stream=2)
-    stream, other = Stream(calls), Stream(calls)
+def test_a_stream_has_at_most_so_many_sessions(held_model: HeldModel) -> None:
+    calls = limited(held_model, sessions_per_stream=2)
+    stream, other = RecordedStream(calls), RecordedStream(calls)
     for name in ("one", "two", "three"):
         stream.open(name)
     assert stream.told() == {"open three": "QUEUE_FULL"}
@@ -387,9 +399,9 @@ def test_a_stream_has_at_most_so_many_sessions(held: Held) -> None:
     calls.close()
 
 
-def test_all_streams_together_have_at_most_so_many_sessions(held: Held) -> None:
-    calls = limited(held, sessions=2)
-    streams = [Stream(calls) for _ in range(3)]
+def test_all_streams_together_have_at_most_so_many_sessions(held_model: HeldModel) -> None:
+    calls = limited(held_model, sessions=2)
+    streams = [RecordedStream(calls) for _ in range(3)]
     for stream in streams:
         stream.open()
     assert streams[2].told() == {"open s": "QUEUE_FULL"}
@@ -413,36 +425,36 @@ def test_what_a_streams_room_refuses_takes_nothing_of_the_processs() -> None:
 
 
 @pytest.mark.parametrize("limit", ["session_bytes", "session_bytes_per_stream"])
-def test_sessions_hold_at_most_so_many_bytes(held: Held, limit: str) -> None:
-    calls = limited(held, **{limit: 15_000})
-    stream = Stream(calls)
+def test_sessions_hold_at_most_so_many_bytes(held_model: HeldModel, limit: str) -> None:
+    calls = limited(held_model, **{limit: 15_000})
+    stream = RecordedStream(calls)
     for name in ("one", "two"):
         stream.open(name)
-        held.answer()
+        held_model.answer()
     assert stream.told() == {"open one": "forecast", "open two": "QUEUE_FULL"}
     assert calls.sessions_held[0] == 1
     calls.close()
 
 
-def test_a_session_that_grows_beyond_the_bytes_refuses_the_push_and_stays(held: Held) -> None:
-    calls = limited(held, session_bytes=3_100)
-    stream = Stream(calls)
+def test_a_session_that_grows_beyond_the_bytes_refuses_the_push_and_stays(held_model: HeldModel) -> None:
+    calls = limited(held_model, session_bytes=3_100)
+    stream = RecordedStream(calls)
     stream.open(days=10)
-    held.answer()
+    held_model.answer()
     told, day = "forecast", 9
     while told == "forecast":
         day += 1
         stream.push(day)
-        held.answer()
+        held_model.answer()
         told = stream.told()[f"push {day}"]
     assert (told, day < 40) == ("QUEUE_FULL", True)
     stream.push(day - 1)
-    held.answer()
+    held_model.answer()
     assert stream.told() == {f"push {day - 1}": "forecast"}
     calls.close()
 
 
-def test_a_closed_session_frees_its_bytes(stream: Stream, calls: Calls) -> None:
+def test_a_closed_session_frees_its_bytes(stream: RecordedStream, calls: Calls) -> None:
     count, size = calls.sessions_held
     assert count == 1
     assert size > 2 * model_info().bars_needed * 48
@@ -451,20 +463,20 @@ def test_a_closed_session_frees_its_bytes(stream: Stream, calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("how", ["end", "cancel"])
-def test_sessions_end_with_their_stream(stream: Stream, calls: Calls, held: Held, how: str) -> None:
+def test_sessions_end_with_their_stream(stream: RecordedStream, calls: Calls, held_model: HeldModel, how: str) -> None:
     stream.open("another")
-    held.answer()
+    held_model.answer()
     assert calls.sessions_held[0] == 2
     getattr(stream.call, how)()
     assert calls.sessions_held == (0, 0)
 
 
 def test_a_stream_that_is_cancelled_while_a_model_is_asked_keeps_nothing(
-    stream: Stream, calls: Calls, held: Held
+    stream: RecordedStream, calls: Calls, held_model: HeldModel
 ) -> None:
     stream.push(BEGUN)
     stream.push(BEGUN + 1)
-    asked, answer = held.asked.get(timeout=SOON_S)
+    asked, answer = held_model.asked.get(timeout=SOON_S)
     assert answer.set_running_or_notify_cancel()
     (instance,) = asked.instances()
     stream.call.cancel()
@@ -485,7 +497,7 @@ def test_limits_that_let_no_session_in_are_refused(limit: str) -> None:
 def test_the_canned_service_is_one_that_sessions_can_ask() -> None:
     service = CannedService(forecast_of)
     calls = Calls(service)
-    stream = Stream(calls)
+    stream = RecordedStream(calls)
     stream.open(model="canned")
     service.settle()
     assert stream.told() == {"open s": "forecast"}

@@ -16,27 +16,27 @@ from predictor.model.prepared_instance import find_indices
 MANY = 10_000
 
 
-class Counted(str):
+class ComparedName(str):
     """A string that counts comparisons."""
 
     __slots__ = ()
     compared = 0
 
     def __eq__(self, other: object) -> bool:
-        Counted.compared += 1
+        ComparedName.compared += 1
         return str.__eq__(self, other)
 
     __hash__ = str.__hash__
 
 
-def named(count: int = MANY) -> tuple[Counted, ...]:
+def fresh_names(count: int = MANY) -> tuple[ComparedName, ...]:
     """Fresh objects, so that identity checks cannot match."""
-    return tuple(Counted(f"s{k}") for k in range(count))
+    return tuple(ComparedName(f"s{k}") for k in range(count))
 
 
-def twice() -> tuple[Counted, ...]:
+def with_duplicate() -> tuple[ComparedName, ...]:
     """Names with the last one repeated."""
-    return (*named(), Counted(f"s{MANY - 1}"))
+    return (*fresh_names(), ComparedName(f"s{MANY - 1}"))
 
 
 def of_numbers(names: Sequence[str]) -> Covariates:
@@ -56,32 +56,34 @@ def features(names: Sequence[str]) -> FeatureSet:
 
 
 REFUSED: dict[str, Callable[[], object]] = {
-    "s9999 appears twice": lambda: check_symbols(twice()),
+    "s9999 appears twice": lambda: check_symbols(with_duplicate()),
     "are in two groups": lambda: Covariates(
-        observed={name: np.zeros((1, 1)) for name in named()}, numbers={Counted("s7"): np.zeros(1)}
+        observed={name: np.zeros((1, 1)) for name in fresh_names()}, numbers={ComparedName("s7"): np.zeros(1)}
     ),
     "the model does not read covariate stranger": lambda: check_sent(
-        needed(named()), of_numbers((*named(), "stranger"))
+        needed(fresh_names()), of_numbers((*fresh_names(), "stranger"))
     ),
-    "names appear twice: s998": lambda: features((*named(999), Counted("s998"))),
+    "names appear twice: s998": lambda: features((*fresh_names(999), ComparedName("s998"))),
 }
 FOUND: dict[str, Callable[[], object]] = {
-    "a column of a table that stands twice": lambda: find_duplicates(twice()),
-    "columns that nobody reads": lambda: list(CovariateSource(statics=table(named())).doubts(needed(named(10)))),
-    "indices of symbols that are explained": lambda: find_indices(named(), named()),
+    "a column of a table that stands twice": lambda: find_duplicates(with_duplicate()),
+    "columns that nobody reads": lambda: list(
+        CovariateSource(statics=table(fresh_names())).doubts(needed(fresh_names(10)))
+    ),
+    "indices of symbols that are explained": lambda: find_indices(fresh_names(), fresh_names()),
 }
 
 
 @pytest.mark.parametrize("problem", REFUSED)
 def test_what_is_refused_is_found_with_a_few_comparisons_a_name(problem: str) -> None:
-    Counted.compared = 0
+    ComparedName.compared = 0
     with pytest.raises(QuantraError, match=problem):
         REFUSED[problem]()
-    assert Counted.compared < 5 * MANY
+    assert ComparedName.compared < 5 * MANY
 
 
 @pytest.mark.parametrize("what", FOUND)
 def test_what_is_looked_for_is_found_with_a_few_comparisons_a_name(what: str) -> None:
-    Counted.compared = 0
+    ComparedName.compared = 0
     assert FOUND[what]()
-    assert Counted.compared < 5 * MANY
+    assert ComparedName.compared < 5 * MANY

@@ -41,7 +41,7 @@ def run(work: Callable[[LoopBridge], Awaitable[object]]) -> int:
         return loop.wakes
 
 
-async def begun(*waiting: "asyncio.Task[bytes]") -> None:
+async def yield_to_loop(*waiting: "asyncio.Task[bytes]") -> None:
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
 
@@ -50,7 +50,7 @@ def test_answers_that_are_there_together_wake_the_loop_once() -> None:
     async def work(handover: LoopBridge) -> None:
         answers = [Future[bytes]() for _ in range(5)]
         tasks = [asyncio.create_task(handover.result(answer)) for answer in answers]
-        await begun(*tasks)
+        await yield_to_loop(*tasks)
         for place, answer in enumerate(answers):
             answer.set_result(b"%d" % place)
         assert await asyncio.gather(*tasks) == [b"0", b"1", b"2", b"3", b"4"]
@@ -63,7 +63,7 @@ def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
         for text in (b"first", b"second"):
             answer = Future[bytes]()
             task = asyncio.create_task(handover.result(answer))
-            await begun(task)
+            await yield_to_loop(task)
             answer.set_result(text)
             assert await task == text
 
@@ -122,7 +122,7 @@ def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
     async def work(handover: LoopBridge) -> None:
         first, second = Future[bytes](), Future[bytes]()
         tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
-        await begun(*tasks)
+        await yield_to_loop(*tasks)
         tasks[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
@@ -137,8 +137,8 @@ def test_an_answer_that_nobody_waits_for_any_more_stops_none_of_those_told_with_
     async def work(handover: LoopBridge) -> None:
         first, second = Future[bytes](), Future[bytes]()
         tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
-        await begun(*tasks)
-        first.set_running_or_notify_cancel()  # it can no longer be cancelled
+        await yield_to_loop(*tasks)
+        first.set_running_or_notify_cancel()  # too late to cancel
         tasks[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
@@ -153,7 +153,7 @@ def test_an_answer_that_was_cancelled_elsewhere_ends_the_wait() -> None:
     async def work(handover: LoopBridge) -> None:
         answer = Future[bytes]()
         task = asyncio.create_task(handover.result(answer))
-        await begun(task)
+        await yield_to_loop(task)
         answer.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -166,8 +166,8 @@ def test_an_answer_after_the_loops_end_is_dropped(caplog: pytest.LogCaptureFixtu
 
     async def work(handover: LoopBridge) -> None:
         task = asyncio.create_task(handover.result(answer))
-        await begun(task)
-        answer.set_running_or_notify_cancel()  # it is worked on, and can no longer be cancelled
+        await yield_to_loop(task)
+        answer.set_running_or_notify_cancel()  # running, too late to cancel
 
     run(work)
     answer.set_result(b"late")

@@ -46,7 +46,7 @@ def python_shortage() -> object:
     return bytearray(TOO_MUCH)
 
 
-def starved(*_: object) -> object:
+def out_of_memory(*_: object) -> object:
     """Replaces a function that runs out of memory."""
     return python_shortage()
 
@@ -77,7 +77,7 @@ def raised_by(fail: Callable[[], object]) -> Exception:
 
 
 @final
-class Ration:
+class RowLimit:
     """Limits the number of rows of a forward pass."""
 
     def __init__(self, most: int) -> None:
@@ -94,7 +94,7 @@ class Ration:
             cpu_shortage()
 
 
-def asked(*symbols: str) -> Instance:
+def instance_of(*symbols: str) -> Instance:
     return Instance(input=recent_bars(*symbols))
 
 
@@ -111,7 +111,7 @@ def service(model: Model) -> Iterator[PredictionService]:
 
 
 def request(*symbols: str) -> bytes:
-    return pb.PredictRequest(instances=[instances.encode(asked(*symbols))]).SerializeToString()
+    return pb.PredictRequest(instances=[instances.encode(instance_of(*symbols))]).SerializeToString()
 
 
 @pytest.mark.parametrize("shortage", SHORTAGES)
@@ -136,10 +136,10 @@ def test_a_caller_is_told_to_ask_again_and_the_log_why(caplog: pytest.LogCapture
 
 
 def test_what_was_made_until_memory_ran_out_is_free_once_its_caller_was_told() -> None:
-    left: list[weakref.ref[Holding]] = []
+    left: list[weakref.ref[LargeObject]] = []
 
     def work() -> None:
-        holding = Holding()
+        holding = LargeObject()
         left.append(weakref.ref(holding))
         python_shortage()
 
@@ -150,9 +150,9 @@ def test_what_was_made_until_memory_ran_out_is_free_once_its_caller_was_told() -
 
 
 def test_rows_that_do_not_fit_together_are_forecast_in_halves(model: Model) -> None:
-    prepared = model.prepare(asked("AAPL", "IBM", "GOOG"), datetime.now(UTC))
+    prepared = model.prepare(instance_of("AAPL", "IBM", "GOOG"), datetime.now(UTC))
     (whole,) = model.forecast([prepared])
-    ration = Ration(2)
+    ration = RowLimit(2)
     ration.over(model.engine.network)
     (halves,) = model.forecast([prepared])
     assert ration.rows == [3, 1, 2]
@@ -162,7 +162,7 @@ def test_rows_that_do_not_fit_together_are_forecast_in_halves(model: Model) -> N
 def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered(
     model: Model, service: PredictionService
 ) -> None:
-    ration = Ration(0)
+    ration = RowLimit(0)
     ration.over(model.engine.network)
     calls = Calls(service)
     failed = calls.call("Predict", request("AAPL", "IBM"), Deadline())
@@ -175,15 +175,15 @@ def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered
 def test_a_request_that_cannot_be_decoded_for_lack_of_memory_may_be_repeated(
     service: PredictionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "decode_or_error", starved)
+    monkeypatch.setattr(instances, "decode_or_error", out_of_memory)
     assert isinstance(Calls(service).call("Predict", request("AAPL"), Deadline()).exception(SOON_S), QueueFullError)
 
 
 def test_an_explanation_that_does_not_fit_may_be_repeated(
     model: Model, service: PredictionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "explain", starved)
-    body = pb.ExplainRequest(instance=instances.encode(asked("AAPL"))).SerializeToString()
+    monkeypatch.setattr(model, "explain", out_of_memory)
+    body = pb.ExplainRequest(instance=instances.encode(instance_of("AAPL"))).SerializeToString()
     assert isinstance(Calls(service).call("Explain", body, Deadline()).exception(SOON_S), QueueFullError)
 
 
@@ -199,7 +199,7 @@ def broken_onednn(*_: object) -> None:
 
 @pytest.mark.usefixtures("onednn")
 def test_onednn_that_ran_out_of_memory_is_never_used_again_for_it_never_works_again(model: Model) -> None:
-    prepared = model.prepare(asked("AAPL"), datetime.now(UTC))
+    prepared = model.prepare(instance_of("AAPL"), datetime.now(UTC))
     broken = model.engine.network.register_forward_pre_hook(broken_onednn)
     with pytest.raises(RuntimeError, match="primitive"):
         model.forecast([prepared])
@@ -208,7 +208,7 @@ def test_onednn_that_ran_out_of_memory_is_never_used_again_for_it_never_works_ag
     assert model.forecast([prepared])
 
 
-class Holding:
+class LargeObject:
     """A large object: memory is short while it exists."""
 
 
@@ -217,7 +217,7 @@ def test_calls_that_do_not_fit_together_are_answered_one_by_one_with_what_they_t
 ) -> None:
     released, begun = threading.Event(), threading.Event()
     sizes: list[int] = []
-    left: list[weakref.ref[Holding]] = []
+    left: list[weakref.ref[LargeObject]] = []
     prepare_each = model.prepare_each
 
     def prepare(given: list[Instance], *rest: object) -> object:
@@ -225,15 +225,15 @@ def test_calls_that_do_not_fit_together_are_answered_one_by_one_with_what_they_t
         released.wait(SOON_S)
         gc.collect()
         assert not [one for one in left if one() is not None]
-        holding = Holding()
+        holding = LargeObject()
         left.append(weakref.ref(holding))
         sizes.append(len(given))
         return cpu_shortage() if len(given) > 1 else prepare_each(given, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(model, "prepare_each", prepare)
-    first = service.predict("", [asked("AAPL")], Deadline())
+    first = service.predict("", [instance_of("AAPL")], Deadline())
     assert begun.wait(SOON_S)
-    others = [service.predict("", [asked(symbol)], Deadline()) for symbol in ("IBM", "GOOG")]
+    others = [service.predict("", [instance_of(symbol)], Deadline()) for symbol in ("IBM", "GOOG")]
     released.set()
     assert all(isinstance(one.result(SOON_S)[0], Forecast) for one in (first, *others))
     assert sizes == [1, 2, 1, 1]
@@ -245,7 +245,7 @@ def test_a_request_for_whose_bytes_there_is_no_memory_is_refused_and_the_next_is
     with serving(CannedService(forecast_of)) as served, grpc.insecure_channel(served.target) as channel:
         stub = prediction_pb2_grpc.PredictionServiceStub(channel)
         with monkeypatch.context() as short:
-            short.setattr(IncomingRequests, "_read", starved)
+            short.setattr(IncomingRequests, "_read", out_of_memory)
             with pytest.raises(grpc.RpcError) as refused:
                 stub.ListModels(pb.ListModelsRequest(), timeout=SOON_S)
         status = rpc_status.from_call(cast("grpc.Call", refused.value))

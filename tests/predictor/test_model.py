@@ -644,7 +644,7 @@ def test_equal_targets_are_answered_each_in_the_order_asked(model: Model) -> Non
         np.testing.assert_array_equal(answer.per_row, alone[k == 1].per_row)
 
 
-# --- what an explanation costs
+# --- cost of an explanation
 
 
 def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Model) -> None:

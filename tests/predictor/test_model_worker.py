@@ -41,7 +41,7 @@ SOON_S = 30
 
 
 @final
-class Watched:
+class WatchedModel:
     """A real model that records its batches, and that a test can pause or break."""
 
     def __init__(self, model: Model) -> None:
@@ -100,7 +100,7 @@ class _CountedBatch(PreparedBatch[Any]):
 
 
 @final
-class Unreadable:
+class UnreadableRequest:
     rows = size = 1
 
     def instances(self) -> Sequence[ReadInstance]:
@@ -121,11 +121,11 @@ def model() -> Model:
 
 
 @pytest.fixture
-def watched(model: Model) -> Watched:
-    return Watched(model)
+def watched_model(model: Model) -> WatchedModel:
+    return WatchedModel(model)
 
 
-def held(service: PredictionService, watched: Watched) -> Future[tuple[Outcome, ...]]:
+def occupy_worker(service: PredictionService, watched: WatchedModel) -> Future[tuple[Outcome, ...]]:
     """A call that occupies the model's thread until `released` is set, so that others queue up."""
     watched.released.clear()
     first = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
@@ -137,72 +137,74 @@ def kinds(answer: Future[Any]) -> list[type[object]]:
     return [type(one) for one in answer.result(SOON_S)]
 
 
-def test_all_that_piled_up_is_answered_together_and_each_call_gets_its_own(watched: Watched) -> None:
+def test_all_that_piled_up_is_answered_together_and_each_call_gets_its_own(watched_model: WatchedModel) -> None:
     panels = [("AAPL",), ("IBM", "MSFT"), ("GOOG",)]
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         answers = [service.predict("", [Instance(input=recent_bars(*panel))] * 2, Deadline()) for panel in panels]
-        watched.released.set()
+        watched_model.released.set()
         for panel, answer in zip(panels, answers, strict=True):
             assert [one.symbols for one in answer.result(SOON_S) if isinstance(one, Forecast)] == [panel] * 2
-    assert watched.batches == [1, 6]
+    assert watched_model.batches == [1, 6]
 
 
-def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched: Watched) -> None:
+def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_model: WatchedModel) -> None:
     pair, single = Instance(input=recent_bars("IBM", "MSFT")), Instance(input=recent_bars("AAPL"))
-    with PredictionService(registry_of(watched), most_rows=3) as service:
-        held(service, watched)
+    with PredictionService(registry_of(watched_model), most_rows=3) as service:
+        occupy_worker(service, watched_model)
         asked = ([pair], [single], [single, pair], [single] * 5)
         answers = [service.predict("", instances, Deadline()) for instances in asked]
-        watched.released.set()
+        watched_model.released.set()
         assert all(set(kinds(answer)) == {Forecast} for answer in answers)
-    assert watched.batches == [1, 2, 2, 5]
+    assert watched_model.batches == [1, 2, 2, 5]
 
 
-def test_a_lone_call_waits_for_no_other(watched: Watched) -> None:
-    with PredictionService(registry_of(watched)) as service:
+def test_a_lone_call_waits_for_no_other(watched_model: WatchedModel) -> None:
+    with PredictionService(registry_of(watched_model)) as service:
         for _ in range(3):
             assert kinds(service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
-    assert watched.batches == [1, 1, 1]
+    assert watched_model.batches == [1, 1, 1]
 
 
-def test_a_bad_instance_or_call_among_those_answered_together_fails_alone(watched: Watched) -> None:
+def test_a_bad_instance_or_call_among_those_answered_together_fails_alone(watched_model: WatchedModel) -> None:
     good, bad = Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("AAPL").last(3))
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         first = service.predict("", [good, bad, MalformedRequestError("x"), good], Deadline())
-        unreadable = service.predict("", Unreadable(), Deadline())
+        unreadable = service.predict("", UnreadableRequest(), Deadline())
         last = service.predict("", [good], Deadline())
-        watched.released.set()
+        watched_model.released.set()
         assert kinds(first) == [Forecast, TooFewBarsError, MalformedRequestError, Forecast]
         assert isinstance(unreadable.exception(SOON_S), MalformedRequestError)
         assert kinds(last) == [Forecast]
 
 
-def test_a_bug_that_one_call_meets_ends_no_other_that_was_answered_with_it(watched: Watched) -> None:
+def test_a_bug_that_one_call_meets_ends_no_other_that_was_answered_with_it(watched_model: WatchedModel) -> None:
     good, cursed = Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("IBM"))
-    watched.breaks_at = cursed
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+    watched_model.breaks_at = cursed
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         answers = [service.predict("", [one], Deadline()) for one in (good, cursed, good)]
-        watched.released.set()
+        watched_model.released.set()
         assert kinds(answers[0]) == kinds(answers[2]) == [Forecast]
         assert isinstance(answers[1].exception(SOON_S), ZeroDivisionError)
 
 
-def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_whole(watched: Watched) -> None:
+def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_whole(
+    watched_model: WatchedModel,
+) -> None:
     bodies = [
         pb.PredictRequest(
             instances=[instances.encode(Instance(input=recent_bars(symbol), request_id=symbol))]
         ).SerializeToString()
         for symbol in ("AAPL", "IBM", "MSFT")
     ]
-    watched.breaks_at_symbol = "IBM"
-    with PredictionService(registry_of(watched)) as service:
+    watched_model.breaks_at_symbol = "IBM"
+    with PredictionService(registry_of(watched_model)) as service:
         calls = Calls(service)
-        held(service, watched)
+        occupy_worker(service, watched_model)
         answers = [calls.call("Predict", body, Deadline()) for body in bodies]
-        watched.released.set()
+        watched_model.released.set()
         results = [pb.PredictResponse.FromString(answers[k].result(SOON_S)).results[0] for k in (0, 2)]
         assert [(one.request_id, list(one.forecast.symbols)) for one in results] == [
             ("AAPL", ["AAPL"]),
@@ -212,7 +214,7 @@ def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_
         calls.close()
 
 
-def test_a_bug_in_reading_one_call_ends_no_other(watched: Watched) -> None:
+def test_a_bug_in_reading_one_call_ends_no_other(watched_model: WatchedModel) -> None:
     good = [Instance(input=recent_bars("AAPL"))]
 
     class Broken:
@@ -221,22 +223,22 @@ def test_a_bug_in_reading_one_call_ends_no_other(watched: Watched) -> None:
         def instances(self) -> Sequence[ReadInstance]:
             raise ZeroDivisionError
 
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         first, broken, last = (service.predict("", asked, Deadline()) for asked in (good, Broken(), good))
-        watched.released.set()
+        watched_model.released.set()
         assert kinds(first) == kinds(last) == [Forecast]
         assert isinstance(broken.exception(SOON_S), ZeroDivisionError)
         assert service.predict("", good, Deadline()).result(SOON_S)
 
 
-def test_a_forecast_among_many_is_the_one_asked_alone(watched: Watched) -> None:
+def test_a_forecast_among_many_is_the_one_asked_alone(watched_model: WatchedModel) -> None:
     asked = [Instance(input=recent_bars(symbol)) for symbol in ("AAPL", "IBM", "MSFT", "GOOG")]
-    with PredictionService(registry_of(watched)) as service:
+    with PredictionService(registry_of(watched_model)) as service:
         alone = [service.predict("", [one], Deadline()).result(SOON_S)[0] for one in asked]
-        held(service, watched)
+        occupy_worker(service, watched_model)
         together = [service.predict("", [one], Deadline()) for one in asked]
-        watched.released.set()
+        watched_model.released.set()
         for one, answer in zip(alone, together, strict=True):
             other = answer.result(SOON_S)[0]
             assert isinstance(one, Forecast) and isinstance(other, Forecast)  # noqa: PT018
@@ -244,61 +246,63 @@ def test_a_forecast_among_many_is_the_one_asked_alone(watched: Watched) -> None:
             assert other.forecast_id == one.forecast_id
 
 
-def test_calls_that_nobody_waits_for_any_more_run_no_network(watched: Watched) -> None:
+def test_calls_that_nobody_waits_for_any_more_run_no_network(watched_model: WatchedModel) -> None:
     """They are cancelled in the queue, or while their batch is prepared."""
     good = Instance(input=recent_bars("AAPL"))
-    with PredictionService(registry_of(watched)) as service:
-        first = held(service, watched)
+    with PredictionService(registry_of(watched_model)) as service:
+        first = occupy_worker(service, watched_model)
         gone = Deadline()
         answers = [service.predict("", [good], Deadline.after(0)) for _ in range(5)]
         answers += [service.predict("", [good], gone)]
         wanted = service.predict("", [good], Deadline())
-        watched.meanwhile = lambda: gone.cancelled.set() if len(watched.batches) == 2 else None
-        watched.released.set()
+        watched_model.meanwhile = lambda: gone.cancelled.set() if len(watched_model.batches) == 2 else None
+        watched_model.released.set()
         assert kinds(first) == kinds(wanted) == [Forecast]
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
-    assert watched.batches == [1, 2]
-    assert watched.forwards == [1, 1]
+    assert watched_model.batches == [1, 2]
+    assert watched_model.forwards == [1, 1]
 
 
-def test_a_batch_of_which_nobody_waits_any_more_ends_between_two_steps(watched: Watched) -> None:
+def test_a_batch_of_which_nobody_waits_any_more_ends_between_two_steps(watched_model: WatchedModel) -> None:
     good, deadlines = Instance(input=recent_bars("AAPL")), [Deadline(), Deadline()]
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         answers = [service.predict("", [good] * 3, deadline) for deadline in deadlines]
-        watched.meanwhile = lambda: len(watched.batches) == 2 and [one.cancelled.set() for one in deadlines]
-        watched.released.set()
+        watched_model.meanwhile = lambda: len(watched_model.batches) == 2 and [one.cancelled.set() for one in deadlines]
+        watched_model.released.set()
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
-    assert watched.forwards in ([1], [1, 0])  # the batch itself may not get that far
+    assert watched_model.forwards in ([1], [1, 0])  # the batch itself may end earlier
 
 
-def test_of_a_batch_that_nobody_waits_for_each_call_is_told_its_own_reason(watched: Watched) -> None:
+def test_of_a_batch_that_nobody_waits_for_each_call_is_told_its_own_reason(watched_model: WatchedModel) -> None:
     good, gone, late = Instance(input=recent_bars("AAPL")), Deadline(), Deadline.after(0.3)
 
     def lose_both() -> None:
-        if len(watched.batches) == 2:
+        if len(watched_model.batches) == 2:
             gone.cancelled.set()
             while not late.is_over(time.monotonic()):
                 pass
 
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         answers = [service.predict("", [good], deadline) for deadline in (gone, late)]
-        watched.before = lose_both
-        watched.released.set()
+        watched_model.before = lose_both
+        watched_model.released.set()
         errors = [answer.exception(SOON_S) for answer in answers]
     assert [type(error) for error in errors] == [CallCancelledError, DeadlineExceededError]
 
 
-def test_where_the_time_of_a_batch_went_is_in_the_log(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "predictor.service"), PredictionService(registry_of(watched)) as service:
+def test_where_the_time_of_a_batch_went_is_in_the_log(
+    watched_model: WatchedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "predictor.service"), PredictionService(registry_of(watched_model)) as service:
         service.predict("", [Instance(input=recent_bars("AAPL"))] * 2, Deadline()).result(SOON_S)
     (line,) = [record.getMessage() for record in caplog.records if "calls" in record.getMessage()]
     assert line.startswith("small: 1 calls, 2 instances, queue ")
     assert [part.split()[0] for part in line.split(", ")[2:]] == ["queue", "decode", "prepare", "forward", "encode"]
 
 
-# --- another set of models
+# --- replaced models
 
 
 def swap(service: PredictionService, registry: Registry) -> None:
@@ -306,10 +310,10 @@ def swap(service: PredictionService, registry: Registry) -> None:
 
 
 def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_all_else(model: Model) -> None:
-    old, new = Watched(model), Watched(model)
+    old, new = WatchedModel(model), WatchedModel(model)
     good = [Instance(input=recent_bars("AAPL"))]
     with PredictionService(registry_of(old)) as service:
-        first = held(service, old)
+        first = occupy_worker(service, old)
         waiting = [service.predict("", good, Deadline()) for _ in range(3)]
         swap(service, registry_of(new))
         assert kinds(service.predict("", good, Deadline())) == [Forecast]
@@ -319,25 +323,25 @@ def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_a
     assert (sum(old.batches), sum(new.batches)) == (4, 1)
 
 
-def test_a_model_that_stays_keeps_its_lane(watched: Watched) -> None:
-    with PredictionService(registry_of(watched)) as service:
-        held(service, watched)
+def test_a_model_that_stays_keeps_its_lane(watched_model: WatchedModel) -> None:
+    with PredictionService(registry_of(watched_model)) as service:
+        occupy_worker(service, watched_model)
         answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
-        other = Watched(small_model(small_artifact(), "other"))
-        lines = {**registry_of(watched).lines, **registry_of(other).lines}
+        other = WatchedModel(small_model(small_artifact(), "other"))
+        lines = {**registry_of(watched_model).lines, **registry_of(other).lines}
         swap(service, Registry(lines=lines, problems=()))
         last = service.predict("small", [Instance(input=recent_bars("IBM"))], Deadline())
-        watched.released.set()
+        watched_model.released.set()
         assert kinds(answer) == kinds(last) == [Forecast]
-    assert watched.batches == [1, 2]
+    assert watched_model.batches == [1, 2]
 
 
 def test_a_model_that_was_replaced_is_freed_with_its_last_call(model: Model) -> None:
-    old = Watched(model)
+    old = WatchedModel(model)
     with PredictionService(registry_of(old)) as service:
-        held(service, old)
+        occupy_worker(service, old)
         answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
-        swap(service, registry_of(Watched(model)))
+        swap(service, registry_of(WatchedModel(model)))
         old.released.set()
         answer.result(SOON_S)
         freed = threading.Event()
@@ -350,32 +354,32 @@ def test_a_model_that_was_replaced_is_freed_with_its_last_call(model: Model) -> 
         assert freed.is_set()
 
 
-def test_a_model_that_is_served_no_more_is_named(watched: Watched) -> None:
-    second = Watched(small_model(small_artifact(), "small"))
+def test_a_model_that_is_served_no_more_is_named(watched_model: WatchedModel) -> None:
+    second = WatchedModel(small_model(small_artifact(), "small"))
     second.identity = ModelIdentity(name="small", version=2, weights_hash="0" * 64)
-    with PredictionService(registry_of(watched, second)) as service:
+    with PredictionService(registry_of(watched_model, second)) as service:
         assert kinds(service.predict("small@2", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
-        swap(service, registry_of(watched))
+        swap(service, registry_of(watched_model))
         with pytest.raises(VersionNotFoundError, match=r"it has versions \[1\]"):
             service.predict("small@2", [], Deadline())
 
 
-# --- a caller that waits for its answer
+# --- synchronous callers
 
 
-def threads_of(watched: Watched) -> list[str]:
+def threads_of(watched: WatchedModel) -> list[str]:
     """Record the name of the thread of each batch."""
     names: list[str] = []
     watched.meanwhile = lambda: names.append(threading.current_thread().name)
     return names
 
 
-def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched: Watched) -> None:
+def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched_model: WatchedModel) -> None:
     asked, names = (
         [Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("IBM").last(5))],
-        threads_of(watched),
+        threads_of(watched_model),
     )
-    with PredictionService(registry_of(watched)) as service:
+    with PredictionService(registry_of(watched_model)) as service:
         here, short = service.predict_here("", asked, Deadline())
         there, _ = service.predict("", asked, Deadline()).result(SOON_S)
         assert service.waiting == (0, 0, 0)
@@ -386,7 +390,7 @@ def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched: W
     assert here.values.tobytes() == there.values.tobytes()
 
 
-def test_a_caller_beside_another_waits_for_the_models_thread(watched: Watched) -> None:
+def test_a_caller_beside_another_waits_for_the_models_thread(watched_model: WatchedModel) -> None:
     asked, names = [Instance(input=recent_bars("AAPL"))], list[str]()
 
     def ask_meanwhile() -> None:
@@ -394,15 +398,17 @@ def test_a_caller_beside_another_waits_for_the_models_thread(watched: Watched) -
         if len(names) == 1:
             service.predict_here("", asked, Deadline())
 
-    watched.meanwhile = ask_meanwhile
-    with PredictionService(registry_of(watched)) as service:
+    watched_model.meanwhile = ask_meanwhile
+    with PredictionService(registry_of(watched_model)) as service:
         service.predict_here("", asked, Deadline())
     assert names == [threading.current_thread().name, "predict-small"]
 
 
-def test_a_caller_with_settings_of_torch_for_its_own_thread_waits_for_the_models_thread(watched: Watched) -> None:
-    asked, names = [Instance(input=recent_bars("AAPL"))], threads_of(watched)
-    with PredictionService(registry_of(watched)) as service:
+def test_a_caller_with_settings_of_torch_for_its_own_thread_waits_for_the_models_thread(
+    watched_model: WatchedModel,
+) -> None:
+    asked, names = [Instance(input=recent_bars("AAPL"))], threads_of(watched_model)
+    with PredictionService(registry_of(watched_model)) as service:
         (plain,) = service.predict_here("", asked, Deadline())
         with torch.autocast("cpu"):
             (under_autocast,) = service.predict_here("", asked, Deadline())
@@ -414,30 +420,30 @@ def test_a_caller_with_settings_of_torch_for_its_own_thread_waits_for_the_models
     assert plain.values.tobytes() == under_autocast.values.tobytes()
 
 
-def test_what_a_caller_does_about_floating_point_errors_does_not_reach_the_model(watched: Watched) -> None:
+def test_what_a_caller_does_about_floating_point_errors_does_not_reach_the_model(watched_model: WatchedModel) -> None:
     told: list[str] = []
-    watched.meanwhile = lambda: told.append(np.geterr()["divide"])
-    with PredictionService(registry_of(watched)) as service, np.errstate(all="raise"):
+    watched_model.meanwhile = lambda: told.append(np.geterr()["divide"])
+    with PredictionService(registry_of(watched_model)) as service, np.errstate(all="raise"):
         service.predict_here("", [Instance(input=recent_bars("AAPL"))], Deadline())
     assert told == ["warn"]
 
 
-def test_a_caller_that_waits_is_told_what_ended_its_call_and_leaves_nothing_behind(watched: Watched) -> None:
-    watched.breaks_at = Instance(input=recent_bars("AAPL"))
-    service = PredictionService(registry_of(watched))
+def test_a_caller_that_waits_is_told_what_ended_its_call_and_leaves_nothing_behind(watched_model: WatchedModel) -> None:
+    watched_model.breaks_at = Instance(input=recent_bars("AAPL"))
+    service = PredictionService(registry_of(watched_model))
     with pytest.raises(ZeroDivisionError):
-        service.predict_here("", [watched.breaks_at], Deadline())
+        service.predict_here("", [watched_model.breaks_at], Deadline())
     with pytest.raises(DeadlineExceededError):
-        service.predict_here("", [watched.breaks_at], Deadline.after(0))
+        service.predict_here("", [watched_model.breaks_at], Deadline.after(0))
     with pytest.raises(VersionNotFoundError):
-        service.predict_here("small@9", [watched.breaks_at], Deadline())
+        service.predict_here("small@9", [watched_model.breaks_at], Deadline())
     assert service.waiting == (0, 0, 0)
     service.close()
     with pytest.raises(UnavailableError):
-        service.predict_here("", [watched.breaks_at], Deadline())
+        service.predict_here("", [watched_model.breaks_at], Deadline())
 
 
-# --- ends
+# --- shutdown
 
 
 def test_a_process_that_forgets_to_close_ends_in_the_midst_of_its_calls() -> None:
@@ -467,8 +473,8 @@ def test_a_service_that_is_let_go_ends_its_threads(model: Model) -> None:
     assert not thread.is_alive()
 
 
-def test_a_deadline_that_passed_is_told_through_the_future(watched: Watched) -> None:
-    with PredictionService(registry_of(watched)) as service:
+def test_a_deadline_that_passed_is_told_through_the_future(watched_model: WatchedModel) -> None:
+    with PredictionService(registry_of(watched_model)) as service:
         late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
         assert isinstance(late.exception(SOON_S), DeadlineExceededError)
-    assert watched.batches == []
+    assert watched_model.batches == []

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from market import bokeh_panel
 from numpy.typing import NDArray
-from window_levels import measured
+from window_levels import measure_levels
 
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
@@ -124,7 +124,7 @@ def test_pinball_loss_weighs_misses_by_the_level() -> None:
     torch.testing.assert_close(loss, torch.tensor([[[0.1, 0.9]], [[0.9, 0.1]]]))
 
 
-# --- normalised once, undone once
+# --- normalisation and its inverse
 
 
 @pytest.mark.parametrize("kind", TargetKind)
@@ -133,7 +133,7 @@ def test_labels_come_back_exactly_from_units_of_volatility(kind: TargetKind) -> 
     target = Target(kind=kind)
     bars = bokeh_panel("AAPL", "IBM").last(400).adjusted()
     centred = kind is TargetKind.LOG_VOLATILITY
-    location, scale = measured(WindowNormaliser(centred=centred), target.daily(bars), 400)
+    location, scale = measure_levels(WindowNormaliser(centred=centred), target.daily(bars), 400)
     whole = np.s_[:, 100:300]
     labels = torch.from_numpy(target.labels(bars)[whole].reshape(-1, 4))
     level, size = (torch.from_numpy(part[whole].reshape(-1, 1)) for part in (location, scale))
@@ -213,17 +213,17 @@ def test_measuring_the_last_session_gives_the_bits_of_measuring_all(*, centred: 
     """Also with one symbol and one session, where NumPy's sum would pair its terms."""
     daily = _daily()[:symbols]
     normaliser = WindowNormaliser(centred=centred)
-    location, scale = measured(normaliser, daily, daily.shape[1])
+    location, scale = measure_levels(normaliser, daily, daily.shape[1])
     for sessions in (1, 7, 300):
-        last_location, last_scale = measured(normaliser, daily, sessions)
+        last_location, last_scale = measure_levels(normaliser, daily, sessions)
         assert np.array_equal(last_location, location[:, -sessions:], equal_nan=True)
         assert np.array_equal(last_scale, scale[:, -sessions:], equal_nan=True)
 
 
 def test_each_of_many_symbols_is_measured_as_it_is_alone() -> None:
     daily = np.random.default_rng(2).normal(size=(35, 600))
-    together = measured(WindowNormaliser(centred=True), daily, 600)
-    alone = [measured(WindowNormaliser(centred=True), daily[s : s + 1], 600) for s in range(35)]
+    together = measure_levels(WindowNormaliser(centred=True), daily, 600)
+    alone = [measure_levels(WindowNormaliser(centred=True), daily[s : s + 1], 600) for s in range(35)]
     for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
         assert np.array_equal(whole, np.concatenate(parts), equal_nan=True)
 
@@ -231,36 +231,38 @@ def test_each_of_many_symbols_is_measured_as_it_is_alone() -> None:
 def test_the_window_is_all_that_a_scale_depends_on() -> None:
     daily = _daily()
     normaliser = WindowNormaliser(window=60)
-    assert measured(normaliser, daily[:, -60:], 1)[1].tolist() == measured(normaliser, daily, 1)[1].tolist()
-    nearer = measured(normaliser, daily[:, -59:], 1)[1]
-    assert nearer.tolist() != measured(normaliser, daily, 1)[1].tolist()
+    assert measure_levels(normaliser, daily[:, -60:], 1)[1].tolist() == measure_levels(normaliser, daily, 1)[1].tolist()
+    nearer = measure_levels(normaliser, daily[:, -59:], 1)[1]
+    assert nearer.tolist() != measure_levels(normaliser, daily, 1)[1].tolist()
 
 
 def test_a_flat_window_has_the_floor_for_a_scale() -> None:
-    location, scale = measured(WindowNormaliser(window=5, centred=True, floor=1e-3), np.full((1, 9), 0.25), 1)
+    location, scale = measure_levels(WindowNormaliser(window=5, centred=True, floor=1e-3), np.full((1, 9), 0.25), 1)
     assert location[0, 0] == pytest.approx(0.25, abs=1e-15)
     assert scale.tolist() == [[1e-3]]
 
 
 def test_weights_fall_by_the_decay_and_missing_sessions_are_left_out() -> None:
     daily = np.array([[0.3, np.nan, -0.1, 0.2]])
-    _, scale = measured(WindowNormaliser(window=3, decay=0.5), daily, 1)
+    _, scale = measure_levels(WindowNormaliser(window=3, decay=0.5), daily, 1)
     assert scale[0, 0] == pytest.approx(sqrt((1.0 * 0.2**2 + 0.5 * 0.1**2) / 1.5), abs=1e-15)
 
 
 def test_a_centred_normaliser_measures_mean_and_deviation() -> None:
-    location, scale = measured(WindowNormaliser(window=3, decay=1.0, centred=True), np.array([[1.0, 2.0, 3.0]]), 1)
+    location, scale = measure_levels(
+        WindowNormaliser(window=3, decay=1.0, centred=True), np.array([[1.0, 2.0, 3.0]]), 1
+    )
     assert location[0, 0] == pytest.approx(2, abs=1e-15)
     assert scale[0, 0] == pytest.approx(sqrt(2 / 3), abs=1e-15)
 
 
 def test_a_window_without_any_value_has_neither_location_nor_scale() -> None:
-    location, scale = measured(WindowNormaliser(window=3), np.array([[1.0, np.nan, np.nan, np.nan]]), 1)
+    location, scale = measure_levels(WindowNormaliser(window=3), np.array([[1.0, np.nan, np.nan, np.nan]]), 1)
     assert np.isnan([location[0, 0], scale[0, 0]]).all()
 
 
 def test_sessions_before_the_first_count_as_unknown() -> None:
-    _, scale = measured(WindowNormaliser(window=60, decay=1.0), np.array([[3.0, 4.0]]), 2)
+    _, scale = measure_levels(WindowNormaliser(window=60, decay=1.0), np.array([[3.0, 4.0]]), 2)
     assert scale[0] == pytest.approx([3.0, sqrt(12.5)], abs=1e-15)
 
 
@@ -272,7 +274,7 @@ def test_a_normaliser_that_cannot_be_is_refused_by_name(window: int, decay: floa
         WindowNormaliser(window=window, decay=decay, floor=floor)
 
 
-# --- what recurrent networks share
+# --- recurrent networks
 
 
 def test_a_session_s_row_ends_with_the_share_of_its_cells_that_are_known() -> None:

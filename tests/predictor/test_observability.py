@@ -63,11 +63,11 @@ Labels = frozenset[tuple[str, str]]
 Samples = Mapping[tuple[str, Labels], float]
 
 
-# --- one server, its calls and what it tells
+# --- one server and its output
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ServerOutput:
     """Metrics, log and spans of one server."""
 
     ready: Mapping[str, object]
@@ -96,7 +96,7 @@ def call_of(method: str, model: str, version: str) -> Labels:
     return labels(method=method, model=model, version=version)
 
 
-def ended(method: str, model: str, version: str, code: str, reason: str = "") -> tuple[str, Labels]:
+def request_sample(method: str, model: str, version: str, code: str, reason: str = "") -> tuple[str, Labels]:
     return "quantra_requests_total", call_of(method, model, version) | labels(code=code, reason=reason)
 
 
@@ -141,17 +141,17 @@ def collecting() -> Generator[tuple[str, list[Span]]]:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def server_output(tmp_path_factory: pytest.TempPathFactory) -> ServerOutput:
     folder = small_models(tmp_path_factory.mktemp("models"))
     save_small_artifact(folder / "small" / "2", seed=2)
     log = folder.parent / "server.log"
     with collecting() as (address, spans), pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-        ready, before, after = watched(folder, log)
-    return Seen(ready, before, after, log.read_text(), folder, spans)
+        ready, before, after = run_server(folder, log)
+    return ServerOutput(ready, before, after, log.read_text(), folder, spans)
 
 
-def watched(folder: Path, log: Path) -> tuple[Mapping[str, object], Samples, Samples]:
+def run_server(folder: Path, log: Path) -> tuple[Mapping[str, object], Samples, Samples]:
     """A server from startup to shutdown, with its metrics before and after unloading a model."""
     options = ("--metrics-port", "0", "--admin-listen", "127.0.0.1:0", "--log-level", "debug", "--otel")
     with log.open("w") as file, server_process(folder, file, *options) as process:
@@ -181,80 +181,82 @@ def ask(stub: PredictionServiceStub) -> None:
     list(stub.ExplainGlobal(pb.ExplainGlobalRequest(model="small@1", instances=[explained.instance])))
 
 
-def test_the_ready_line_tells_the_port_of_the_metrics(seen: Seen) -> None:
-    assert isinstance(seen.ready["metrics_port"], int)
+def test_the_ready_line_tells_the_port_of_the_metrics(server_output: ServerOutput) -> None:
+    assert isinstance(server_output.ready["metrics_port"], int)
 
 
-def test_each_call_counts_once_by_how_it_ended(seen: Seen) -> None:
-    counted = {key: value for key, value in seen.before.items() if key[0] == "quantra_requests_total"}
+def test_each_call_counts_once_by_how_it_ended(server_output: ServerOutput) -> None:
+    counted = {key: value for key, value in server_output.before.items() if key[0] == "quantra_requests_total"}
     assert counted == {
-        ended("Predict", "small", "2", OK): 3,
-        ended("Predict", "small", "1", OK): 2,
-        ended("Explain", "small", "1", OK): 1,
-        ended("ExplainGlobal", "small", "1", OK): 1,
-        ended("ListModels", "", "", OK): 1,
-        ended("Predict", "", "", "INVALID_ARGUMENT", "MALFORMED_REQUEST"): 1,
-        ended("Predict", "", "", "NOT_FOUND", "MODEL_NOT_FOUND"): 1,
+        request_sample("Predict", "small", "2", OK): 3,
+        request_sample("Predict", "small", "1", OK): 2,
+        request_sample("Explain", "small", "1", OK): 1,
+        request_sample("ExplainGlobal", "small", "1", OK): 1,
+        request_sample("ListModels", "", "", OK): 1,
+        request_sample("Predict", "", "", "INVALID_ARGUMENT", "MALFORMED_REQUEST"): 1,
+        request_sample("Predict", "", "", "NOT_FOUND", "MODEL_NOT_FOUND"): 1,
     }
 
 
-def test_an_instance_that_is_refused_among_others_counts_by_itself(seen: Seen) -> None:
-    refused = {key: value for key, value in seen.before.items() if key[0] == "quantra_refused_instances_total"}
+def test_an_instance_that_is_refused_among_others_counts_by_itself(server_output: ServerOutput) -> None:
+    refused = {key: value for key, value in server_output.before.items() if key[0] == "quantra_refused_instances_total"}
     (key,) = refused
     assert key[1] == labels(model="small", version="1", reason="TOO_FEW_BARS")
     assert refused[key] == 1
 
 
 @pytest.mark.parametrize("stage", ["request_seconds", "queue_seconds", "prepare_seconds", "forward_seconds"])
-def test_each_forecast_counts_once_in_each_stage(seen: Seen, stage: str) -> None:
+def test_each_forecast_counts_once_in_each_stage(server_output: ServerOutput, stage: str) -> None:
     for number, count in (("1", 2), ("2", 3)):
         key = f"quantra_{stage}_count", call_of("Predict", "small", number)
-        assert seen.before[key] == count
-        assert 0 < seen.before[f"quantra_{stage}_sum", key[1]] < 60
+        assert server_output.before[key] == count
+        assert 0 < server_output.before[f"quantra_{stage}_sum", key[1]] < 60
 
 
-def test_rows_of_batches_are_those_of_the_requests(seen: Seen) -> None:
-    assert seen.before["quantra_batch_rows_sum", call_of("Predict", "small", "1")] == 2 + 2
-    assert seen.before["quantra_batch_rows_sum", call_of("Predict", "small", "2")] == 3
+def test_rows_of_batches_are_those_of_the_requests(server_output: ServerOutput) -> None:
+    assert server_output.before["quantra_batch_rows_sum", call_of("Predict", "small", "1")] == 2 + 2
+    assert server_output.before["quantra_batch_rows_sum", call_of("Predict", "small", "2")] == 3
 
 
-def test_explanations_wait_and_have_no_forward(seen: Seen) -> None:
-    assert seen.before["quantra_queue_seconds_count", call_of("Explain", "small", "1")] == 1
-    assert ("quantra_forward_seconds_count", call_of("Explain", "small", "1")) not in seen.before
+def test_explanations_wait_and_have_no_forward(server_output: ServerOutput) -> None:
+    assert server_output.before["quantra_queue_seconds_count", call_of("Explain", "small", "1")] == 1
+    assert ("quantra_forward_seconds_count", call_of("Explain", "small", "1")) not in server_output.before
 
 
-def test_queues_are_empty_once_all_is_answered(seen: Seen) -> None:
+def test_queues_are_empty_once_all_is_answered(server_output: ServerOutput) -> None:
     for unit in ("calls", "rows", "bytes"):
         for queue in ("predictions", "explanations"):
-            assert seen.before[f"quantra_queue_{unit}", labels(queue=queue)] == 0
-    assert seen.before["quantra_sessions", frozenset()] == 0
+            assert server_output.before[f"quantra_queue_{unit}", labels(queue=queue)] == 0
+    assert server_output.before["quantra_sessions", frozenset()] == 0
 
 
-def test_a_version_that_is_served_no_more_has_no_series(seen: Seen) -> None:
-    left = {key[1] for key in seen.after if ("model", "small") in key[1]}
+def test_a_version_that_is_served_no_more_has_no_series(server_output: ServerOutput) -> None:
+    left = {key[1] for key in server_output.after if ("model", "small") in key[1]}
     assert left
     assert all(("version", "2") in one for one in left)
-    assert seen.after[ended("UnloadModel", "", "", OK)] == 1
+    assert server_output.after[request_sample("UnloadModel", "", "", OK)] == 1
 
 
-def test_no_label_comes_from_a_caller(seen: Seen) -> None:
-    told = {value for _, named in (*seen.before, *seen.after) for _, value in named}
+def test_no_label_comes_from_a_caller(server_output: ServerOutput) -> None:
+    told = {value for _, named in (*server_output.before, *server_output.after) for _, value in named}
     assert not {value for value in told if MODEL in value or SYMBOL in value or TOKEN in value}
 
 
-def test_the_log_at_level_debug_holds_no_value_no_token_no_path_and_nothing_of_grpc(seen: Seen) -> None:
-    assert "Predict small@1: OK" in seen.log
-    assert "Predict: NOT_FOUND MODEL_NOT_FOUND" in seen.log
-    for secret in (TOKEN, SYMBOL, MODEL, f"{VALUE:.2f}", "AAPL", str(seen.folder), "/python/predictor"):
-        assert secret not in seen.log
-    assert {line.split()[3].split(".")[0].rstrip(":") for line in seen.log.splitlines()} == {"predictor"}
+def test_the_log_at_level_debug_holds_no_value_no_token_no_path_and_nothing_of_grpc(
+    server_output: ServerOutput,
+) -> None:
+    assert "Predict small@1: OK" in server_output.log
+    assert "Predict: NOT_FOUND MODEL_NOT_FOUND" in server_output.log
+    for secret in (TOKEN, SYMBOL, MODEL, f"{VALUE:.2f}", "AAPL", str(server_output.folder), "/python/predictor"):
+        assert secret not in server_output.log
+    assert {line.split()[3].split(".")[0].rstrip(":") for line in server_output.log.splitlines()} == {"predictor"}
 
 
-# --- calls whose caller goes
+# --- calls abandoned by their caller
 
 
 @final
-class Ended:
+class EndedCalls:
     """An observer that records ended calls."""
 
     def __init__(self) -> None:
@@ -266,7 +268,7 @@ class Ended:
 
 @pytest.mark.parametrize("timeout", [None, 0.5])
 def test_a_caller_that_goes_in_the_midst_counts_for_its_model(timeout: float | None) -> None:
-    begun, may_go_on, told = threading.Event(), threading.Event(), Ended()
+    begun, may_go_on, told = threading.Event(), threading.Event(), EndedCalls()
 
     def clock() -> datetime:
         begun.set()
@@ -298,7 +300,7 @@ def test_a_caller_that_goes_in_the_midst_counts_for_its_model(timeout: float | N
 def test_of_a_call_with_many_requests_each_counts_and_the_call_if_it_fails(
     error: QuantraError | None, counted: list[str]
 ) -> None:
-    told = Ended()
+    told = EndedCalls()
     arrived = ArrivedCall(service="s.S", method="PredictStream", request_id="r-1", peer="p", trace={})
     stream = ObservedCall(arrived, [told], has_many=True)
     for version in (1, 2):
@@ -386,14 +388,14 @@ def test_many_failures_in_one_second_have_so_many_lines_and_then_a_number(caplog
     assert messages[-2].startswith("150 more calls failed")
 
 
-def broken() -> None:
+def raise_with_value() -> None:
     raise ValueError(f"at /home/someone: {VALUE}")
 
 
 def record_of(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
     try:
         try:
-            broken()
+            raise_with_value()
         except ValueError as error:
             raise KeyError(SYMBOL) from error
     except KeyError as error:
@@ -429,7 +431,7 @@ def test_a_json_line_has_the_facts_of_a_call_by_name(caplog: pytest.LogCaptureFi
     }
 
 
-# --- where metrics are read
+# --- metrics port
 
 
 @pytest.fixture
@@ -492,7 +494,7 @@ def test_a_connection_that_is_slow_ends_after_its_time(port: int, monkeypatch: p
 
 
 def test_a_request_whose_head_is_endless_has_no_answer(port: int) -> None:
-    with contextlib.suppress(ConnectionError):  # it may end before all was sent
+    with contextlib.suppress(ConnectionError):  # it may close before everything was sent
         assert raw(port, b"GET /metrics HTTP/1.1\r\nX: " + bytes(200_000)) == b""
     assert samples(port)
 
@@ -536,7 +538,7 @@ def test_a_port_that_is_none_is_refused(tmp_path: Path, number: int) -> None:
         ServerSettings(models=tmp_path, metrics_port=number)
 
 
-# --- series of models that come and go
+# --- metrics of loaded and unloaded models
 
 
 def observation(model: str, version: int) -> Observation:
@@ -572,8 +574,8 @@ def test_series_do_not_grow_while_models_come_and_go_and_nobody_reads() -> None:
 # --- spans
 
 
-def test_each_call_is_a_span_below_its_callers_own(seen: Seen) -> None:
-    span = next(one for one in seen.spans if one.trace_id.hex() == TRACE)
+def test_each_call_is_a_span_below_its_callers_own(server_output: ServerOutput) -> None:
+    span = next(one for one in server_output.spans if one.trace_id.hex() == TRACE)
     assert span.parent_span_id.hex() == PARENT
     assert span.name == "quantra.v1.PredictionService/Predict"
     assert 0 < span.end_time_unix_nano - span.start_time_unix_nano < 60e9
@@ -581,12 +583,12 @@ def test_each_call_is_a_span_below_its_callers_own(seen: Seen) -> None:
     assert (told["quantra.model"].string_value, told["quantra.version"].int_value) == ("small", 2)
     assert told["quantra.request_id"].string_value == "mine-1"
     assert told["quantra.forward_s"].double_value > 0
-    counted = sum(value for (name, _), value in seen.before.items() if name == "quantra_requests_total")
-    assert len(seen.spans) == counted + 1  # the call that unloads a model came after
+    counted = sum(value for (name, _), value in server_output.before.items() if name == "quantra_requests_total")
+    assert len(server_output.spans) == counted + 1  # the call that unloaded a model came later
 
 
-def test_spans_hold_no_value_and_no_token(seen: Seen) -> None:
-    told = b"".join(span.SerializeToString() for span in seen.spans).decode("latin-1")
+def test_spans_hold_no_value_and_no_token(server_output: ServerOutput) -> None:
+    told = b"".join(span.SerializeToString() for span in server_output.spans).decode("latin-1")
     assert not [secret for secret in (TOKEN, SYMBOL, MODEL, f"{VALUE:.2f}") if secret in told]
 
 

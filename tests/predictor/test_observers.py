@@ -24,7 +24,7 @@ SOON_S = 30
 
 @final
 @dataclass
-class Heard:
+class RecordingObserver:
     """An observer that records observations."""
 
     reached_models: list[tuple[str, int]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Heard:
 
 
 @final
-class Waits:
+class BlockingInstance:
     """An instance that blocks while it is read, and so occupies its model's thread."""
 
     rows, size = 1, 10
@@ -58,22 +58,24 @@ def model() -> Model:
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def heard() -> RecordingObserver:
+    return RecordingObserver()
 
 
 @pytest.fixture
-def service(model: Model, heard: Heard) -> Iterator[PredictionService]:
+def service(model: Model, heard: RecordingObserver) -> Iterator[PredictionService]:
     with service_of(model, heard) as opened:
         yield opened
 
 
-def service_of(model: Model, heard: Heard | None, limits: ServiceLimits | None = None) -> PredictionService:
+def service_of(model: Model, heard: RecordingObserver | None, limits: ServiceLimits | None = None) -> PredictionService:
     registry = Registry(lines={"small": ModelVersions.of(model)}, problems=())
     return PredictionService(registry, observer=heard, limits=limits)
 
 
-def test_a_forecast_is_observed_with_its_model_rows_and_times(service: PredictionService, heard: Heard) -> None:
+def test_a_forecast_is_observed_with_its_model_rows_and_times(
+    service: PredictionService, heard: RecordingObserver
+) -> None:
     service.predict("", [Instance(input=recent_bars("AAPL", "IBM"))], Deadline()).result(SOON_S)
     (seen,) = heard.observations
     assert heard.reached_models == [("small", 1)]
@@ -85,7 +87,7 @@ def test_a_forecast_is_observed_with_its_model_rows_and_times(service: Predictio
 
 
 def test_the_deadlines_own_observer_hears_of_its_request_alone(model: Model) -> None:
-    mine, everybodys = Heard(), Heard()
+    mine, everybodys = RecordingObserver(), RecordingObserver()
     with service_of(model, everybodys) as service:
         for observer in (mine, None):
             service.predict_here("", [Instance(input=recent_bars())], Deadline(observer=observer))
@@ -93,9 +95,9 @@ def test_the_deadlines_own_observer_hears_of_its_request_alone(model: Model) -> 
     assert mine.observations == everybodys.observations[:1]
 
 
-def test_a_request_is_observed_before_its_answer_is_told(service: PredictionService, heard: Heard) -> None:
+def test_a_request_is_observed_before_its_answer_is_told(service: PredictionService, heard: RecordingObserver) -> None:
     told: list[int] = []
-    held = Waits()
+    held = BlockingInstance()
     answer = service.predict("", held, Deadline())
     answer.add_done_callback(lambda _: told.append(len(heard.observations)))
     held.may_go_on.set()
@@ -104,7 +106,7 @@ def test_a_request_is_observed_before_its_answer_is_told(service: PredictionServ
 
 
 def test_a_bad_instance_of_several_is_counted_by_its_reason_and_the_request_is_ok(
-    service: PredictionService, heard: Heard
+    service: PredictionService, heard: RecordingObserver
 ) -> None:
     asked = [Instance(input=recent_bars()), Instance(input=recent_bars().last(2))]
     service.predict("", asked, Deadline()).result(SOON_S)
@@ -113,9 +115,9 @@ def test_a_bad_instance_of_several_is_counted_by_its_reason_and_the_request_is_o
 
 
 def test_calls_that_are_answered_together_have_the_rows_of_their_batch(
-    service: PredictionService, heard: Heard
+    service: PredictionService, heard: RecordingObserver
 ) -> None:
-    first, two, three = Waits(), recent_bars("AAPL", "IBM"), recent_bars("AAPL", "IBM", "MSFT")
+    first, two, three = BlockingInstance(), recent_bars("AAPL", "IBM"), recent_bars("AAPL", "IBM", "MSFT")
     answers = [service.predict("", first, Deadline())]
     first.begun.wait(SOON_S)
     answers += [service.predict("", [Instance(input=bars)], Deadline()) for bars in (two, three)]
@@ -124,8 +126,10 @@ def test_calls_that_are_answered_together_have_the_rows_of_their_batch(
     assert [(seen.rows, seen.batch_rows) for seen in heard.observations] == [(1, 1), (2, 5), (3, 5)]
 
 
-def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(service: PredictionService, heard: Heard) -> None:
-    first = Waits()
+def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(
+    service: PredictionService, heard: RecordingObserver
+) -> None:
+    first = BlockingInstance()
     answered = service.predict("", first, Deadline())
     first.begun.wait(SOON_S)
     service.predict("", [Instance(input=recent_bars())], Deadline()).cancel()
@@ -137,12 +141,12 @@ def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(service: PredictionSe
 
 
 def test_a_call_whose_time_is_over_in_the_midst_is_observed_with_what_was_done(
-    service: PredictionService, heard: Heard
+    service: PredictionService, heard: RecordingObserver
 ) -> None:
-    held, deadline = Waits(), Deadline()
+    held, deadline = BlockingInstance(), Deadline()
     answer = service.predict("", held, deadline)
     held.begun.wait(SOON_S)
-    object.__setattr__(deadline, "expires_at_s", 0.0)  # its time passes just now
+    object.__setattr__(deadline, "expires_at_s", 0.0)  # its deadline passes just now
     held.may_go_on.set()
     assert answer.exception(SOON_S) is not None
     (seen,) = heard.observations
@@ -150,8 +154,8 @@ def test_a_call_whose_time_is_over_in_the_midst_is_observed_with_what_was_done(
     assert seen.queue_s is not None
 
 
-def test_a_request_that_the_queue_refuses_is_observed(model: Model, heard: Heard) -> None:
-    first = Waits()
+def test_a_request_that_the_queue_refuses_is_observed(model: Model, heard: RecordingObserver) -> None:
+    first = BlockingInstance()
     with service_of(model, heard, ServiceLimits(predictions=QueueLimits(calls=1))) as service:
         answered = service.predict("", first, Deadline())
         first.begun.wait(SOON_S)
@@ -163,7 +167,9 @@ def test_a_request_that_the_queue_refuses_is_observed(model: Model, heard: Heard
     assert (refused.model, refused.code, refused.reason) == ("small", "RESOURCE_EXHAUSTED", "QUEUE_FULL")
 
 
-def test_explanations_are_observed_once_whatever_their_steps(service: PredictionService, heard: Heard) -> None:
+def test_explanations_are_observed_once_whatever_their_steps(
+    service: PredictionService, heard: RecordingObserver
+) -> None:
     instance, targets = Instance(input=recent_bars()), (TargetPoint(1, 0.5),)
     service.explain("", Query(instance=instance, targets=targets), Deadline()).result(SOON_S)
     query = GlobalQuery(instances=(instance, instance), targets=targets)
@@ -175,7 +181,9 @@ def test_explanations_are_observed_once_whatever_their_steps(service: Prediction
     assert all(seen.queue_s is not None and seen.forward_s is None for seen in heard.observations)
 
 
-def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(model: Model, heard: Heard) -> None:
+def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(
+    model: Model, heard: RecordingObserver
+) -> None:
     service = service_of(model, heard)
     with pytest.raises(ModelNotFoundError):
         service.predict("other", [Instance(input=recent_bars())], Deadline())
@@ -187,7 +195,7 @@ def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(model
 
 
 def test_where_nobody_observes_nothing_is_noted(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.service.service.RequestRecord", None)  # to make one would raise
+    monkeypatch.setattr("predictor.service.service.RequestRecord", None)  # creating one would raise
     with service_of(model, None) as service:
         (answer,) = service.predict("", [Instance(input=recent_bars())], Deadline()).result(SOON_S)
     assert isinstance(answer, Forecast)

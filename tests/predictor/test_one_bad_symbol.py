@@ -35,7 +35,7 @@ COLUMNS = ("open", "high", "low", "close", "volume")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class InstanceResult:
     """Result of one instance at any interface."""
 
     reason: str = ""
@@ -45,10 +45,10 @@ class Answer:
     """Of single symbols: messages."""
 
 
-Ask = Callable[[Sequence[BarPanel]], Sequence[Answer]]
+Ask = Callable[[Sequence[BarPanel]], Sequence[InstanceResult]]
 
 
-def spoiled(bars: BarPanel, row: int, pattern: FloatArray, *, adjusted: bool = True) -> BarPanel:
+def with_prices(bars: BarPanel, row: int, pattern: FloatArray, *, adjusted: bool = True) -> BarPanel:
     """The panel with these open, high, low and close prices of one symbol."""
     changed = {name: getattr(bars, name).copy() for name in COLUMNS}
     for name in COLUMNS[:-1]:
@@ -85,7 +85,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_models(tmp_path_factory.mktemp("models"))
 
 
-# --- the doors
+# --- interfaces
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +99,10 @@ def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService
     """One interface to the model."""
     if request.param == "forecaster":
         with Forecaster.load(models / "small" / "1", device="cpu") as forecaster:
-            yield lambda panels: told(forecaster.predict_many(panels))
+            yield lambda panels: results_of(forecaster.predict_many(panels))
     elif request.param == "client":
         with serving(service) as served, QuantraClient(served.target, "small") as client:
-            yield lambda panels: told(client.predict_many(panels))
+            yield lambda panels: results_of(client.predict_many(panels))
     else:
         door, _ = open_embedded_server(str(models), "cpu", 256, 1)
         assert door is not None
@@ -110,22 +110,24 @@ def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService
         door.close()
 
 
-def told(outcomes: Sequence[Outcome]) -> list[Answer]:
+def results_of(outcomes: Sequence[Outcome]) -> list[InstanceResult]:
     return [
-        Answer(reason=answer_of(one).reason)
+        InstanceResult(reason=answer_of(one).reason)
         if isinstance(one, QuantraError)
-        else Answer(values=one.values, refusals={symbol: error.message for symbol, error in one.refusals.items()})
+        else InstanceResult(
+            values=one.values, refusals={symbol: error.message for symbol, error in one.refusals.items()}
+        )
         for one in outcomes
     ]
 
 
-def embedded(door: EmbeddedServer, panels: Sequence[BarPanel]) -> list[Answer]:
+def embedded(door: EmbeddedServer, panels: Sequence[BarPanel]) -> list[InstanceResult]:
     """Call the embedded server with serialised requests."""
     asked = [instances.encode(Instance(input=bars)) for bars in panels]
     request = pb.PredictRequest(model="small", instances=asked).SerializeToString()
     answer, error = door.call("Predict", request, 100).answer()
     assert error == b""
-    return told([_outcome(result) for result in pb.PredictResponse.FromString(answer).results])
+    return results_of([_outcome(result) for result in pb.PredictResponse.FromString(answer).results])
 
 
 def _outcome(result: pb.Result) -> Outcome:
@@ -137,7 +139,7 @@ def _outcome(result: pb.Result) -> Outcome:
 
 def test_a_bad_symbol_among_a_thousand_instances_fails_alone(ask: Ask) -> None:
     panels = [GOOD] * MANY
-    panels[BAD] = spoiled(GOOD, 0, PATTERNS["from 1e-200 to 1e200"])
+    panels[BAD] = with_prices(GOOD, 0, PATTERNS["from 1e-200 to 1e200"])
     answers = ask(panels)
     assert {k: answer.reason for k, answer in enumerate(answers) if answer.reason} == {BAD: "NO_USABLE_SYMBOL"}
     (alone,) = ask([GOOD])
@@ -145,7 +147,7 @@ def test_a_bad_symbol_among_a_thousand_instances_fails_alone(ask: Ask) -> None:
 
 
 def test_a_bad_symbol_of_a_panel_fails_alone(ask: Ask) -> None:
-    (found,), (whole,) = ask([spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])]), ask([THREE])
+    (found,), (whole,) = ask([with_prices(THREE, 1, PATTERNS["from 1e-200 to 1e200"])]), ask([THREE])
     assert list(found.refusals) == ["IBM"]
     assert "which is impossible; check its prices" in found.refusals["IBM"]
     assert np.isnan(found.values[1]).all()
@@ -181,7 +183,7 @@ def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
     kinds: dict[str, Predictor], pattern: str, *, adjusted: bool
 ) -> None:
     """Obviously bad bars are refused at once; a numpy warning is an error here, as in a strict host."""
-    bars = spoiled(THREE, 1, PATTERNS[pattern], adjusted=adjusted)
+    bars = with_prices(THREE, 1, PATTERNS[pattern], adjusted=adjusted)
     sound = THREE if adjusted else replace(THREE, adj_close=None)
     for kind, model in kinds.items():
         beside, own, whole = model.predict(
@@ -197,7 +199,7 @@ def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
 
 
 def test_a_graph_answers_the_others_as_without_a_bad_symbol() -> None:
-    model, bars = small_model(small_artifact("graph")), spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
+    model, bars = small_model(small_artifact("graph")), with_prices(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     beside, without = model.predict(
         [Instance(input=bars), Instance(input=THREE.select(["AAPL", "GOOG"]))], AFTER_ALL_SESSIONS, NEVER
     )
@@ -208,7 +210,7 @@ def test_a_graph_answers_the_others_as_without_a_bad_symbol() -> None:
 
 
 def test_the_reasons_of_the_others_are_given_too(kinds: dict[str, Predictor]) -> None:
-    bars = spoiled(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
+    bars = with_prices(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     for kind, model in kinds.items():
         query = Query(instance=Instance(input=bars), targets=model.default_targets()[:1], tolerance=0.1)
         (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)

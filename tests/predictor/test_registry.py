@@ -14,15 +14,15 @@ from predictor.registry import ALIASES, Registry, Runtime, alias_problems, read_
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts 0 and 1 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
 
 
 @pytest.fixture
-def models(saved: Path, tmp_path: Path) -> Path:
+def models(saved_artifacts: Path, tmp_path: Path) -> Path:
     for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/7", "1")):
-        shutil.copytree(saved / seed, tmp_path / "models" / version)
+        shutil.copytree(saved_artifacts / seed, tmp_path / "models" / version)
     return tmp_path / "models"
 
 
@@ -59,14 +59,16 @@ def test_an_empty_reference_means_the_only_model(models: Path) -> None:
         registry.find("@9")
 
 
-def test_an_empty_reference_means_nothing_among_several_models(models: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match="several are served: other, small; name one, such as other"):
-        _open(models).find("")
-
-
-def test_an_unknown_model_lists_those_that_exist(models: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match=r"no model 'big'; there are \['other', 'small'\]"):
-        _open(models).find("big")
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("", "several are served: other, small; name one, such as other"),
+        ("big", r"no model 'big'; there are \['other', 'small'\]"),
+    ],
+)
+def test_an_empty_or_unknown_reference_lists_the_models(models: Path, reference: str, message: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=message):
+        _open(models).find(reference)
 
 
 @pytest.mark.parametrize("selector", ["3", "-1", "01", "1.0", "latest", "²", "9" * 5000, " 1", "1@1"])

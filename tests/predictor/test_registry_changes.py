@@ -20,16 +20,16 @@ NO_VERSIONS = ["", "01", "-1", "1.0", "champion", "../1", "1/", "²", "9" * 5000
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts 0, 1 and 2 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
 
 
 @pytest.fixture
-def models(saved: Path, tmp_path: Path) -> Path:
+def models(saved_artifacts: Path, tmp_path: Path) -> Path:
     """Versions 1 and 2 of `small`, of which 1 is the champion, and version 7 of `other`."""
     for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/7", "1")):
-        shutil.copytree(saved / seed, tmp_path / "models" / version)
+        shutil.copytree(saved_artifacts / seed, tmp_path / "models" / version)
     set_alias(tmp_path / "models" / "small", "champion", 1)
     return tmp_path / "models"
 
@@ -40,11 +40,11 @@ def folder(models: Path) -> ModelsFolder:
 
 
 @pytest.fixture(scope="module")
-def standing(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelsFolder, Registry]:
+def unchanged_folder(saved_artifacts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelsFolder, Registry]:
     """A folder with version 1 of `small` and `other`, and its registry, for changes without effect."""
     models = tmp_path_factory.mktemp("standing")
     for name in ("small", "other"):
-        shutil.copytree(saved / "0", models / name / "1")
+        shutil.copytree(saved_artifacts / "0", models / name / "1")
     folder = ModelsFolder(models, RUNTIME)
     return folder, folder.open()
 
@@ -53,29 +53,31 @@ def standing(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Mod
 
 
 def test_a_new_version_is_loaded_and_the_others_stay_the_objects_they_are(
-    folder: ModelsFolder, models: Path, saved: Path
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
 ) -> None:
     before = folder.open()
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     after = folder.load(before, "small@3")
     assert _served(after) == {"other": {7}, "small": {1, 2, 3}}
     assert _served(before) == {"other": {7}, "small": {1, 2}}
-    assert _kept(before, after) == {"other@7", "small@1", "small@2"}
+    assert _same_versions(before, after) == {"other@7", "small@1", "small@2"}
     assert after.find("small") is before.find("small")
 
 
-def test_a_name_loads_all_its_versions_that_are_not_served_yet(folder: ModelsFolder, models: Path, saved: Path) -> None:
+def test_a_name_loads_all_its_versions_that_are_not_served_yet(
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
+) -> None:
     before = folder.open()
     for version in ("3", "4"):
-        shutil.copytree(saved / "2", models / "small" / version)
+        shutil.copytree(saved_artifacts / "2", models / "small" / version)
     after = folder.load(before, "small")
     assert _served(after)["small"] == {1, 2, 3, 4}
-    assert _kept(before, after) == {"other@7", "small@1", "small@2"}
+    assert _same_versions(before, after) == {"other@7", "small@1", "small@2"}
 
 
-def test_a_new_model_is_loaded_by_its_name(folder: ModelsFolder, models: Path, saved: Path) -> None:
+def test_a_new_model_is_loaded_by_its_name(folder: ModelsFolder, models: Path, saved_artifacts: Path) -> None:
     before = folder.open()
-    shutil.copytree(saved / "2", models / "new" / "1")
+    shutil.copytree(saved_artifacts / "2", models / "new" / "1")
     assert _served(folder.load(before, "new")) == {"new": {1}, "other": {7}, "small": {1, 2}}
 
 
@@ -94,11 +96,11 @@ def test_loading_what_is_served_already_changes_nothing(folder: ModelsFolder, re
 
 
 def test_a_version_that_is_damaged_is_not_loaded_and_the_message_names_it(
-    folder: ModelsFolder, models: Path, saved: Path
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
 ) -> None:
     before = folder.open()
     for version in ("3", "4"):
-        shutil.copytree(saved / "2", models / "small" / version)
+        shutil.copytree(saved_artifacts / "2", models / "small" / version)
     break_weights(models / "small" / "3")
     with pytest.raises(ArtifactError, match=r"^nothing of small was changed: small/3: weights.safetensors: its SHA"):
         folder.load(before, "small")
@@ -130,27 +132,27 @@ def test_aliases_that_cannot_be_read_are_refused(folder: ModelsFolder, models: P
 
 
 def test_a_version_that_was_refused_and_then_mended_is_no_problem_any_more(
-    folder: ModelsFolder, models: Path, saved: Path
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
 ) -> None:
     break_weights(models / "small" / "2")
     before = folder.open()
     assert [p.metadata["version"] for p in before.problems] == ["2"]
-    replace_version(models / "small" / "2", saved / "2")
+    replace_version(models / "small" / "2", saved_artifacts / "2")
     after = folder.load(before, "small@2")
     assert after.problems == ()
     assert after.lines["small"].refused == frozenset()
 
 
-def test_a_problem_of_another_version_stays_one(folder: ModelsFolder, models: Path, saved: Path) -> None:
+def test_a_problem_of_another_version_stays_one(folder: ModelsFolder, models: Path, saved_artifacts: Path) -> None:
     break_weights(models / "small" / "2")
     before = folder.open()
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     assert folder.load(before, "small@3").problems == before.problems
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_name_is_never_made_into_a_path(standing: tuple[ModelsFolder, Registry], name: str) -> None:
-    folder, registry = standing
+def test_a_name_is_never_made_into_a_path(unchanged_folder: tuple[ModelsFolder, Registry], name: str) -> None:
+    folder, registry = unchanged_folder
     for step in (folder.load, folder.reload, folder.unload):
         for reference in (name, f"{name}@1"):
             with pytest.raises(ModelNotFoundError) as caught:
@@ -159,8 +161,8 @@ def test_a_name_is_never_made_into_a_path(standing: tuple[ModelsFolder, Registry
 
 
 @pytest.mark.parametrize("selector", NO_VERSIONS)
-def test_what_is_no_version_is_refused(standing: tuple[ModelsFolder, Registry], selector: str) -> None:
-    folder, registry = standing
+def test_what_is_no_version_is_refused(unchanged_folder: tuple[ModelsFolder, Registry], selector: str) -> None:
+    folder, registry = unchanged_folder
     for step in (folder.load, folder.reload, folder.unload):
         with pytest.raises(VersionNotFoundError, match="give NAME or NAME@VERSION, such as NAME@1") as caught:
             step(registry, f"small@{selector}")
@@ -185,7 +187,7 @@ def test_an_unloaded_version_is_not_found_and_the_others_stay_the_objects_they_a
     before = folder.open()
     after = folder.unload(before, "small@2")
     assert _served(after) == {"other": {7}, "small": {1}}
-    assert _kept(before, after) == {"other@7", "small@1"}
+    assert _same_versions(before, after) == {"other@7", "small@1"}
     with pytest.raises(VersionNotFoundError):
         after.find("small@2")
     assert before.find("small@2").identity.version == 2
@@ -266,23 +268,23 @@ def test_reloading_what_did_not_change_changes_nothing(folder: ModelsFolder) -> 
 
 @pytest.mark.parametrize(("reference", "version"), [("small", 1), ("small@1", 1), ("small@2", 2)])
 def test_another_artifact_in_a_versions_place_takes_over_when_it_is_reloaded(
-    folder: ModelsFolder, models: Path, saved: Path, reference: str, version: int
+    folder: ModelsFolder, models: Path, saved_artifacts: Path, reference: str, version: int
 ) -> None:
     before = folder.open()
-    replace_version(models / "small" / str(version), saved / "2")
+    replace_version(models / "small" / str(version), saved_artifacts / "2")
     assert folder.load(before, reference) is before
     after = folder.reload(before, reference)
-    assert _kept(before, after) == {"other@7", "small@1", "small@2"} - {f"small@{version}"}
+    assert _same_versions(before, after) == {"other@7", "small@1", "small@2"} - {f"small@{version}"}
     hashes = {registry.find(f"small@{version}").identity.weights_hash for registry in (before, after)}
     assert len(hashes) == 2
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_damaged_artifact_leaves_the_version_that_is_served(
-    folder: ModelsFolder, models: Path, saved: Path, version: int
+    folder: ModelsFolder, models: Path, saved_artifacts: Path, version: int
 ) -> None:
     before = folder.open()
-    replace_version(models / "small" / str(version), saved / "2")
+    replace_version(models / "small" / str(version), saved_artifacts / "2")
     break_weights(models / "small" / str(version))
     with pytest.raises(ArtifactError, match=f"nothing of small was changed: small/{version}: weights.safetensors: its"):
         folder.reload(before, "small")
@@ -290,23 +292,23 @@ def test_a_damaged_artifact_leaves_the_version_that_is_served(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_artifact_that_cannot_be_built_never_takes_the_place_of_one_that_is_served(
-    folder: ModelsFolder, models: Path, saved: Path, version: int
+    folder: ModelsFolder, models: Path, saved_artifacts: Path, version: int
 ) -> None:
     before = folder.open()
-    forge_weights(models / "small" / str(version), saved / "2")
+    forge_weights(models / "small" / str(version), saved_artifacts / "2")
     with pytest.raises(ArtifactError, match=f"nothing of small was changed: small/{version}: golden/arrays"):
         folder.reload(before, f"small@{version}")
 
 
 def test_a_version_that_was_built_in_vain_is_tried_again_when_it_is_reloaded(
-    folder: ModelsFolder, models: Path, saved: Path
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
 ) -> None:
     before = folder.open()
     break_weights(models / "small" / "2")
     asked = [Instance(input=recent_bars("AAPL"))]
     with pytest.raises(ArtifactError):
         before.find("small@2").predict(asked, NOW, NEVER)
-    replace_version(models / "small" / "2", saved / "1")
+    replace_version(models / "small" / "2", saved_artifacts / "1")
     with pytest.raises(ArtifactError):
         before.find("small@2").predict(asked, NOW, NEVER)
     after = folder.reload(before, "small@2")
@@ -324,12 +326,12 @@ def test_a_version_that_is_gone_from_the_folder_cannot_be_reloaded_and_is_still_
 
 
 def test_a_model_whose_champion_was_broken_is_served_when_it_was_mended(
-    folder: ModelsFolder, models: Path, saved: Path
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
 ) -> None:
     break_weights(models / "small" / "1")
     before = folder.open()
     assert _served(before) == {"other": {7}}
-    replace_version(models / "small" / "1", saved / "0")
+    replace_version(models / "small" / "1", saved_artifacts / "0")
     for step in (folder.load, folder.reload):
         after = step(before, "small")
         assert _served(after)["small"] == {1, 2}
@@ -347,7 +349,7 @@ def _served(registry: Registry) -> dict[str, set[int]]:
     return {name: set(line.versions) for name, line in sorted(registry.lines.items())}
 
 
-def _kept(before: Registry, after: Registry) -> set[str]:
+def _same_versions(before: Registry, after: Registry) -> set[str]:
     """References of versions that are the same object in both registries."""
     old, new = _objects(before), _objects(after)
     return {reference for reference, model in new.items() if old.get(reference) is model}

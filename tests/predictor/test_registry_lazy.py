@@ -24,7 +24,7 @@ ASKED = Instance(input=recent_bars("AAPL"))
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts 0 and 1 with different weights, and an ensemble of them."""
     folder = save_seeds(tmp_path_factory.mktemp("saved"), 0, 1)
     save_ensemble(folder / "joint", {"a": folder / "0", "b": folder / "1"})
@@ -32,10 +32,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(saved: Path, tmp_path: Path) -> Path:
+def models(saved_artifacts: Path, tmp_path: Path) -> Path:
     """Versions 1 and 2 of `small`; version 2 becomes the champion."""
     for version, seed in (("small/1", "0"), ("small/2", "1")):
-        shutil.copytree(saved / seed, tmp_path / "models" / version)
+        shutil.copytree(saved_artifacts / seed, tmp_path / "models" / version)
     return tmp_path / "models"
 
 
@@ -68,10 +68,10 @@ def test_another_version_is_built_at_its_first_call_and_once(models: Path, build
 
 
 def test_all_versions_are_listed_in_full_and_none_is_built_for_it(
-    models: Path, saved: Path, builds: list[object]
+    models: Path, saved_artifacts: Path, builds: list[object]
 ) -> None:
-    shutil.copytree(saved / "joint", models / "joint" / "1")
-    shutil.copytree(saved / "0", models / "joint" / "2")
+    shutil.copytree(saved_artifacts / "joint", models / "joint" / "1")
+    shutil.copytree(saved_artifacts / "0", models / "joint" / "2")
     infos = {(i.name, i.version): i for i in Registry.open(models, RUNTIME).infos()}
     assert builds == [("joint", 2), ("small", 2)]
     for name, version in (("joint", 1), ("small", 1)):
@@ -135,9 +135,9 @@ def test_damage_between_opening_and_the_first_call_is_found(models: Path) -> Non
         registry.find("small@1").predict([ASKED], NOW, NEVER)
 
 
-def test_another_artifact_in_the_place_of_the_verified_one_is_not_built(models: Path, saved: Path) -> None:
+def test_another_artifact_in_the_place_of_the_verified_one_is_not_built(models: Path, saved_artifacts: Path) -> None:
     registry = Registry.open(models, RUNTIME)
-    replace_version(models / "small" / "1", saved / "1")
+    replace_version(models / "small" / "1", saved_artifacts / "1")
     with pytest.raises(ArtifactError, match=r"^small/1: manifest.json: was changed after it was verified; reload"):
         registry.find("small@1").predict([ASKED], NOW, NEVER)
 
@@ -149,8 +149,10 @@ def test_a_folder_that_is_gone_at_the_first_call_is_told_without_its_path(models
         registry.find("small@1").explain(Query(instance=ASKED), NOW, NEVER)
 
 
-def test_the_newest_that_cannot_be_built_leaves_the_next_one_as_the_default(models: Path, saved: Path) -> None:
-    shutil.copytree(saved / "0", models / "small" / "3")
+def test_the_newest_that_cannot_be_built_leaves_the_next_one_as_the_default(
+    models: Path, saved_artifacts: Path
+) -> None:
+    shutil.copytree(saved_artifacts / "0", models / "small" / "3")
     forge_weights(models / "small" / "3", models / "small" / "2")
     registry = Registry.open(models, RUNTIME)
     assert registry.find("small").identity.version == 2

@@ -15,7 +15,7 @@ DIGEST = "0123456789abcdef" * 4
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts 0, 1 and 2 with different weights, and an ensemble of two."""
     folder = save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
     save_ensemble(folder / "joint", {"a": folder / "0", "b": folder / "1"})
@@ -23,10 +23,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(saved: Path, tmp_path: Path) -> Path:
+def models(saved_artifacts: Path, tmp_path: Path) -> Path:
     """Versions 1 and 2 of `small`, of which 1 is the champion, and version 7 of `other`."""
     for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/7", "1")):
-        shutil.copytree(saved / seed, tmp_path / "models" / version)
+        shutil.copytree(saved_artifacts / seed, tmp_path / "models" / version)
     set_alias(tmp_path / "models" / "small", "champion", 1)
     return tmp_path / "models"
 
@@ -102,9 +102,9 @@ def test_a_file_that_cannot_be_read_says_how_to_make_one(tmp_path: Path) -> None
 # --- what it keeps out
 
 
-def test_a_version_that_is_not_listed_is_not_served(models: Path, saved: Path) -> None:
+def test_a_version_that_is_not_listed_is_not_served(models: Path, saved_artifacts: Path) -> None:
     lock = _lock(models.parent, lock_lines(models))
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     registry = _open(models, lock)
     assert sorted(registry.lines["small"].versions) == [1, 2]
     (problem,) = registry.problems
@@ -114,9 +114,9 @@ def test_a_version_that_is_not_listed_is_not_served(models: Path, saved: Path) -
     )
 
 
-def test_another_artifact_in_the_place_of_the_listed_one_is_not_served(models: Path, saved: Path) -> None:
+def test_another_artifact_in_the_place_of_the_listed_one_is_not_served(models: Path, saved_artifacts: Path) -> None:
     lock = _lock(models.parent, lock_lines(models))
-    replace_version(models / "small" / "2", saved / "2")
+    replace_version(models / "small" / "2", saved_artifacts / "2")
     registry = _open(models, lock)
     assert sorted(registry.lines["small"].versions) == [1]
     assert registry.problems[0].message.startswith("small/2: manifest.json: is not the one listed in the lock file")
@@ -128,12 +128,12 @@ def test_a_forger_who_makes_all_digests_right_is_found(models: Path) -> None:
     assert sorted(_open(models, lock).lines) == ["other"]
 
 
-def test_one_line_stands_for_an_ensemble_and_its_members(models: Path, saved: Path) -> None:
-    shutil.copytree(saved / "joint", models / "joint" / "1")
+def test_one_line_stands_for_an_ensemble_and_its_members(models: Path, saved_artifacts: Path) -> None:
+    shutil.copytree(saved_artifacts / "joint", models / "joint" / "1")
     lock = _lock(models.parent, lock_lines(models))
     assert _open(models, lock).problems == ()
     shutil.rmtree(models / "joint" / "1")
-    save_ensemble(models / "joint" / "1", {"a": saved / "0", "b": saved / "2"})
+    save_ensemble(models / "joint" / "1", {"a": saved_artifacts / "0", "b": saved_artifacts / "2"})
     registry = _open(models, lock)
     assert "joint" not in registry.lines
     assert registry.problems[0].message.startswith("joint/1: manifest.json: is not the one listed")
@@ -160,28 +160,30 @@ def test_when_nothing_is_listed_as_it_is_nothing_is_served_and_the_message_says_
     assert caught.value.message.count("is not listed in the lock file") == 1
 
 
-def test_what_is_loaded_later_must_be_listed_too(models: Path, saved: Path) -> None:
-    shutil.copytree(saved / "2", models / "small" / "3")
+def test_what_is_loaded_later_must_be_listed_too(models: Path, saved_artifacts: Path) -> None:
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     lock = _lock(models.parent, lock_lines(models))
     shutil.rmtree(models / "small" / "3")
     folder = ModelsFolder(models, RUNTIME, lock)
     registry = folder.open()
-    shutil.copytree(saved / "1", models / "small" / "3")
-    shutil.copytree(saved / "2", models / "small" / "4")
+    shutil.copytree(saved_artifacts / "1", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "4")
     for version in (3, 4):
         with pytest.raises(ArtifactError, match=rf"small/{version}: manifest.json: is not .*listed in the lock file"):
             folder.load(registry, f"small@{version}")
-    replace_version(models / "small" / "3", saved / "2")
+    replace_version(models / "small" / "3", saved_artifacts / "2")
     after = folder.load(registry, "small@3")
     assert sorted(after.lines["small"].versions) == [1, 2, 3]
     assert len(registry.problems) == 1
     assert after.problems == ()
 
 
-def test_a_version_that_was_listed_is_not_replaced_by_another_when_it_is_reloaded(models: Path, saved: Path) -> None:
+def test_a_version_that_was_listed_is_not_replaced_by_another_when_it_is_reloaded(
+    models: Path, saved_artifacts: Path
+) -> None:
     folder = ModelsFolder(models, RUNTIME, _lock(models.parent, lock_lines(models)))
     registry = folder.open()
-    replace_version(models / "small" / "2", saved / "2")
+    replace_version(models / "small" / "2", saved_artifacts / "2")
     with pytest.raises(ArtifactError, match=r"small/2: manifest.json: is not the one listed"):
         folder.reload(registry, "small")
 

@@ -51,16 +51,16 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts 0, 1 and 2 with different weights."""
     return save_seeds(tmp_path_factory.mktemp("saved"), 0, 1, 2)
 
 
 @pytest.fixture
-def models(saved: Path, tmp_path: Path) -> Path:
+def models(saved_artifacts: Path, tmp_path: Path) -> Path:
     """Versions 1 and 2 of `small`, of which 1 is the champion, and version 7 of `other`."""
     for version, seed in (("small/1", "0"), ("small/2", "1"), ("other/7", "1")):
-        shutil.copytree(saved / seed, tmp_path / "models" / version)
+        shutil.copytree(saved_artifacts / seed, tmp_path / "models" / version)
     set_alias(tmp_path / "models" / "small", "champion", 1)
     return tmp_path / "models"
 
@@ -88,10 +88,10 @@ def test_files_that_belong_to_no_version_change_nothing(server: Server, models: 
 
 
 def test_a_new_version_is_loaded_unbuilt_and_the_others_stay_the_objects_they_are(
-    server: Server, models: Path, saved: Path
+    server: Server, models: Path, saved_artifacts: Path
 ) -> None:
     before = server.registry
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     assert server.problems() == []
     assert server.served == {"other": {7}, "small": {1, 2, 3}}
     for reference in ("small", "small@1", "small@2", "other"):
@@ -102,9 +102,9 @@ def test_a_new_version_is_loaded_unbuilt_and_the_others_stay_the_objects_they_ar
 
 
 def test_a_new_version_that_becomes_the_champion_is_built_before_it_goes_live(
-    server: Server, models: Path, saved: Path
+    server: Server, models: Path, saved_artifacts: Path
 ) -> None:
-    shutil.copytree(saved / "2", models / "other" / "8")
+    shutil.copytree(saved_artifacts / "2", models / "other" / "8")
     set_alias(models / "other", "champion", 8)
     assert server.problems() == []
     assert server.registry.find("other").identity.version == 8
@@ -112,10 +112,10 @@ def test_a_new_version_that_becomes_the_champion_is_built_before_it_goes_live(
     assert _ask(server, "other@8") == 1
 
 
-def test_a_new_model_is_loaded(server: Server, models: Path, saved: Path) -> None:
+def test_a_new_model_is_loaded(server: Server, models: Path, saved_artifacts: Path) -> None:
     (models / "new").mkdir()
     assert server.problems() == []
-    shutil.copytree(saved / "2", models / "new" / "1")
+    shutil.copytree(saved_artifacts / "2", models / "new" / "1")
     assert server.problems() == []
     assert server.served == {"new": {1}, "other": {7}, "small": {1, 2}}
 
@@ -168,10 +168,10 @@ def test_the_champions_version_stays_served_when_it_vanished_until_the_champion_
 
 
 def test_a_half_copied_version_is_told_once_and_loaded_when_it_is_whole(
-    server: Server, models: Path, saved: Path
+    server: Server, models: Path, saved_artifacts: Path
 ) -> None:
-    data = (saved / "2" / WEIGHTS).read_bytes()
-    shutil.copytree(saved / "2", models / "small" / "3")
+    data = (saved_artifacts / "2" / WEIGHTS).read_bytes()
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     told: list[str] = []
     for share in (0, 100, 5000):
         (models / "small" / "3" / WEIGHTS).write_bytes(data[:share])
@@ -184,8 +184,10 @@ def test_a_half_copied_version_is_told_once_and_loaded_when_it_is_whole(
     assert server.registry.problems == ()
 
 
-def test_a_broken_version_is_tried_again_only_when_its_files_change(server: Server, models: Path, saved: Path) -> None:
-    shutil.copytree(saved / "2", models / "small" / "3")
+def test_a_broken_version_is_tried_again_only_when_its_files_change(
+    server: Server, models: Path, saved_artifacts: Path
+) -> None:
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     break_weights(models / "small" / "3")
     assert len(server.problems()) == 1
     before = server.registry
@@ -207,21 +209,23 @@ def test_a_problem_that_comes_back_is_told_again(server: Server, models: Path) -
         assert server.registry.problems == ()
 
 
-def test_a_version_that_was_broken_at_the_start_is_loaded_when_it_is_mended(models: Path, saved: Path) -> None:
+def test_a_version_that_was_broken_at_the_start_is_loaded_when_it_is_mended(
+    models: Path, saved_artifacts: Path
+) -> None:
     break_weights(models / "small" / "2")
     server = _watched(ModelsFolder(models, RUNTIME))
     assert server.problems() == []
-    replace_version(models / "small" / "2", saved / "1")
+    replace_version(models / "small" / "2", saved_artifacts / "1")
     assert server.problems() == []
     assert server.served["small"] == {1, 2}
     assert server.registry.problems == ()
 
 
-def test_a_model_whose_champion_was_broken_comes_whole_when_it_is_mended(models: Path, saved: Path) -> None:
+def test_a_model_whose_champion_was_broken_comes_whole_when_it_is_mended(models: Path, saved_artifacts: Path) -> None:
     break_weights(models / "small" / "1")
     server = _watched(ModelsFolder(models, RUNTIME))
     assert server.served == {"other": {7}}
-    replace_version(models / "small" / "1", saved / "0")
+    replace_version(models / "small" / "1", saved_artifacts / "0")
     assert server.problems() == []
     assert server.served["small"] == {1, 2}
 
@@ -256,9 +260,9 @@ def test_a_look_does_not_wait_for_a_pipe(server: Server, models: Path) -> None:
     assert server.served["other"] == {7}
 
 
-def test_versions_are_loaded_while_the_aliases_are_bad(server: Server, models: Path, saved: Path) -> None:
+def test_versions_are_loaded_while_the_aliases_are_bad(server: Server, models: Path, saved_artifacts: Path) -> None:
     (models / "small" / ALIASES).write_text("not json")
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     assert len(server.problems()) == 1
     assert server.served["small"] == {1, 2, 3}
     assert server.registry.find("small").identity.version == 1
@@ -278,10 +282,10 @@ def test_a_champion_whose_version_cannot_be_built_leaves_the_old_one_live(models
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_version_that_was_replaced_in_place_is_reloaded(
-    server: Server, models: Path, saved: Path, version: int
+    server: Server, models: Path, saved_artifacts: Path, version: int
 ) -> None:
     before = server.registry
-    replace_version(models / "small" / str(version), saved / "2")
+    replace_version(models / "small" / str(version), saved_artifacts / "2")
     assert server.problems() == []
     other = 3 - version
     assert server.registry.find(f"small@{other}") is before.find(f"small@{other}")
@@ -292,11 +296,11 @@ def test_a_version_that_was_replaced_in_place_is_reloaded(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_version_that_was_replaced_by_a_bad_one_stays_served_and_is_told_once(
-    server: Server, models: Path, saved: Path, version: int
+    server: Server, models: Path, saved_artifacts: Path, version: int
 ) -> None:
     _ask(server, f"small@{version}")
     before = server.registry
-    forge_weights(models / "small" / str(version), saved / "2")
+    forge_weights(models / "small" / str(version), saved_artifacts / "2")
     assert [message.split(": golden instance")[0] for message in server.problems()] == [
         f"small/{version}: golden/arrays.safetensors"
     ]
@@ -313,26 +317,28 @@ def test_files_that_were_only_touched_change_nothing(server: Server, models: Pat
     assert server.registry is before
 
 
-def test_a_link_that_is_turned_to_another_release_is_followed(models: Path, saved: Path) -> None:
+def test_a_link_that_is_turned_to_another_release_is_followed(models: Path, saved_artifacts: Path) -> None:
     place = models / "small" / "2"
     shutil.rmtree(place)
-    place.symlink_to(saved / "1", target_is_directory=True)
+    place.symlink_to(saved_artifacts / "1", target_is_directory=True)
     server = _watched(ModelsFolder(models, RUNTIME))
     old = server.registry.find("small@2").identity.weights_hash
     place.unlink()
-    place.symlink_to(saved / "2", target_is_directory=True)
+    place.symlink_to(saved_artifacts / "2", target_is_directory=True)
     assert server.problems() == []
     assert server.registry.find("small@2").identity.weights_hash != old
 
 
-def test_a_folder_that_is_gone_changes_nothing_and_is_told_once(server: Server, models: Path, saved: Path) -> None:
+def test_a_folder_that_is_gone_changes_nothing_and_is_told_once(
+    server: Server, models: Path, saved_artifacts: Path
+) -> None:
     before = server.registry
     models.rename(models.parent / "away")
     (message,) = server.problems()
     assert message.startswith("the folder of models cannot be read: ")
     assert server.poll() == RegistryChange(registry=before, problems=())
     assert server.registry is before
-    shutil.copytree(saved / "2", models.parent / "away" / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models.parent / "away" / "small" / "3")
     shutil.rmtree(models.parent / "away" / "other")
     (models.parent / "away").rename(models)
     assert server.problems() == []
@@ -360,40 +366,44 @@ def test_a_model_whose_folder_cannot_be_looked_into_stays_served(
     assert server.registry == before
 
 
-def test_what_an_operator_unloaded_stays_away_until_it_changes(server: Server, models: Path, saved: Path) -> None:
+def test_what_an_operator_unloaded_stays_away_until_it_changes(
+    server: Server, models: Path, saved_artifacts: Path
+) -> None:
     folder = ModelsFolder(models, RUNTIME)
     server.registry = folder.unload(server.registry, "small@2")
     set_alias(models / "small", "blue", 1)
     assert server.problems() == []
     assert server.served["small"] == {1}
-    replace_version(models / "small" / "2", saved / "2")
+    replace_version(models / "small" / "2", saved_artifacts / "2")
     assert server.problems() == []
     assert server.served["small"] == {1, 2}
 
 
 def test_what_an_operator_loaded_before_the_look_stays_the_object_it_is(
-    server: Server, models: Path, saved: Path
+    server: Server, models: Path, saved_artifacts: Path
 ) -> None:
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     server.registry = ModelsFolder(models, RUNTIME).load(server.registry, "small@3")
     loaded = server.registry
     server.poll()
     assert server.registry is loaded
 
 
-def test_what_changed_while_the_folder_was_opened_is_seen_at_the_first_look(models: Path, saved: Path) -> None:
+def test_what_changed_while_the_folder_was_opened_is_seen_at_the_first_look(
+    models: Path, saved_artifacts: Path
+) -> None:
     folder = ModelsFolder(models, RUNTIME)
     watch = FolderWatcher(folder)
     registry = folder.open()
-    shutil.copytree(saved / "2", models / "small" / "3")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     assert sorted(watch.poll(registry).registry.lines["small"].versions) == [1, 2, 3]
 
 
-def test_only_what_is_locked_is_loaded(models: Path, saved: Path) -> None:
+def test_only_what_is_locked_is_loaded(models: Path, saved_artifacts: Path) -> None:
     (models.parent / "lock").write_text(lock_lines(models))
     server = _watched(ModelsFolder(models, RUNTIME, VersionLock.read(models.parent / "lock")))
-    shutil.copytree(saved / "2", models / "small" / "3")
-    replace_version(models / "small" / "2", saved / "2")
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
+    replace_version(models / "small" / "2", saved_artifacts / "2")
     assert [message.split(" the lock file")[0] for message in server.problems()] == [
         "small/2: manifest.json: is not the one listed in",
         "small/3: manifest.json: is not listed in",

@@ -61,7 +61,7 @@ def forecast(symbol: str = "AAPL") -> Forecast:
 
 def attribution(symbol: str = "AAPL") -> Attribution:
     found = canned_service.attribution((symbol,))
-    return replace(found, per_row=found.per_row + 0.001)  # no contribution is 0, which pages leave out
+    return replace(found, per_row=found.per_row + 0.001)  # no contribution is 0, because pages omit those
 
 
 def content(card: Mapping[str, Json] | None = None, symbol: str = "AAPL") -> ReportContent:
@@ -412,7 +412,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_work(tmp_path:
         check_report(tmp_path)
 
 
-# --- what charts hold
+# --- chart content
 
 
 def test_the_names_in_a_chart_are_explained_beside_it_from_their_own_definitions() -> None:

@@ -160,7 +160,7 @@ def field(message: type[Message], name: str, content: bytes = b"") -> bytes:
     return bytes([number << 3 | 2]) + size + bytes([length]) + content
 
 
-def within(*names: str, content: bytes) -> bytes:
+def nested_instance(*names: str, content: bytes) -> bytes:
     """An instance with the content in nested fields."""
     kinds: list[type[Message]] = [
         pb.PredictRequest,
@@ -178,12 +178,16 @@ def filled(part: bytes) -> bytes:
 
 EMPTIEST = {
     "instances": filled(field(pb.PredictRequest, "instances")),
-    "instances of bars": filled(within("instances", "bars", content=b"")),
-    "symbols": within("instances", "bars", content=filled(field(pb.BarPanel, "symbols"))),
-    "sessions": within("instances", "bars", content=field(pb.BarPanel, "session_yyyymmdd", b"\x01" * (LARGEST - 100))),
-    "prices": within("instances", "window", content=field(pb.FeatureWindow, "anchor_price", bytes(LARGEST - 100))),
-    "covariates": within("instances", "covariates", content=filled(field(pb.Covariates, "observed"))),
-    "scalars twice": within("instances", "bars", content=filled(b"\x68\x01")),
+    "instances of bars": filled(nested_instance("instances", "bars", content=b"")),
+    "symbols": nested_instance("instances", "bars", content=filled(field(pb.BarPanel, "symbols"))),
+    "sessions": nested_instance(
+        "instances", "bars", content=field(pb.BarPanel, "session_yyyymmdd", b"\x01" * (LARGEST - 100))
+    ),
+    "prices": nested_instance(
+        "instances", "window", content=field(pb.FeatureWindow, "anchor_price", bytes(LARGEST - 100))
+    ),
+    "covariates": nested_instance("instances", "covariates", content=filled(field(pb.Covariates, "observed"))),
+    "scalars twice": nested_instance("instances", "bars", content=filled(b"\x68\x01")),
     "fields of no name": filled(b"\xf8\x3f\x01"),
 }
 OWN = {

@@ -22,7 +22,7 @@ SOON_S = 30
 
 
 @dataclass(frozen=True)
-class Asked:
+class SizedRequest:
     """A request that has only a size."""
 
     name: str = ""
@@ -31,14 +31,14 @@ class Asked:
 
 
 def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyItem:
-    return QueuedRequest(Asked(name, rows, size), Deadline(expires_at_s))
+    return QueuedRequest(SizedRequest(name, rows, size), Deadline(expires_at_s))
 
 
 def names(items: list[AnyItem]) -> list[str]:
     return [one.request.name for one in items]
 
 
-# --- the policy
+# --- queue policy
 
 
 def waiting(now_s: float = 0.0, **limits: int) -> QueuedRequests:
@@ -193,8 +193,8 @@ def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> No
 def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
     queue, line = RequestQueue(QueueLimits(calls=4)), ModelQueue()
 
-    def cancelled() -> "weakref.ref[Asked]":
-        one: QueuedRequest[Asked, int] = QueuedRequest(Asked(size=15 << 20), Deadline())
+    def cancelled() -> "weakref.ref[SizedRequest]":
+        one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(size=15 << 20), Deadline())
         queue.put(line, one)
         assert one.answer.cancel()
         return weakref.ref(one.request)
@@ -306,11 +306,11 @@ def test_joining_waits_until_everything_has_its_answer() -> None:
     assert not joined.is_alive()
 
 
-# --- a lane that works in turn
+# --- explanation worker
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepwiseWork:
     """Work of `count` steps that records its name at each step."""
 
     name: str
@@ -331,7 +331,7 @@ def put(lane: ExplanationWorker, line: str, work: object, deadline: Deadline | N
     return one.answer
 
 
-def held_lane(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None]]:
+def paused_worker(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None]]:
     """An explanation worker that pauses in its first step until released."""
     lane, begun, released = ExplanationWorker("held", queue), threading.Event(), threading.Event()
 
@@ -349,9 +349,11 @@ def held_lane(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None
 
 def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
     queue = RequestQueue(QueueLimits())
-    lane, release = held_lane(queue)
+    lane, release = paused_worker(queue)
     said: list[str] = []
-    answers = [put(lane, line, Steps(line, count, said)) for line, count in (("long", 4), ("short", 1), ("other", 2))]
+    answers = [
+        put(lane, line, StepwiseWork(line, count, said)) for line, count in (("long", 4), ("short", 1), ("other", 2))
+    ]
     release()
     assert [answer.result(SOON_S) for answer in answers] == ["long", "short", "other"]
     assert said == ["long", "short", "other", "long", "other", "long", "long"]
@@ -387,15 +389,15 @@ def test_work_that_fails_ends_no_other() -> None:
             return 1 / 0
 
     assert isinstance(put(lane, "m", Broken()).exception(SOON_S), ZeroDivisionError)
-    assert put(lane, "m", Steps("a", 1, [])).result(SOON_S) == "a"
+    assert put(lane, "m", StepwiseWork("a", 1, [])).result(SOON_S) == "a"
     queue.close()
 
 
 def test_work_cancelled_while_it_waits_never_begins() -> None:
     queue = RequestQueue(QueueLimits())
-    lane, release = held_lane(queue)
+    lane, release = paused_worker(queue)
     said: list[str] = []
-    cancelled, other = put(lane, "m", Steps("a", 1, said)), put(lane, "m", Steps("b", 1, said))
+    cancelled, other = put(lane, "m", StepwiseWork("a", 1, said)), put(lane, "m", StepwiseWork("b", 1, said))
     assert cancelled.cancel()
     release()
     assert other.result(SOON_S) == "b"

@@ -26,7 +26,7 @@ FIRST, SECOND, OPERATOR, OWN = map(token, ("first", "second", "operator", "own")
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ProcessOutput:
     """Responses and output of one process."""
 
     ready: dict[str, object]
@@ -38,7 +38,7 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+def life(tmp_path_factory: pytest.TempPathFactory) -> ProcessOutput:
     folder = tmp_path_factory.mktemp("secured")
     models = small_models(folder / "models")
     certs, tokens, place = issue(folder / "certs"), folder / "tokens.txt", folder / "run" / "admin.sock"
@@ -49,14 +49,14 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         environment.setenv("QUANTRA_TOKEN", OWN)
         further = ("--admin-listen", f"unix:{place}", "--log-level", "debug")
         with server_process(models, file, *options, *further) as process:
-            answers = dict(asked(process, certs, tokens, place))
+            answers = dict(make_calls(process, certs, tokens, place))
             process.popen.send_signal(signal.SIGTERM)
             status = process.popen.wait()
     secrets = (FIRST, SECOND, OPERATOR, OWN, str(folder))
-    return Life(process.ready, answers, place.exists(), status, log.read_text(), secrets)
+    return ProcessOutput(process.ready, answers, place.exists(), status, log.read_text(), secrets)
 
 
-def asked(process: Process, certs: IssuedCertificates, tokens: Path, place: Path) -> Iterator[tuple[str, str]]:
+def make_calls(process: Process, certs: IssuedCertificates, tokens: Path, place: Path) -> Iterator[tuple[str, str]]:
     """Make every call that must succeed or fail."""
 
     @contextmanager
@@ -65,22 +65,22 @@ def asked(process: Process, certs: IssuedCertificates, tokens: Path, place: Path
             yield made
 
     with client(FIRST) as desk, client(OWN) as own, client(SECOND) as unknown:
-        yield "predict", ended(lambda: desk.predict(recent_bars()))
-        yield "explain", ended(lambda: desk.explain(Query(instance=Instance(input=recent_bars()))))
-        yield "own predicts", ended(lambda: own.predict(recent_bars()))
-        yield "unknown", ended(unknown.models)
-        yield "too few", ended(lambda: desk.predict(recent_bars().last(3)))
+        yield "predict", call_status(lambda: desk.predict(recent_bars()))
+        yield "explain", call_status(lambda: desk.explain(Query(instance=Instance(input=recent_bars()))))
+        yield "own predicts", call_status(lambda: own.predict(recent_bars()))
+        yield "unknown", call_status(unknown.models)
+        yield "too few", call_status(lambda: desk.predict(recent_bars().last(3)))
         yield "change", reloaded(place, OPERATOR)
         yield "change with a token that predicts", reloaded(place, FIRST)
         yield "change without a token", reloaded(place, "")
         tokens.write_text("broken\n")
         tokens.write_text(f"desk predict {SECOND}\n")
-        while ended(unknown.models) != "answered":
-            pass  # the server looks at the file once a second
-        yield "the earlier token", ended(desk.models)
+        while call_status(unknown.models) != "answered":
+            pass  # the server checks the file every second
+        yield "the earlier token", call_status(desk.models)
 
 
-def ended(call: Callable[[], object]) -> str:
+def call_status(call: Callable[[], object]) -> str:
     try:
         call()
     except QuantraError as error:
@@ -99,7 +99,7 @@ def reloaded(place: Path, token: str) -> str:
     return "answered"
 
 
-def test_calls_are_answered_and_refused_by_token(life: Life) -> None:
+def test_calls_are_answered_and_refused_by_token(life: ProcessOutput) -> None:
     assert life.answers == {
         "predict": "answered",
         "explain": PermissionDeniedError.__name__,
@@ -113,22 +113,22 @@ def test_calls_are_answered_and_refused_by_token(life: Life) -> None:
     }
 
 
-def test_the_first_line_has_a_socket_in_the_place_of_its_port(life: Life) -> None:
+def test_the_first_line_has_a_socket_in_the_place_of_its_port(life: ProcessOutput) -> None:
     assert str(life.ready["admin_socket"]).endswith("run/admin.sock")
     assert "admin_port" not in life.ready
 
 
-def test_the_socket_is_gone_at_the_end(life: Life) -> None:
+def test_the_socket_is_gone_at_the_end(life: ProcessOutput) -> None:
     assert not life.socket_is_left
     assert life.status == 0
 
 
-def test_the_log_tells_of_tokens_without_showing_one(life: Life) -> None:
+def test_the_log_tells_of_tokens_without_showing_one(life: ProcessOutput) -> None:
     assert "other users can read tokens.txt" in life.log
     assert "tokens changed; the new ones are active" in life.log
 
 
-def test_the_log_has_no_token_no_path_and_no_price(life: Life) -> None:
+def test_the_log_has_no_token_no_path_and_no_price(life: ProcessOutput) -> None:
     """At the most verbose level, after successful, refused and malformed calls."""
     assert " Predict " in life.log
     assert [secret for secret in life.secrets if secret in life.log] == []

@@ -65,7 +65,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> IssuedCertificates:
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> IssuedCertificates:
+def other_certificates(tmp_path_factory: pytest.TempPathFactory) -> IssuedCertificates:
     return issue(tmp_path_factory.mktemp("others") / "certs")
 
 
@@ -89,18 +89,18 @@ def token_file(folder: Path, text: str = TOKENS) -> Path:
     return path
 
 
-def known_by(issued: IssuedCertificates, **further: Path | str) -> ClientCredentials:
+def trusting(issued: IssuedCertificates, **further: Path | str) -> ClientCredentials:
     """Client credentials that trust this authority."""
     return replace(ClientCredentials(ca=issued.ca), **further)
 
 
-def shown_by(issued: IssuedCertificates) -> ClientCredentials:
+def with_certificate(issued: IssuedCertificates) -> ClientCredentials:
     """Client credentials with a client certificate."""
     return ClientCredentials(ca=issued.ca, cert=issued.client, key=issued.client_key)
 
 
 @dataclass(frozen=True, slots=True)
-class Secured:
+class SecureServer:
     """A server in this process whose files are polled by the test."""
 
     served: Served
@@ -113,98 +113,104 @@ class Secured:
 
 
 @pytest.fixture
-def tls(ours: IssuedCertificates, tmp_path: Path, service: CannedService) -> Iterator[tuple[Secured, TlsFiles]]:
+def tls(ours: IssuedCertificates, tmp_path: Path, service: CannedService) -> Iterator[tuple[SecureServer, TlsFiles]]:
     """A server with TLS whose files can be replaced."""
     for path in ours.all:
         shutil.copy(path, tmp_path)
     files = tls_of(IssuedCertificates(tmp_path))
     rotation = CredentialRotation(settings(tmp_path, files))
     with serving(service, credentials=rotation.credentials()) as served:
-        yield Secured(served, rotation), files
+        yield SecureServer(served, rotation), files
 
 
 @pytest.fixture
-def mutual(ours: IssuedCertificates, service: CannedService, tmp_path: Path) -> Iterator[Secured]:
+def mutual(ours: IssuedCertificates, service: CannedService, tmp_path: Path) -> Iterator[SecureServer]:
     """A server that requires client certificates."""
     rotation = CredentialRotation(settings(tmp_path, tls_of(ours, asks_clients=True)))
     with serving(service, credentials=rotation.credentials()) as served:
-        yield Secured(served, rotation)
+        yield SecureServer(served, rotation)
 
 
 @pytest.fixture
-def guarded(service: CannedService, tmp_path: Path) -> Iterator[tuple[Secured, Path]]:
+def guarded(service: CannedService, tmp_path: Path) -> Iterator[tuple[SecureServer, Path]]:
     """A server that requires tokens, without TLS."""
     path = token_file(tmp_path)
     rotation = CredentialRotation(settings(tmp_path, tokens=path))
     with serving(service, guard=rotation.guard) as served:
-        yield Secured(served, rotation), path
+        yield SecureServer(served, rotation), path
 
 
 # --- TLS
 
 
-def test_a_forecast_comes_over_tls(tls: tuple[Secured, TlsFiles], ours: IssuedCertificates) -> None:
-    with QuantraClient(tls[0].served.target, credentials=known_by(ours)) as client:
+def test_a_forecast_comes_over_tls(tls: tuple[SecureServer, TlsFiles], ours: IssuedCertificates) -> None:
+    with QuantraClient(tls[0].served.target, credentials=trusting(ours)) as client:
         assert client.predict(BARS).symbols == BARS.symbols
 
 
-def test_a_forecast_comes_over_tls_to_asyncio(tls: tuple[Secured, TlsFiles], ours: IssuedCertificates) -> None:
+def test_a_forecast_comes_over_tls_to_asyncio(tls: tuple[SecureServer, TlsFiles], ours: IssuedCertificates) -> None:
     async def ask() -> tuple[str, ...]:
-        async with AsyncQuantraClient(tls[0].served.target, credentials=known_by(ours)) as client:
+        async with AsyncQuantraClient(tls[0].served.target, credentials=trusting(ours)) as client:
             return (await client.predict(BARS)).symbols
 
     assert asyncio.run(ask()) == BARS.symbols
 
 
-def refused_by(secured: Secured, credentials: ClientCredentials | None) -> str:
+def refused_by(secured: SecureServer, credentials: ClientCredentials | None) -> str:
     with pytest.raises(UnavailableError) as refused:
         secured.models(credentials)
     assert isinstance(refused.value.__cause__, grpc.RpcError)
     return refused.value.message
 
 
-def test_a_client_without_tls_is_told_that_it_may_need_it(tls: tuple[Secured, TlsFiles]) -> None:
+def test_a_client_without_tls_is_told_that_it_may_need_it(tls: tuple[SecureServer, TlsFiles]) -> None:
     assert "if it uses TLS, pass ca= (--tls-ca)" in refused_by(tls[0], None)
 
 
 def test_a_client_with_tls_is_told_that_the_server_has_none(service: CannedService, ours: IssuedCertificates) -> None:
     with serving(service) as plain, pytest.raises(UnavailableError, match="uses plain text: remove ca="):
-        Secured(plain, CredentialRotation(settings(ours.folder))).models(known_by(ours))
+        SecureServer(plain, CredentialRotation(settings(ours.folder))).models(trusting(ours))
 
 
 def test_a_client_of_another_authority_is_told_which_file_to_give(
-    tls: tuple[Secured, TlsFiles], others: IssuedCertificates
+    tls: tuple[SecureServer, TlsFiles], other_certificates: IssuedCertificates
 ) -> None:
-    assert "no authority in ca= (--tls-ca) has signed its certificate" in refused_by(tls[0], known_by(others))
+    assert "no authority in ca= (--tls-ca) has signed its certificate" in refused_by(
+        tls[0], trusting(other_certificates)
+    )
 
 
 def test_an_expired_certificate_is_told(tmp_path: Path, service: CannedService) -> None:
     old = issue(tmp_path / "old", begin=LONG_AGO)
     rotation = CredentialRotation(settings(tmp_path, tls_of(old)))
     with serving(service, credentials=rotation.credentials()) as served:
-        assert "has expired" in refused_by(Secured(served, rotation), known_by(old))
+        assert "has expired" in refused_by(SecureServer(served, rotation), trusting(old))
 
 
 def test_a_certificate_of_another_name_is_told(tmp_path: Path, service: CannedService) -> None:
     issued = issue(tmp_path / "named", ["server.example.com"])
     rotation = CredentialRotation(settings(tmp_path, tls_of(issued)))
-    address = Address("127.0.0.2", 0)  # of this machine, and not in the certificate
+    address = Address("127.0.0.2", 0)  # localhost addresses that the certificate lacks
     with serving(service, address=address, credentials=rotation.credentials()) as served:
-        assert "its certificate is for other host names" in refused_by(Secured(served, rotation), known_by(issued))
+        assert "its certificate is for other host names" in refused_by(SecureServer(served, rotation), trusting(issued))
 
 
-def test_a_server_that_asks_for_certificates_answers_who_shows_one(mutual: Secured, ours: IssuedCertificates) -> None:
-    assert mutual.models(shown_by(ours)) == ("canned",)
+def test_a_server_that_asks_for_certificates_answers_who_shows_one(
+    mutual: SecureServer, ours: IssuedCertificates
+) -> None:
+    assert mutual.models(with_certificate(ours)) == ("canned",)
 
 
-def test_a_server_that_asks_for_certificates_refuses_who_shows_none(mutual: Secured, ours: IssuedCertificates) -> None:
-    assert "pass a certificate that its authorities signed as cert= and key=" in refused_by(mutual, known_by(ours))
+def test_a_server_that_asks_for_certificates_refuses_who_shows_none(
+    mutual: SecureServer, ours: IssuedCertificates
+) -> None:
+    assert "pass a certificate that its authorities signed as cert= and key=" in refused_by(mutual, trusting(ours))
 
 
 def test_a_server_that_asks_for_certificates_refuses_those_of_others(
-    mutual: Secured, ours: IssuedCertificates, others: IssuedCertificates
+    mutual: SecureServer, ours: IssuedCertificates, other_certificates: IssuedCertificates
 ) -> None:
-    refused_by(mutual, replace(shown_by(others), ca=ours.ca))
+    refused_by(mutual, replace(with_certificate(other_certificates), ca=ours.ca))
 
 
 def test_a_server_that_asks_for_certificates_refuses_expired_ones(
@@ -214,34 +220,34 @@ def test_a_server_that_asks_for_certificates_refuses_expired_ones(
     old = issue(tmp_path / "old", begin=LONG_AGO)
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, old.ca)))
     with serving(service, credentials=rotation.credentials()) as served:
-        refused_by(Secured(served, rotation), replace(shown_by(old), ca=ours.ca))
+        refused_by(SecureServer(served, rotation), replace(with_certificate(old), ca=ours.ca))
 
 
 def test_certificates_change_while_the_server_runs(
-    tls: tuple[Secured, TlsFiles], ours: IssuedCertificates, others: IssuedCertificates
+    tls: tuple[SecureServer, TlsFiles], ours: IssuedCertificates, other_certificates: IssuedCertificates
 ) -> None:
     secured, files = tls
-    with QuantraClient(secured.served.target, credentials=known_by(ours)) as before:
+    with QuantraClient(secured.served.target, credentials=trusting(ours)) as before:
         assert before.models()
-        shutil.copy(others.server, files.cert)
-        shutil.copy(others.server_key, files.key)
+        shutil.copy(other_certificates.server, files.cert)
+        shutil.copy(other_certificates.server_key, files.key)
         secured.rotation.reload()
-        assert secured.models(known_by(others)) == ("canned",)
-        refused_by(secured, known_by(ours))
-        assert before.models()  # its connection was made before
+        assert secured.models(trusting(other_certificates)) == ("canned",)
+        refused_by(secured, trusting(ours))
+        assert before.models()  # its connection is older
 
 
 def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once(
-    tls: tuple[Secured, TlsFiles],
+    tls: tuple[SecureServer, TlsFiles],
     ours: IssuedCertificates,
-    others: IssuedCertificates,
+    other_certificates: IssuedCertificates,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     secured, files = tls
-    shutil.copy(others.server, files.cert)
+    shutil.copy(other_certificates.server, files.cert)
     for _ in range(3):
         secured.rotation.reload()
-    assert secured.models(known_by(ours)) == ("canned",)
+    assert secured.models(trusting(ours)) == ("canned",)
     (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "the key does not belong to the certificate" in told
     files.cert.unlink()
@@ -249,23 +255,23 @@ def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once
     assert "No such file" in caplog.records[-1].message
     shutil.copy(ours.server, files.cert)
     secured.rotation.reload()
-    assert secured.models(known_by(ours)) == ("canned",)
+    assert secured.models(trusting(ours)) == ("canned",)
     assert str(files.cert.parent) not in caplog.text
 
 
 def test_a_client_whose_authority_was_taken_away_is_refused(
-    service: CannedService, ours: IssuedCertificates, others: IssuedCertificates, tmp_path: Path
+    service: CannedService, ours: IssuedCertificates, other_certificates: IssuedCertificates, tmp_path: Path
 ) -> None:
     authorities = tmp_path / "authorities.pem"
     shutil.copy(ours.ca, authorities)
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
     with serving(service, credentials=rotation.credentials()) as served:
-        secured = Secured(served, rotation)
-        assert secured.models(shown_by(ours))
-        shutil.copy(others.ca, authorities)
+        secured = SecureServer(served, rotation)
+        assert secured.models(with_certificate(ours))
+        shutil.copy(other_certificates.ca, authorities)
         rotation.reload()
-        refused_by(secured, shown_by(ours))
-        assert secured.models(replace(shown_by(others), ca=ours.ca))
+        refused_by(secured, with_certificate(ours))
+        assert secured.models(replace(with_certificate(other_certificates), ca=ours.ca))
 
 
 def first_refusal(client: QuantraClient) -> str:
@@ -279,7 +285,7 @@ def first_refusal(client: QuantraClient) -> str:
 
 
 def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
-    service: CannedService, ours: IssuedCertificates, others: IssuedCertificates, tmp_path: Path
+    service: CannedService, ours: IssuedCertificates, other_certificates: IssuedCertificates, tmp_path: Path
 ) -> None:
     """This bounds the use of a revoked certificate: an hour, and ten milliseconds here."""
     authorities = tmp_path / "authorities.pem"
@@ -288,10 +294,10 @@ def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
     limits = ServerLimits(age_s=0.01)
     with (
         serving(service, limits, credentials=rotation.credentials()) as served,
-        QuantraClient(served.target, credentials=shown_by(ours)) as client,
+        QuantraClient(served.target, credentials=with_certificate(ours)) as client,
     ):
         assert all(client.models() for _ in range(300))
-        shutil.copy(others.ca, authorities)
+        shutil.copy(other_certificates.ca, authorities)
         rotation.reload()
         assert "accepted the connection and closed it" in first_refusal(client)
 
@@ -311,7 +317,7 @@ def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
 @posix
 def test_a_server_does_not_start_with_files_that_are_no_pair(
     ours: IssuedCertificates,
-    others: IssuedCertificates,
+    other_certificates: IssuedCertificates,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     change: dict[str, Path | str],
@@ -319,7 +325,12 @@ def test_a_server_does_not_start_with_files_that_are_no_pair(
 ) -> None:
     locked = tmp_path / "locked.key"
     locked.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGbMFc=\n-----END ENCRYPTED PRIVATE KEY-----\n")
-    known = {"of others": others.server_key, "a key": ours.server_key, "locked": locked, "a folder": tmp_path}
+    known = {
+        "of others": other_certificates.server_key,
+        "a key": ours.server_key,
+        "locked": locked,
+        "a folder": tmp_path,
+    }
     wrong = {field: known[path] if isinstance(path, str) else path for field, path in change.items()}
     files = replace(tls_of(ours), **wrong)
     assert serve(ServerSettings(models=tmp_path, listen=Address("127.0.0.1", 0), tls=files)) == 1
@@ -332,7 +343,7 @@ def test_a_server_does_not_start_with_files_that_are_no_pair(
 # --- tokens
 
 
-def test_a_token_is_good_for_its_roles(guarded: tuple[Secured, Path]) -> None:
+def test_a_token_is_good_for_its_roles(guarded: tuple[SecureServer, Path]) -> None:
     target = guarded[0].served.target
     with QuantraClient(target, credentials=ClientCredentials(token=PREDICTS)) as client:
         assert client.predict(BARS).symbols == BARS.symbols
@@ -349,7 +360,7 @@ def test_a_token_is_good_for_its_roles(guarded: tuple[Secured, Path]) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", token("wrong"), PREDICTS[:-1]])
-def test_a_caller_without_a_known_token_is_refused(guarded: tuple[Secured, Path], token: str | None) -> None:
+def test_a_caller_without_a_known_token_is_refused(guarded: tuple[SecureServer, Path], token: str | None) -> None:
     credentials = ClientCredentials(token=token)
     with (
         QuantraClient(guarded[0].served.target, credentials=credentials) as client,
@@ -360,7 +371,7 @@ def test_a_caller_without_a_known_token_is_refused(guarded: tuple[Secured, Path]
 
 
 def test_clients_take_the_token_of_the_environment(
-    guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch
+    guarded: tuple[SecureServer, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUANTRA_TOKEN", PREDICTS)
     assert guarded[0].models() == ("canned",)
@@ -368,7 +379,7 @@ def test_clients_take_the_token_of_the_environment(
         guarded[0].models(ClientCredentials(token=""))
 
 
-def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[Secured, Path]) -> None:
+def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[SecureServer, Path]) -> None:
     target, credentials, bars = guarded[0].served.target, ClientCredentials(token=PREDICTS), recent_bars("AAPL")
     with QuantraClient(target, "canned", credentials=credentials) as client:
         assert isinstance(client.open_session(bars).forecast, Forecast)
@@ -403,14 +414,14 @@ def _code(failure: Any) -> str:
     return failure.code().name
 
 
-def test_health_needs_no_token(guarded: tuple[Secured, Path]) -> None:
+def test_health_needs_no_token(guarded: tuple[SecureServer, Path]) -> None:
     with grpc.insecure_channel(guarded[0].served.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         answer = stub.Check(health_pb2.HealthCheckRequest())
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_a_caller_without_a_token_is_refused_before_its_request_is_read(guarded: tuple[Secured, Path]) -> None:
+def test_a_caller_without_a_token_is_refused_before_its_request_is_read(guarded: tuple[SecureServer, Path]) -> None:
     """The request never arrives, so a server that waited for it would run into the deadline."""
     released = threading.Event()
 
@@ -426,7 +437,7 @@ def test_a_caller_without_a_token_is_refused_before_its_request_is_read(guarded:
     assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_tokens_change_while_the_server_runs(guarded: tuple[Secured, Path]) -> None:
+def test_tokens_change_while_the_server_runs(guarded: tuple[SecureServer, Path]) -> None:
     secured, path = guarded
     with QuantraClient(secured.served.target, credentials=ClientCredentials(token=PREDICTS)) as before:
         assert before.models()
@@ -434,10 +445,10 @@ def test_tokens_change_while_the_server_runs(guarded: tuple[Secured, Path]) -> N
         secured.rotation.reload()
         assert secured.models(ClientCredentials(token=NEXT)) == ("canned",)
         with pytest.raises(UnauthenticatedError):
-            before.models()  # tokens are asked for at every call, connections that are there or not
+            before.models()  # tokens are checked at every call, also on existing connections
 
 
-def test_a_stream_whose_token_was_taken_away_ends_at_its_next_request(guarded: tuple[Secured, Path]) -> None:
+def test_a_stream_whose_token_was_taken_away_ends_at_its_next_request(guarded: tuple[SecureServer, Path]) -> None:
     secured, path = guarded
     requests = queue.SimpleQueue[pb.PredictStreamRequest | None]()
     asked = pb.PredictStreamRequest(
@@ -460,7 +471,7 @@ def test_a_stream_whose_token_was_taken_away_ends_at_its_next_request(guarded: t
 
 @pytest.mark.parametrize("broken", [b"", b"# nothing\n", b"desk predict short\n", b"\xff\xfe", b"x" * 2_000_000, None])
 def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_once(
-    guarded: tuple[Secured, Path], caplog: pytest.LogCaptureFixture, broken: bytes | None
+    guarded: tuple[SecureServer, Path], caplog: pytest.LogCaptureFixture, broken: bytes | None
 ) -> None:
     secured, path = guarded
     if broken is None:
@@ -479,7 +490,7 @@ def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_o
 
 
 def test_a_file_of_tokens_that_breaks_twice_in_the_same_way_is_told_twice(
-    guarded: tuple[Secured, Path], caplog: pytest.LogCaptureFixture
+    guarded: tuple[SecureServer, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     secured, path = guarded
     for _ in range(2):
@@ -566,7 +577,7 @@ def test_a_file_that_windows_wrote_is_read(tmp_path: Path) -> None:
     )
 
 
-# --- what clients refuse to do
+# --- refusals by clients
 
 
 @pytest.mark.parametrize(
@@ -588,7 +599,7 @@ def test_a_token_is_never_sent_over_a_network_in_plain_text(target: str, ours: I
     with pytest.raises(ConfigurationError, match="in plain text; pass ca=") as refused:
         QuantraClient(target, credentials=ClientCredentials(token=PREDICTS))
     assert PREDICTS not in refused.value.message
-    QuantraClient(target, credentials=known_by(ours, token=PREDICTS)).close()
+    QuantraClient(target, credentials=trusting(ours, token=PREDICTS)).close()
     QuantraClient(target, credentials=ClientCredentials(token="")).close()
 
 
@@ -608,7 +619,7 @@ def test_a_token_may_go_to_this_machine_in_plain_text(target: str) -> None:
 
 
 def test_a_token_for_this_machine_goes_through_no_proxy(
-    guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch
+    guarded: tuple[SecureServer, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """gRPC would use a proxy from the environment even for localhost."""
     with socket.create_server(("127.0.0.1", 0)) as proxy:
@@ -642,20 +653,22 @@ def test_credentials_that_are_not_whole_are_refused(
         QuantraClient("localhost:1", credentials=replace(ClientCredentials(), **{name: files[name] for name in fields}))
 
 
-def test_files_that_are_none_are_refused_before_a_call(ours: IssuedCertificates, others: IssuedCertificates) -> None:
+def test_files_that_are_none_are_refused_before_a_call(
+    ours: IssuedCertificates, other_certificates: IssuedCertificates
+) -> None:
     with pytest.raises(ConfigurationError, match=r"--tls-ca away\.pem"):
         QuantraClient("localhost:1", credentials=ClientCredentials(ca=Path("away.pem")))
     with pytest.raises(ConfigurationError, match="no certificate in PEM"):
         QuantraClient("localhost:1", credentials=ClientCredentials(ca=ours.client_key))
     with pytest.raises(ConfigurationError, match="the key does not belong to the certificate"):
-        QuantraClient("localhost:1", credentials=replace(shown_by(ours), key=others.client_key))
+        QuantraClient("localhost:1", credentials=replace(with_certificate(ours), key=other_certificates.client_key))
 
 
 def test_a_token_is_not_in_what_is_shown_of_credentials() -> None:
     assert PREDICTS not in repr(ClientCredentials(token=PREDICTS))
 
 
-# --- a channel of the caller's own
+# --- the caller's own channel
 
 
 def test_a_channel_of_the_callers_is_used_and_stays_open(service: CannedService) -> None:
@@ -667,21 +680,23 @@ def test_a_channel_of_the_callers_is_used_and_stays_open(service: CannedService)
         assert QuantraClient("again", channel=channel).models()
 
 
-def test_a_channel_of_the_callers_gets_no_token(guarded: tuple[Secured, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_of_the_callers_gets_no_token(
+    guarded: tuple[SecureServer, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its destination is unknown."""
     monkeypatch.setenv("QUANTRA_TOKEN", PREDICTS)
     with grpc.insecure_channel(guarded[0].served.target) as channel, pytest.raises(UnauthenticatedError):
         QuantraClient("mine", channel=channel).models()
 
 
-def test_asyncio_takes_a_token_or_a_channel_too(guarded: tuple[Secured, Path]) -> None:
+def test_asyncio_takes_a_token_or_a_channel_too(guarded: tuple[SecureServer, Path]) -> None:
     target = guarded[0].served.target
 
     async def ask() -> None:
         async with AsyncQuantraClient(target, credentials=ClientCredentials(token=PREDICTS)) as client:
             assert await client.models()
         async with grpc.aio.insecure_channel(target) as channel:
-            for _ in range(2):  # the first client leaves it open
+            for _ in range(2):  # the first client does not close it
                 async with AsyncQuantraClient("mine", channel=channel) as client:
                     with pytest.raises(UnauthenticatedError):
                         await client.models()
@@ -732,24 +747,26 @@ def test_each_call_of_asyncio_has_a_time_of_its_own(service: CannedService) -> N
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> SocketAddress:
+def socket_address(tmp_path_factory: pytest.TempPathFactory) -> SocketAddress:
     """A path short enough for a Unix socket."""
     return SocketAddress.parse(f"unix:{tmp_path_factory.mktemp('s')}/run/q.sock")
 
 
 @posix
-def test_a_forecast_comes_over_a_unix_socket_of_this_user_alone(service: CannedService, place: SocketAddress) -> None:
-    with serving(service, address=place) as served, QuantraClient(served.target) as client:
+def test_a_forecast_comes_over_a_unix_socket_of_this_user_alone(
+    service: CannedService, socket_address: SocketAddress
+) -> None:
+    with serving(service, address=socket_address) as served, QuantraClient(served.target) as client:
         assert client.predict(BARS).symbols == BARS.symbols
-        assert stat.S_IMODE(place.path.parent.stat().st_mode) == 0o700
-    assert list(place.path.parent.iterdir()) == []
+        assert stat.S_IMODE(socket_address.path.parent.stat().st_mode) == 0o700
+    assert list(socket_address.path.parent.iterdir()) == []
 
 
 @posix
-def test_a_socket_needs_its_token_too(service: CannedService, place: SocketAddress, tmp_path: Path) -> None:
+def test_a_socket_needs_its_token_too(service: CannedService, socket_address: SocketAddress, tmp_path: Path) -> None:
     rotation = CredentialRotation(settings(tmp_path, tokens=token_file(tmp_path)))
-    with serving(service, address=place, guard=rotation.guard) as served:
-        secured = Secured(served, rotation)
+    with serving(service, address=socket_address, guard=rotation.guard) as served:
+        secured = SecureServer(served, rotation)
         assert secured.models(ClientCredentials(token=PREDICTS)) == ("canned",)
         with pytest.raises(UnauthenticatedError):
             secured.models()
@@ -762,44 +779,44 @@ def start_at(place: SocketAddress, models: Path) -> int:
 @posix
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o777])
 def test_a_folder_that_others_can_enter_is_refused(
-    place: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str], mode: int
+    socket_address: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str], mode: int
 ) -> None:
-    place.path.parent.mkdir()
-    place.path.parent.chmod(mode)
-    assert start_at(place, tmp_path) == 1
+    socket_address.path.parent.mkdir()
+    socket_address.path.parent.chmod(mode)
+    assert start_at(socket_address, tmp_path) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert f"other users can enter the socket's folder 'run' (mode {mode:04o})" in line
 
 
 @posix
-def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, place: SocketAddress) -> None:
-    place.path.parent.mkdir(0o700)
+def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, socket_address: SocketAddress) -> None:
+    socket_address.path.parent.mkdir(0o700)
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(place.path))
-    with serving(service, address=place) as served:
-        assert Secured(served, CredentialRotation(settings(place.path.parent))).models() == ("canned",)
+        dead.bind(str(socket_address.path))
+    with serving(service, address=socket_address) as served:
+        assert SecureServer(served, CredentialRotation(settings(socket_address.path.parent))).models() == ("canned",)
 
 
 @posix
 def test_the_socket_of_a_live_server_is_left_alone(
-    service: CannedService, place: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    service: CannedService, socket_address: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(service, address=place) as served:
-        assert start_at(place, tmp_path) == 1
+    with serving(service, address=socket_address) as served:
+        assert start_at(socket_address, tmp_path) == 1
         (line,) = capfd.readouterr().err.splitlines()
         assert "the socket q.sock is in use" in line
-        assert Secured(served, CredentialRotation(settings(tmp_path))).models() == ("canned",)
+        assert SecureServer(served, CredentialRotation(settings(tmp_path))).models() == ("canned",)
 
 
 @posix
 def test_a_file_in_the_place_of_a_socket_is_left_alone(
-    place: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    socket_address: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    place.path.parent.mkdir(0o700)
-    place.path.write_text("mine")
-    assert start_at(place, tmp_path) == 1
+    socket_address.path.parent.mkdir(0o700)
+    socket_address.path.write_text("mine")
+    assert start_at(socket_address, tmp_path) == 1
     assert "q.sock exists and is not a socket" in capfd.readouterr().err
-    assert place.path.read_text() == "mine"
+    assert socket_address.path.read_text() == "mine"
 
 
 @posix
@@ -815,7 +832,7 @@ def test_a_socket_has_the_same_address_however_it_is_written() -> None:
     assert parse_listening("unix:run/q.sock") == parse_listening(f"unix://{here.path}") == here
 
 
-# --- what a public address needs
+# --- public addresses
 
 PUBLIC = Address("0.0.0.0", 0)  # noqa: S104 - to be refused
 
@@ -834,7 +851,7 @@ def test_a_public_address_does_not_reflect(service: CannedService, ours: IssuedC
     tls = grpc.ssl_channel_credentials(ours.ca.read_bytes())
     with serving(service, address=PUBLIC, credentials=rotation.credentials()) as served:
         target = f"127.0.0.1:{served.target.rpartition(':')[2]}"
-        assert Secured(replace(served, target=target), rotation).models(known_by(ours)) == ("canned",)
+        assert SecureServer(replace(served, target=target), rotation).models(trusting(ours)) == ("canned",)
         with grpc.secure_channel(target, tls) as channel:
             stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
             with pytest.raises(grpc.RpcError) as refused:
@@ -858,9 +875,11 @@ def test_a_certificate_without_its_key_is_refused(ours: IssuedCertificates) -> N
 
 
 @posix
-def test_tls_on_sockets_alone_is_refused(ours: IssuedCertificates, place: SocketAddress, tmp_path: Path) -> None:
+def test_tls_on_sockets_alone_is_refused(
+    ours: IssuedCertificates, socket_address: SocketAddress, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigurationError, match="a Unix socket has no TLS"):
-        ServerSettings(models=tmp_path, listen=place, tls=tls_of(ours))
+        ServerSettings(models=tmp_path, listen=socket_address, tls=tls_of(ours))
 
 
 # --- certificates for development

@@ -427,7 +427,7 @@ def test_a_client_that_pings_each_second_without_a_call_is_not_cut_off(served: S
         for _ in range(5):
             client.sendall(frame(PING, b"a second"))
             assert PING in kinds_until(answers, PING)
-            assert not threading.Event().wait(1.0)  # what the client does between two pings
+            assert not threading.Event().wait(1.0)  # the client's action between two pings
 
 
 def test_reflection_lists_the_services(channel: grpc.Channel) -> None:
@@ -483,7 +483,7 @@ def test_late_calls_of_a_server_that_ends_are_unavailable_and_never_cancelled() 
                 try:
                     await stub.Predict(request_of("AAPL"))
                 except grpc.aio.AioRpcError as failure:
-                    if rpc_status.from_call(cast("Any", failure)) is None:  # nobody says why: it is the end
+                    if rpc_status.from_call(cast("Any", failure)) is None:  # the stream ends without a reason
                         return failure.code()
 
     async def codes_at_the_end(running: Served) -> set[grpc.StatusCode]:
@@ -566,10 +566,10 @@ def test_a_negative_drain_time_is_refused() -> None:
         ServerLimits(drain_s=-1)
 
 
-# --- requests that never come whole
+# --- incomplete requests
 
 
-def begun(connection: Connection, content: bytes) -> Stream:
+def start_call(connection: Connection, content: bytes) -> Stream:
     """A call that has sent part of its request."""
     stream = connection.call("/quantra.v1.PredictionService/Predict")
     assert connection.send(stream, content)
@@ -583,20 +583,20 @@ def port_of(running: Served) -> int:
 def test_a_request_that_does_not_come_whole_in_time_ends_and_says_why(service: CannedService) -> None:
     limits = ServerLimits(request_s=0.2)
     with serving(service, limits) as running, Connection(port_of(running)) as connection:
-        ended = connection.finish(begun(connection, message(bytes(1000))[:500]))
+        ended = connection.finish(start_call(connection, message(bytes(1000))[:500]))
         assert ended.status == "4"
         assert "was incomplete after 0.2 seconds" in ended.headers["grpc-message"]
 
 
 def test_a_call_that_sends_nothing_ends_too(service: CannedService) -> None:
     with serving(service, ServerLimits(request_s=0.2)) as running, Connection(port_of(running)) as connection:
-        assert connection.finish(begun(connection, b"")).status == "4"
+        assert connection.finish(start_call(connection, b"")).status == "4"
 
 
 def test_a_request_that_comes_in_parts_and_in_time_is_answered(service: CannedService) -> None:
     content = message(request_of("AAPL").SerializeToString())
     with serving(service) as running, Connection(port_of(running)) as connection:
-        stream = begun(connection, content[:100])
+        stream = start_call(connection, content[:100])
         connection.send(stream, content[100:], last=True)
         assert connection.finish(stream).status == "0"
         assert pb.PredictResponse.FromString(bytes(stream.answer[5:])).results[0].HasField("forecast")
@@ -614,7 +614,7 @@ def test_while_others_wait_for_a_place_the_oldest_request_on_its_way_ends(
     service: CannedService, limits: dict[str, Any]
 ) -> None:
     with serving(service, ServerLimits(**limits)) as running, Connection(port_of(running)) as connection:
-        streams = [begun(connection, message(bytes(1000))[:500]) for _ in range(5)]
+        streams = [start_call(connection, message(bytes(1000))[:500]) for _ in range(5)]
         for oldest in streams[:3]:
             ended = connection.finish(oldest)
             assert (ended.status, ended.headers["grpc-retry-pushback-ms"]) == ("8", "100")
@@ -624,8 +624,8 @@ def test_while_others_wait_for_a_place_the_oldest_request_on_its_way_ends(
 def test_a_slow_request_for_whose_place_nobody_waits_stays(service: CannedService) -> None:
     content = message(request_of("AAPL").SerializeToString())
     with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:
-        stream = begun(connection, content[:100])
-        assert not threading.Event().wait(2.0)  # what the slow caller does
+        stream = start_call(connection, content[:100])
+        assert not threading.Event().wait(2.0)  # the slow caller
         connection.send(stream, content[100:], last=True)
         assert connection.finish(stream).status == "0"
 
@@ -637,7 +637,7 @@ def test_requests_without_a_place_are_hardly_taken_in(service: CannedService) ->
         Connection(port_of(running)) as first,
         Connection(port_of(running), timeout_s=0.4) as second,
     ):
-        begun(first, message(bytes(1 << 20))[: 1 << 19])
+        start_call(first, message(bytes(1 << 20))[: 1 << 19])
         waiting = second.call("/quantra.v1.PredictionService/Predict")
         with pytest.raises(TimeoutError):
             second.send(waiting, message(bytes(1 << 20)))
@@ -678,7 +678,7 @@ def test_a_slow_question_about_health_ends_while_others_wait(service: CannedServ
     limits = ServerLimits(arriving=1)
     with serving(service, limits) as running, Connection(port_of(running)) as slow:
         half = slow.call(f"/{QUESTIONS[0]}")
-        # more than gRPC takes of a message that has no place yet: when it is sent, the place is taken
+        # more than gRPC buffers without a slot: once it is sent, the slot is taken
         assert slow.send(half, message(bytes(1 << 20))[: 1 << 19])
         with grpc.insecure_channel(running.target) as channel:
             assert health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == SERVING
@@ -713,8 +713,8 @@ def test_a_stream_of_questions_about_services_counts_as_one_call(service: Canned
 def test_health_is_told_while_every_place_for_requests_is_taken(service: CannedService) -> None:
     content = message(request_of("AAPL").SerializeToString())
     with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:
-        stream = begun(connection, content[:100])
-        assert not threading.Event().wait(1.1)  # what the slow caller does
+        stream = start_call(connection, content[:100])
+        assert not threading.Event().wait(1.1)  # the slow caller
         with grpc.insecure_channel(running.target) as channel:
             assert health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == SERVING
         connection.send(stream, content[100:], last=True)
@@ -850,14 +850,14 @@ def test_a_caller_that_goes_while_its_request_arrives_leaves_nothing_behind(serv
     with serving(service, ServerLimits(calls_in_flight=1)) as running:
         for _ in range(3):
             with Connection(port_of(running)) as connection:
-                begun(connection, message(bytes(1000))[:500])
+                start_call(connection, message(bytes(1000))[:500])
                 connection.reset()
         with grpc.insecure_channel(running.target) as channel:
             stub = PredictionServiceStub(channel)
-            until_let_in(stub)
+            predict_until_admitted(stub)
 
 
-def until_let_in(stub: PredictionServiceStub) -> None:
+def predict_until_admitted(stub: PredictionServiceStub) -> None:
     """Retry until admitted: the server sees a reset a moment later."""
     for _ in range(1000):
         try:

@@ -40,12 +40,12 @@ ASKED = ServerSettings(
 )
 
 
-def nothing(_: logs.LogSettings) -> None:
+def no_logging(_: logs.LogSettings) -> None:
     """Replaces the log setup."""
 
 
 @pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.LogSettings]]:
+def served_settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.LogSettings]]:
     """Settings that both programs would serve with."""
     monkeypatch.setenv("QUANTRA_TOKEN", TOKEN)
     monkeypatch.setattr("sys.platform", "linux")
@@ -57,16 +57,16 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.L
 
     monkeypatch.setattr(program, "serve", serve)
     monkeypatch.setattr(server_commands, "serve_models", serve)
-    monkeypatch.setattr(logs, "set_up", nothing)
+    monkeypatch.setattr(logs, "set_up", no_logging)
     return found
 
 
-def quantra(arguments: Sequence[str]) -> int:
+def quantra_exit_code(arguments: Sequence[str]) -> int:
     """Run `quantra serve` and return its exit code."""
     return CliRunner().invoke(commands.app, ["serve", *arguments]).exit_code
 
 
-def plain(arguments: Sequence[str]) -> int:
+def module_exit_code(arguments: Sequence[str]) -> int:
     """Run `python -m predictor.server` and return its exit code."""
     try:
         return program.main(arguments)
@@ -74,22 +74,22 @@ def plain(arguments: Sequence[str]) -> int:
         return int(str(ended.code))
 
 
-BOTH = pytest.mark.parametrize("command", [quantra, plain])
+BOTH = pytest.mark.parametrize("command", [quantra_exit_code, module_exit_code])
 
 
 @BOTH
-def test_every_flag_reaches_the_server(command: Any, served: list[Any]) -> None:
+def test_every_flag_reaches_the_server(command: Any, served_settings: list[Any]) -> None:
     unasked = ServerSettings(models=Path())
     kept = {one.name for one in fields(ASKED) if getattr(ASKED, one.name) == getattr(unasked, one.name)}
     assert kept == {"limits"}
     assert command(EVERY) == 0
-    assert served == [(ASKED, logs.LogSettings("debug", as_json=True))]
+    assert served_settings == [(ASKED, logs.LogSettings("debug", as_json=True))]
 
 
 @BOTH
-def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served: list[Any]) -> None:
+def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served_settings: list[Any]) -> None:
     assert command([]) == 0
-    assert served == [(ServerSettings(models=Path("models"), token=TOKEN), logs.LogSettings())]
+    assert served_settings == [(ServerSettings(models=Path("models"), token=TOKEN), logs.LogSettings())]
 
 
 @BOTH
@@ -106,6 +106,6 @@ def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served:
         ["--models", "models", "--no-watch"],
     ],
 )
-def test_bad_usage_has_the_exit_code_2(command: Any, arguments: list[str], served: list[Any]) -> None:
+def test_bad_usage_has_the_exit_code_2(command: Any, arguments: list[str], served_settings: list[Any]) -> None:
     assert command(arguments) == 2
-    assert not served
+    assert not served_settings

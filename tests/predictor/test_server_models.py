@@ -33,7 +33,7 @@ SOON_S = 60
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningServer:
     """A server and the model that the test controls."""
 
     models: Path
@@ -60,7 +60,7 @@ def server(models: Path) -> Iterator[Process]:
 
 
 @pytest.fixture
-def running(server: Process, models: Path) -> Iterator[Running]:
+def running(server: Process, models: Path) -> Iterator[RunningServer]:
     name = f"model{len(list(models.iterdir()))}"
     save_small_artifact(models / name / "1")
     set_alias(models / name, "champion", 1)
@@ -70,10 +70,10 @@ def running(server: Process, models: Path) -> Iterator[Running]:
     ):
         admin = ModelAdminServiceStub(channel)
         admin.LoadModel(pb.LoadModelRequest(model=name))
-        yield Running(models, name, server.target, client, admin)
+        yield RunningServer(models, name, server.target, client, admin)
 
 
-def refused(call: Callable[[], object]) -> QuantraError:
+def call_error(call: Callable[[], object]) -> QuantraError:
     with pytest.raises(grpc.RpcError) as failure:
         call()
     raised: Any = failure.value
@@ -88,7 +88,7 @@ def versions(infos: Any) -> list[tuple[int, bool]]:
     return [(info.version, info.is_default) for info in infos]
 
 
-def until(happened: Callable[[], bool]) -> None:
+def wait_until(happened: Callable[[], bool]) -> None:
     """Wait for a condition on the server."""
     ends_at_s = time.monotonic() + SOON_S
     while not happened():
@@ -106,7 +106,7 @@ def is_serving(target: str, name: str) -> bool:
             return False
 
 
-def test_models_are_loaded_reloaded_and_unloaded_while_calls_are_answered(running: Running) -> None:
+def test_models_are_loaded_reloaded_and_unloaded_while_calls_are_answered(running: RunningServer) -> None:
     first = running.client.predict(recent_bars("AAPL"))
     save_small_artifact(running.folder / "2", seed=2)
     set_alias(running.folder, "champion", 2)
@@ -122,16 +122,16 @@ def test_models_are_loaded_reloaded_and_unloaded_while_calls_are_answered(runnin
     assert running.client.predict(recent_bars("AAPL")).weights_hash not in {first.weights_hash, second.weights_hash}
 
 
-def test_a_bad_artifact_leaves_the_old_one_serving_and_says_why(running: Running) -> None:
+def test_a_bad_artifact_leaves_the_old_one_serving_and_says_why(running: RunningServer) -> None:
     before = running.client.predict(recent_bars("AAPL"))
     weights = running.folder / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    error = refused(lambda: running.admin.ReloadModel(pb.ReloadModelRequest(model=running.name)))
+    error = call_error(lambda: running.admin.ReloadModel(pb.ReloadModelRequest(model=running.name)))
     assert "weights.safetensors" in error.message
     assert running.client.predict(recent_bars("AAPL")).forecast_id == before.forecast_id
 
 
-def test_a_reference_is_a_name_and_never_a_path(running: Running) -> None:
+def test_a_reference_is_a_name_and_never_a_path(running: RunningServer) -> None:
     requests: list[tuple[Any, Any]] = [
         (running.admin.LoadModel, pb.LoadModelRequest),
         (running.admin.ReloadModel, pb.ReloadModelRequest),
@@ -139,25 +139,27 @@ def test_a_reference_is_a_name_and_never_a_path(running: Running) -> None:
     ]
     for reference in ("../models/small", "small/../small", "/etc", "nobody", "small\0", "x" * 300):
         for call, request in requests:
-            error = refused(lambda call=call, request=request, name=reference: call(request(model=name)))
+            error = call_error(lambda call=call, request=request, name=reference: call(request(model=name)))
             assert str(running.models) not in error.message
 
 
-def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_served_no_more(running: Running) -> None:
+def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_served_no_more(
+    running: RunningServer,
+) -> None:
     save_small_artifact(running.folder / "2", seed=2)
     save_small_artifact(running.models / "other" / "1")
-    until(lambda: is_serving(running.target, "other"))
+    wait_until(lambda: is_serving(running.target, "other"))
     assert running.client.predict(recent_bars("AAPL")).version == 1
     set_alias(running.folder, "champion", 2)
-    until(lambda: running.client.predict(recent_bars("AAPL")).version == 2)
+    wait_until(lambda: running.client.predict(recent_bars("AAPL")).version == 2)
     shutil.rmtree(running.models / "other")
-    until(lambda: not is_serving(running.target, "other"))
+    wait_until(lambda: not is_serving(running.target, "other"))
     with pytest.raises(ModelNotFoundError):
         running.client.model("other")
 
 
 def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explains_lose_nothing(
-    running: Running, tmp_path: Path
+    running: RunningServer, tmp_path: Path
 ) -> None:
     """Each response is of one version: its hash and numbers match."""
     bars, query = recent_bars("AAPL"), Query(instance=Instance(input=recent_bars("IBM")))

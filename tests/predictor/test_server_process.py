@@ -24,7 +24,7 @@ CALLS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ProcessOutput:
     """Results of one server process: a good and a broken artifact, a dangling alias, calls in flight, SIGTERM."""
 
     ready: dict[str, object]
@@ -37,7 +37,7 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+def life(tmp_path_factory: pytest.TempPathFactory) -> ProcessOutput:
     models = small_models(tmp_path_factory.mktemp("models"))
     shutil.copytree(models / "small", models / "broken")
     weights = models / "broken" / "1" / "weights.safetensors"
@@ -65,39 +65,41 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
             answers = tuple(future.result() for future in asked)
         assert process.popen.stdout is not None
         output = process.popen.stdout.read()
-        return Life(process.ready, process.popen.pid, served, answers, process.popen.wait(), log.read_text(), output)
+        return ProcessOutput(
+            process.ready, process.popen.pid, served, answers, process.popen.wait(), log.read_text(), output
+        )
 
 
-def test_the_first_line_says_ready_with_port_process_and_version(life: Life) -> None:
+def test_the_first_line_says_ready_with_port_process_and_version(life: ProcessOutput) -> None:
     port = life.ready["port"]
     assert isinstance(port, int)
     assert port > 0
     assert life.ready == {"ready": True, "port": port, "pid": life.pid, "version": version("quantra")}
 
 
-def test_nothing_else_is_printed(life: Life) -> None:
+def test_nothing_else_is_printed(life: ProcessOutput) -> None:
     assert not life.later_output
 
 
-def test_the_signal_to_stop_lets_calls_in_flight_finish(life: Life) -> None:
+def test_the_signal_to_stop_lets_calls_in_flight_finish(life: ProcessOutput) -> None:
     assert all(isinstance(answer, (Explanation, UnavailableError)) for answer in life.answers)
     assert isinstance(life.answers[0], Explanation)
     assert life.status == 0
 
 
-def test_a_broken_artifact_is_told_in_one_line_and_the_others_are_served(life: Life) -> None:
+def test_a_broken_artifact_is_told_in_one_line_and_the_others_are_served(life: ProcessOutput) -> None:
     assert life.served == ("small",)
     (told,) = [line for line in lines_of(life.log) if "not served: broken" in line]
     assert "broken/1" in told
     assert "weights.safetensors" in told
 
 
-def test_an_alias_that_leads_nowhere_is_told_in_one_line(life: Life) -> None:
+def test_an_alias_that_leads_nowhere_is_told_in_one_line(life: ProcessOutput) -> None:
     (told,) = [line for line in lines_of(life.log) if "aliases.json" in line]
     assert "alias 'canary' names version 9, which is missing" in told
 
 
-def test_the_log_holds_no_stack_trace(life: Life) -> None:
+def test_the_log_holds_no_stack_trace(life: ProcessOutput) -> None:
     assert "Traceback" not in life.log
 
 

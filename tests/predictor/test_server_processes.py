@@ -36,7 +36,7 @@ CONNECTIONS = 24
 """So many meet both of two workers, but for one time in eight million."""
 
 
-class Team:
+class TwoWorkerServer:
     """A server with two worker processes."""
 
     def __init__(self, popen: "subprocess.Popen[str]", ready: dict[str, object]) -> None:
@@ -91,13 +91,13 @@ class Team:
         return "OK"
 
 
-def gone(process: int) -> int:
+def exit_descriptor(process: int) -> int:
     """A descriptor that becomes readable once the process has ended."""
     return os.pidfd_open(process)
 
 
 @contextmanager
-def begun(models: Path, *options: str) -> "Generator[subprocess.Popen[str]]":
+def start_server(models: Path, *options: str) -> "Generator[subprocess.Popen[str]]":
     """Start a server of two processes, with its log in a pipe that its workers share."""
     command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--processes", "2", *options]
     listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
@@ -138,7 +138,7 @@ sys.exit(
 
 
 @pytest.fixture(scope="module")
-def team(models: Path) -> Generator[Team]:
+def two_workers(models: Path) -> Generator[TwoWorkerServer]:
     """A server whose log is read only at the end."""
     log = models / "log"
     with (
@@ -148,7 +148,7 @@ def team(models: Path) -> Generator[Team]:
         ) as popen,
     ):
         assert popen.stdout is not None
-        yield Team(popen, json.loads(popen.stdout.readline()))
+        yield TwoWorkerServer(popen, json.loads(popen.stdout.readline()))
         workers = children_of(popen.pid)
         popen.send_signal(signal.SIGTERM)
         rest = popen.stdout.read()
@@ -158,11 +158,15 @@ def team(models: Path) -> Generator[Team]:
     assert "Traceback" not in log.read_text()
 
 
-def test_the_supervisor_says_when_all_are_ready_and_answers_nothing_itself(team: Team) -> None:
-    assert team.ready["pid"] == team.popen.pid
-    assert len(team.workers()) == 2
-    listening = {pid for pid in (*team.workers(), team.popen.pid) if listens(pid, int(str(team.ready["port"])))}
-    assert listening == set(team.workers())
+def test_the_supervisor_says_when_all_are_ready_and_answers_nothing_itself(two_workers: TwoWorkerServer) -> None:
+    assert two_workers.ready["pid"] == two_workers.popen.pid
+    assert len(two_workers.workers()) == 2
+    listening = {
+        pid
+        for pid in (*two_workers.workers(), two_workers.popen.pid)
+        if listens(pid, int(str(two_workers.ready["port"])))
+    }
+    assert listening == set(two_workers.workers())
 
 
 def listens(process: int, port: int) -> bool:
@@ -180,54 +184,54 @@ def listens(process: int, port: int) -> bool:
     return bool(found & inodes)
 
 
-def test_every_worker_forecasts_the_same(team: Team) -> None:
+def test_every_worker_forecasts_the_same(two_workers: TwoWorkerServer) -> None:
     bars = instances.encode(Instance(input=recent_bars()))
     answers = set[bytes]()
     for _ in range(CONNECTIONS):
-        with team.connection() as channel:
+        with two_workers.connection() as channel:
             (result,) = PredictionServiceStub(channel).Predict(pb.PredictRequest(instances=[bars])).results
             answers.add(result.forecast.values)
     assert len(answers) == 1
 
 
-def test_every_worker_says_that_it_is_well(team: Team) -> None:
+def test_every_worker_says_that_it_is_well(two_workers: TwoWorkerServer) -> None:
     for _ in range(CONNECTIONS):
-        with team.connection() as channel:
+        with two_workers.connection() as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # the stubs lack its methods
             answer = stub.Check(health_pb2.HealthCheckRequest(service="small"))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_the_numbers_of_both_are_one_page(team: Team) -> None:
+def test_the_numbers_of_both_are_one_page(two_workers: TwoWorkerServer) -> None:
     asked = 'quantra_requests_total{code="OK",method="ListModels",model="",reason="",version=""}'
-    before = team.number(asked)
-    team.everywhere()
-    assert team.number(asked) - before == CONNECTIONS
+    before = two_workers.number(asked)
+    two_workers.everywhere()
+    assert two_workers.number(asked) - before == CONNECTIONS
 
 
-def test_a_change_is_in_force_everywhere_once_it_is_answered(team: Team, models: Path) -> None:
+def test_a_change_is_in_force_everywhere_once_it_is_answered(two_workers: TwoWorkerServer, models: Path) -> None:
     save_small_artifact(models / "other" / "1", seed=1)
-    assert team.change("Load", "other") == "OK"
-    assert all("other@1" in found for found in team.everywhere())
-    assert team.change("Unload", "other") == "OK"
-    assert not any("other@1" in found for found in team.everywhere())
+    assert two_workers.change("Load", "other") == "OK"
+    assert all("other@1" in found for found in two_workers.everywhere())
+    assert two_workers.change("Unload", "other") == "OK"
+    assert not any("other@1" in found for found in two_workers.everywhere())
 
 
-def test_the_public_protocol_changes_models_in_every_worker(team: Team, models: Path) -> None:
+def test_the_public_protocol_changes_models_in_every_worker(two_workers: TwoWorkerServer, models: Path) -> None:
     save_small_artifact(models / "third" / "1", seed=1)
     asked = inference_pb.RepositoryModelLoadRequest(model_name="third")
-    assert team.repository("RepositoryModelLoad", asked) == "OK"
-    assert all("third@1" in found for found in team.everywhere())
-    assert "third" in indexed(team)
+    assert two_workers.repository("RepositoryModelLoad", asked) == "OK"
+    assert all("third@1" in found for found in two_workers.everywhere())
+    assert "third" in indexed(two_workers)
     unload = inference_pb.RepositoryModelUnloadRequest(model_name="third")
-    assert team.repository("RepositoryModelUnload", unload) == "OK"
-    assert not any("third@1" in found for found in team.everywhere())
-    assert "third" not in indexed(team)
+    assert two_workers.repository("RepositoryModelUnload", unload) == "OK"
+    assert not any("third@1" in found for found in two_workers.everywhere())
+    assert "third" not in indexed(two_workers)
     shutil.rmtree(models / "third")
-    assert team.repository("RepositoryModelLoad", asked).startswith("NOT_FOUND: there is no model 'third'")
+    assert two_workers.repository("RepositoryModelLoad", asked).startswith("NOT_FOUND: there is no model 'third'")
 
 
-def indexed(team: Team) -> set[str]:
+def indexed(team: TwoWorkerServer) -> set[str]:
     """Models listed at the admin address."""
     with grpc.insecure_channel(team.admin) as channel:
         stub = GRPCInferenceServiceStub(channel)
@@ -236,87 +240,89 @@ def indexed(team: Team) -> set[str]:
         return {one.name for one in stub.RepositoryIndex(inference_pb.RepositoryIndexRequest()).models}
 
 
-def test_the_public_protocol_asks_for_no_forecast_where_models_are_changed(team: Team) -> None:
-    with grpc.insecure_channel(team.admin) as channel, pytest.raises(grpc.RpcError) as refused:
+def test_the_public_protocol_asks_for_no_forecast_where_models_are_changed(two_workers: TwoWorkerServer) -> None:
+    with grpc.insecure_channel(two_workers.admin) as channel, pytest.raises(grpc.RpcError) as refused:
         GRPCInferenceServiceStub(channel).ModelInfer(inference_pb.ModelInferRequest())
     failed: Any = refused.value
     assert failed.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_change_that_all_refuse_is_told_as_by_one_process(team: Team) -> None:
-    told = team.change("Load", "nonsense")
+def test_a_change_that_all_refuse_is_told_as_by_one_process(two_workers: TwoWorkerServer) -> None:
+    told = two_workers.change("Load", "nonsense")
     assert told.startswith("NOT_FOUND: ")
     assert "worker" not in told
 
 
 def test_a_worker_that_is_stuck_is_replaced_and_the_change_that_it_held_up_is_taken_back(
-    team: Team, models: Path
+    two_workers: TwoWorkerServer, models: Path
 ) -> None:
     save_small_artifact(models / "held" / "1", seed=1)
-    assert team.change("Unload", "held") == "OK"
-    stuck, well = team.workers()
+    assert two_workers.change("Unload", "held") == "OK"
+    stuck, well = two_workers.workers()
     os.kill(stuck, signal.SIGSTOP)
-    told = team.change("Load", "held")
+    told = two_workers.change("Load", "held")
     assert re.match(r"UNAVAILABLE: worker \d \(process \d+\) exited .*; all workers keep their previous models", told)
-    wait_for_two(team, without=stuck)
-    assert well in team.workers()
-    assert stuck not in team.workers()
-    assert not any("held@1" in found for found in team.everywhere())
+    wait_for_two(two_workers, without=stuck)
+    assert well in two_workers.workers()
+    assert stuck not in two_workers.workers()
+    assert not any("held@1" in found for found in two_workers.everywhere())
 
 
-def wait_for_two(team: Team, without: int) -> None:
+def wait_for_two(team: TwoWorkerServer, without: int) -> None:
     """Wait until two workers other than that one listen."""
     port = int(str(team.ready["port"]))
     while sum(listens(pid, port) for pid in team.workers() if pid != without) < 2:
         assert team.popen.poll() is None
 
 
-def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(team: Team) -> None:
-    before = team.workers()
+def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(two_workers: TwoWorkerServer) -> None:
+    before = two_workers.workers()
     with ExitStack() as open_ones:
-        stubs = [PredictionServiceStub(open_ones.enter_context(team.connection())) for _ in range(CONNECTIONS)]
+        stubs = [PredictionServiceStub(open_ones.enter_context(two_workers.connection())) for _ in range(CONNECTIONS)]
         for stub in stubs:
             stub.ListModels(pb.ListModelsRequest())
         os.kill(before[0], signal.SIGKILL)
-        wait_for_two(team, without=before[0])
-        for stub in stubs:  # those whose worker died open another connection
+        wait_for_two(two_workers, without=before[0])
+        for stub in stubs:  # callers of a dead worker reconnect
             assert stub.ListModels(pb.ListModelsRequest(), wait_for_ready=True).models
-    after = team.workers()
+    after = two_workers.workers()
     assert before[1] in after
     assert len(after) == 2
 
 
-def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(team: Team, models: Path) -> None:
+def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(
+    two_workers: TwoWorkerServer, models: Path
+) -> None:
     """The model was unloaded, and loaded again with a newer version."""
     save_small_artifact(models / "fourth" / "1", seed=1)
-    assert team.change("Unload", "fourth") == "OK"
+    assert two_workers.change("Unload", "fourth") == "OK"
     save_small_artifact(models / "fourth" / "2", seed=2)
-    wait_until_all_serve(team, {"fourth@1", "fourth@2"})
-    assert team.change("Unload", "fourth@2") == "OK"
-    before = set(team.everywhere())
-    died = team.workers()[0]
+    wait_until_all_serve(two_workers, {"fourth@1", "fourth@2"})
+    assert two_workers.change("Unload", "fourth@2") == "OK"
+    before = set(two_workers.everywhere())
+    died = two_workers.workers()[0]
     os.kill(died, signal.SIGKILL)
-    wait_for_two(team, without=died)
-    assert set(team.everywhere()) == before
+    wait_for_two(two_workers, without=died)
+    assert set(two_workers.everywhere()) == before
     assert len(before) == 1
 
 
-def wait_until_all_serve(team: Team, names: set[str]) -> None:
+def wait_until_all_serve(team: TwoWorkerServer, names: set[str]) -> None:
     """Wait until many connections list these models."""
     while not all(names <= found for found in team.everywhere()):
         assert team.popen.poll() is None
 
 
 def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:
-    with begun(models) as popen:
+    with start_server(models) as popen:
         assert popen.stdout is not None
         assert popen.stderr is not None
         popen.stdout.readline()
         workers = children_of(popen.pid)
-        ends = [gone(one) for one in workers]
+        ends = [exit_descriptor(one) for one in workers]
         popen.kill()
-        popen.stderr.read()  # ends when the last that could write there has
-        select.select(ends[:1], [], [])  # the log is closed a moment before the process is gone
+        popen.stderr.read()  # ends when the last writer has
+        select.select(ends[:1], [], [])  # the log closes just before the process exits
         select.select(ends[1:], [], [])
     for end in ends:
         os.close(end)
@@ -325,7 +331,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:
 
 
 def test_a_signal_while_workers_load_ends_them_all_without_a_word(models: Path) -> None:
-    with begun(models) as popen:
+    with start_server(models) as popen:
         assert popen.stderr is not None
         assert "starting the workers" in popen.stderr.readline()
         popen.send_signal(signal.SIGTERM)
@@ -334,7 +340,7 @@ def test_a_signal_while_workers_load_ends_them_all_without_a_word(models: Path) 
 
 
 def test_the_end_of_standard_input_while_workers_load_ends_them_all(models: Path) -> None:
-    with begun(models, "--parent-watch") as popen:
+    with start_server(models, "--parent-watch") as popen:
         told, _ = popen.communicate()
     assert (popen.returncode, told) == (0, "")
 

@@ -35,7 +35,7 @@ def command(models: Path) -> list[str]:
 
 
 @contextmanager
-def watching(models: Path) -> Generator["subprocess.Popen[str]"]:
+def start_with_parent(models: Path) -> Generator["subprocess.Popen[str]"]:
     """Start a server with this process as its parent."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command(models), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as popen:
@@ -46,7 +46,7 @@ def watching(models: Path) -> Generator["subprocess.Popen[str]"]:
 
 
 def test_at_the_end_of_standard_input_calls_in_flight_finish_and_the_server_ends(models: Path) -> None:
-    with watching(models) as popen:
+    with start_with_parent(models) as popen:
         assert popen.stdin is not None
         assert popen.stdout is not None
         popen.stdin.write("no end yet\n" * 10_000)
@@ -66,7 +66,7 @@ def test_at_the_end_of_standard_input_calls_in_flight_finish_and_the_server_ends
 
 
 def test_a_server_whose_standard_input_ends_while_models_load_ends_without_a_word(models: Path) -> None:
-    with watching(models) as popen:
+    with start_with_parent(models) as popen:
         told, _ = popen.communicate()
     assert popen.returncode == 0
     assert not told
@@ -83,13 +83,13 @@ with subprocess.Popen({command(models)!r}, stdin=subprocess.PIPE) as server:
         assert parent.stdout is not None
         ready = json.loads(parent.stdout.readline())
         parent.kill()
-        assert parent.stdout.read() == ""  # whoever held the other end, the server too, has ended
+        assert parent.stdout.read() == ""  # every holder of the other end has exited, the server too
     assert ready["pid"] != parent.pid
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals as a terminal of POSIX does")
 def test_ctrl_c_is_left_to_the_program_that_started_the_server(models: Path) -> None:
-    with watching(models) as popen:
+    with start_with_parent(models) as popen:
         assert popen.stdout is not None
         port = json.loads(popen.stdout.readline())["port"]
         popen.send_signal(signal.SIGINT)

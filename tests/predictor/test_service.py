@@ -171,7 +171,7 @@ def test_an_explanation_leaves_the_network_as_it_was(model: Model) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-# --- giving way
+# --- preemption
 
 
 class Clock:
@@ -256,7 +256,7 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     _predict(service, Instance(input=recent_bars("AAPL")))
     assert not pauses
     service.explain("small", _query(), Deadline()).result(SOON_S)
-    assert len(pauses) >= 3  # at the start, before the forecasts at both ends, before the gradients
+    assert len(pauses) >= 3  # at the start, before the forecasts at both ends, and before the gradients
 
 
 def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def answers(service: PredictionService, *asked: Instance) -> tuple[Forecast | Qu
     return service.predict("", asked, Deadline()).result(30)
 
 
-# --- how old
+# --- age
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_calendar_that_ends_before_today_cannot_count() -> None:
         NYSE.closed_since(20240328, datetime(2024, 4, 1))  # noqa: DTZ001 - that is the fault
 
 
-# --- who says how old they may be
+# --- allowed age
 
 
 def test_bars_that_are_too_old_are_refused_with_their_age(model: Model) -> None:
@@ -175,7 +175,7 @@ def test_a_bound_from_outside_never_widens_an_instances_own() -> None:
     ]
 
 
-# --- at every door
+# --- at every interface
 
 
 @pytest.mark.parametrize("age", [None, 0, 3])
@@ -199,7 +199,7 @@ def test_a_forecaster_looks_at_the_age_too(tmp_path: Path) -> None:
     stored = save_artifact(tmp_path / "small" / "1", small_artifact())
     with Forecaster.load(stored, "cpu") as forecaster:
         assert forecaster.predict(ASKED).as_of_session == as_date(LAST)
-        with pytest.raises(CalendarEndedError):  # it ends years before today, so nobody can count
+        with pytest.raises(CalendarEndedError):  # it ended years ago, so ages cannot be counted
             forecaster.predict(replace(ASKED, max_age_sessions=9))
 
 

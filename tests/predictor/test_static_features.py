@@ -66,7 +66,7 @@ def test_a_text_that_nobody_has_is_refused() -> None:
         StaticFeatures.fit({}, {"sector": ("", "")})
 
 
-def fitted() -> FittedFeatures:
+def fit_features() -> FittedFeatures:
     """No feature reads `short_interest`, but it must be sent."""
     there = small_pipeline(Target()).features
     beside = CovariateFields(observed=("short_interest",))
@@ -74,7 +74,7 @@ def fitted() -> FittedFeatures:
 
 
 def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
-    there = fitted()
+    there = fit_features()
     back = FittedFeatures.from_json(there.to_json())
     assert back.statics.variables == STATICS.variables
     assert back.to_json() == there.to_json()
@@ -94,7 +94,7 @@ def test_statics_travel_in_features_json_and_are_part_of_the_schema() -> None:
     ],
 )
 def test_damaged_statics_are_refused(place: tuple[str | int, ...], value: object, problem: str) -> None:
-    root = json.loads(fitted().to_json())
+    root = json.loads(fit_features().to_json())
     at = root["static"]
     for step in place[:-1]:
         at = at[step]

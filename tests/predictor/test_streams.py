@@ -14,7 +14,7 @@ import pytest
 from artifacts import recent_bars, small_models
 from canned_service import CannedService, forecast_of
 from google.rpc.code_pb2 import Code
-from talks import SOON_S, Door, Talk, door_of
+from talks import SOON_S, StreamCaller, StreamInterface, stream_interface
 
 from benchmarks.faults.calls import nested
 from predictor._pb import prediction_pb2 as pb
@@ -67,12 +67,12 @@ def canned() -> Iterator[CannedService]:
 
 
 @pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, canned: CannedService) -> Iterator[Door]:
-    with door_of(request.param, canned) as opened:
+def door(request: pytest.FixtureRequest, canned: CannedService) -> Iterator[StreamInterface]:
+    with stream_interface(request.param, canned) as opened:
         yield opened
 
 
-def asked(request_id: str, instance: pb.Instance = ONE, model: str = "canned", timeout_s: float = 0) -> bytes:
+def predict_request(request_id: str, instance: pb.Instance = ONE, model: str = "canned", timeout_s: float = 0) -> bytes:
     predict = pb.StreamPredict(model=model, instance=instance)
     return pb.PredictStreamRequest(request_id=request_id, timeout_s=timeout_s, predict=predict).SerializeToString()
 
@@ -82,35 +82,35 @@ def cancelling(request_id: str, wanted: str = "") -> bytes:
     return pb.PredictStreamRequest(request_id=request_id, cancel=cancel).SerializeToString()
 
 
-def told(response: pb.PredictStreamResponse) -> str:
+def summary_of(response: pb.PredictStreamResponse) -> str:
     """A short summary of a response."""
     return response.error.reason or response.WhichOneof("outcome") or ""
 
 
-def ends(talk: Talk) -> dict[str, str]:
+def final_responses(talk: StreamCaller) -> dict[str, str]:
     """The final response to each request, once the stream has ended in order."""
     talk.end()
     heard, error = talk.rest()
     assert error is None
     assert len({one.request_id for one in heard}) == len(heard)
-    return {one.request_id: told(one) for one in heard}
+    return {one.request_id: summary_of(one) for one in heard}
 
 
-def test_every_request_gets_one_answer_with_its_id(door: Door) -> None:
+def test_every_request_gets_one_answer_with_its_id(door: StreamInterface) -> None:
     talk = door.open()
     for count in range(100):
-        talk.send(asked(str(count)))
-    assert ends(talk) == {str(count): "forecast" for count in range(100)}
+        talk.send(predict_request(str(count)))
+    assert final_responses(talk) == {str(count): "forecast" for count in range(100)}
 
 
-def test_answers_come_as_they_are_ready(door: Door, canned: CannedService) -> None:
+def test_answers_come_as_they_are_ready(door: StreamInterface, canned: CannedService) -> None:
     canned.predictions_released.clear()
     talk = door.open()
-    talk.send(asked("slow"))
-    talk.send(asked("wrong", model="nobody"))
-    assert told(talk.on_losses()) == "MODEL_NOT_FOUND"
+    talk.send(predict_request("slow"))
+    talk.send(predict_request("wrong", model="nobody"))
+    assert summary_of(talk.on_losses()) == "MODEL_NOT_FOUND"
     canned.predictions_released.set()
-    assert ends(talk) == {"slow": "forecast"}
+    assert final_responses(talk) == {"slow": "forecast"}
 
 
 def request_of(request_id: str = "bad", **fields: Any) -> bytes:
@@ -118,17 +118,17 @@ def request_of(request_id: str = "bad", **fields: Any) -> bytes:
 
 
 WRONG = {
-    "model": (asked("bad", model="nobody"), "MODEL_NOT_FOUND"),
-    "long model": (asked("bad", model="x" * 300), "REQUEST_TOO_LARGE"),
-    "bars": (asked("bad", instances.encode(Instance(input=recent_bars("IBM")))), "TOO_FEW_BARS"),
-    "no input": (asked("bad", pb.Instance()), "MALFORMED_REQUEST"),
+    "model": (predict_request("bad", model="nobody"), "MODEL_NOT_FOUND"),
+    "long model": (predict_request("bad", model="x" * 300), "REQUEST_TOO_LARGE"),
+    "bars": (predict_request("bad", instances.encode(Instance(input=recent_bars("IBM")))), "TOO_FEW_BARS"),
+    "no input": (predict_request("bad", pb.Instance()), "MALFORMED_REQUEST"),
     "no instance": (request_of(predict=pb.StreamPredict(model="canned")), "MALFORMED_REQUEST"),
     "no action": (request_of(), "MALFORMED_REQUEST"),
-    "two actions": (asked("bad") + cancelling(""), "MALFORMED_REQUEST"),
+    "two actions": (predict_request("bad") + cancelling(""), "MALFORMED_REQUEST"),
     "broken instance": (request_of() + bytes([3 << 3 | 2, 3, 2 << 3 | 2, 1, 0xFF]), "MALFORMED_REQUEST"),
     "broken action": (request_of() + bytes([3 << 3 | 2, 1, 0xFF]), "MALFORMED_REQUEST"),
-    "negative time": (asked("bad", timeout_s=-1), "MALFORMED_REQUEST"),
-    "no time": (asked("bad", timeout_s=math.nan), "MALFORMED_REQUEST"),
+    "negative time": (predict_request("bad", timeout_s=-1), "MALFORMED_REQUEST"),
+    "no time": (predict_request("bad", timeout_s=math.nan), "MALFORMED_REQUEST"),
     "session": (request_of(open=pb.OpenSession(model="canned", instance=ONE)), "MALFORMED_REQUEST"),
     "push": (request_of(push=pb.PushBars(session_id="s", bars=ONE.bars)), "UNKNOWN_SESSION"),
     "close": (request_of(close=pb.CloseSession(session_id="s")), "UNKNOWN_SESSION"),
@@ -141,113 +141,117 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_with_one_request_is_its_own_answer(door: Door, wrong: str) -> None:
+def test_what_is_wrong_with_one_request_is_its_own_answer(door: StreamInterface, wrong: str) -> None:
     request, reason = WRONG[wrong]
     talk = door.open()
-    for sent in (asked("before"), request, asked("after")):
+    for sent in (predict_request("before"), request, predict_request("after")):
         talk.send(sent)
-    assert ends(talk) == {"before": "forecast", "bad": reason, "after": "forecast"}
+    assert final_responses(talk) == {"before": "forecast", "bad": reason, "after": "forecast"}
 
 
-def test_two_instances_in_one_request_are_refused(door: Door) -> None:
+def test_two_instances_in_one_request_are_refused(door: StreamInterface) -> None:
     part = pb.StreamPredict(model="canned", instance=ONE).SerializeToString()
     twice = nested(part + part, pb.PredictStreamRequest.PREDICT_FIELD_NUMBER)
     talk = door.open()
     talk.send(pb.PredictStreamRequest(request_id="two").SerializeToString() + twice)
     response = talk.on_losses()
-    assert (response.request_id, told(response)) == ("two", "MALFORMED_REQUEST")
+    assert (response.request_id, summary_of(response)) == ("two", "MALFORMED_REQUEST")
     assert "instance: have 2, need 1" in response.error.message
-    assert ends(talk) == {}
+    assert final_responses(talk) == {}
 
 
-def test_a_request_without_an_id_is_told_so_without_one(door: Door) -> None:
+def test_a_request_without_an_id_is_told_so_without_one(door: StreamInterface) -> None:
     talk = door.open()
-    talk.send(asked(""))
-    assert ends(talk) == {"": "MALFORMED_REQUEST"}
+    talk.send(predict_request(""))
+    assert final_responses(talk) == {"": "MALFORMED_REQUEST"}
 
 
-def test_an_id_that_is_too_long_is_told_so_by_its_beginning(door: Door) -> None:
+def test_an_id_that_is_too_long_is_told_so_by_its_beginning(door: StreamInterface) -> None:
     talk = door.open()
-    talk.send(asked("x" * 1000))
-    assert ends(talk) == {"x" * 256: "REQUEST_TOO_LARGE"}
+    talk.send(predict_request("x" * 1000))
+    assert final_responses(talk) == {"x" * 256: "REQUEST_TOO_LARGE"}
 
 
-def test_an_id_that_is_under_way_is_refused_and_free_again_after_its_answer(door: Door, canned: CannedService) -> None:
+def test_an_id_that_is_under_way_is_refused_and_free_again_after_its_answer(
+    door: StreamInterface, canned: CannedService
+) -> None:
     canned.predictions_released.clear()
     talk = door.open()
-    talk.send(asked("same"))
-    talk.send(asked("same"))
-    assert told(talk.on_losses()) == "DUPLICATE_ID"
+    talk.send(predict_request("same"))
+    talk.send(predict_request("same"))
+    assert summary_of(talk.on_losses()) == "DUPLICATE_ID"
     canned.predictions_released.set()
-    assert told(talk.on_losses()) == "forecast"
-    talk.send(asked("same"))
-    assert ends(talk) == {"same": "forecast"}
+    assert summary_of(talk.on_losses()) == "forecast"
+    talk.send(predict_request("same"))
+    assert final_responses(talk) == {"same": "forecast"}
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\x0a\x01\xff", b"\x40\x01" * 100], ids=["tag", "text", "many fields"])
 def test_bytes_that_are_no_message_end_the_stream_after_what_is_under_way(
-    door: Door, canned: CannedService, body: bytes
+    door: StreamInterface, canned: CannedService, body: bytes
 ) -> None:
     canned.predictions_released.clear()
     talk = door.open()
-    for sent in (asked("first"), cancelling("mark", "nobody"), body, asked("never")):
+    for sent in (predict_request("first"), cancelling("mark", "nobody"), body, predict_request("never")):
         talk.send(sent)
-    assert told(talk.on_losses()) == "ack"
+    assert summary_of(talk.on_losses()) == "ack"
     canned.predictions_released.set()
     heard, error = talk.rest()
     assert [one.request_id for one in heard] == ["first"]
     assert isinstance(error, MalformedRequestError)
 
 
-def test_a_stream_of_nothing_ends_in_order(door: Door) -> None:
-    assert ends(door.open()) == {}
+def test_a_stream_of_nothing_ends_in_order(door: StreamInterface) -> None:
+    assert final_responses(door.open()) == {}
 
 
 # --- cancel, deadlines
 
 
-def test_one_request_is_cancelled_in_the_queue_and_no_other(door: Door, canned: CannedService) -> None:
+def test_one_request_is_cancelled_in_the_queue_and_no_other(door: StreamInterface, canned: CannedService) -> None:
     canned.predictions_released.clear()
     talk = door.open()
-    for sent in (asked("first"), asked("one"), asked("other"), cancelling("c", "one")):
+    for sent in (predict_request("first"), predict_request("one"), predict_request("other"), cancelling("c", "one")):
         talk.send(sent)
     heard = [talk.on_losses(), talk.on_losses()]
-    assert {one.request_id: told(one) for one in heard} == {"one": "CANCELLED", "c": "ack"}
+    assert {one.request_id: summary_of(one) for one in heard} == {"one": "CANCELLED", "c": "ack"}
     assert {one.error.code for one in heard} == {0, Code.Value("CANCELLED")}
     canned.predictions_released.set()
-    assert ends(talk) == {"first": "forecast", "other": "forecast"}
+    assert final_responses(talk) == {"first": "forecast", "other": "forecast"}
 
 
-def test_all_that_is_under_way_is_cancelled_by_an_empty_id(door: Door, canned: CannedService) -> None:
+def test_all_that_is_under_way_is_cancelled_by_an_empty_id(door: StreamInterface, canned: CannedService) -> None:
     canned.predictions_released.clear()
     talk = door.open()
-    talk.send(asked("begun"))
+    talk.send(predict_request("begun"))
     assert canned.begun.wait(SOON_S)
-    for sent in (asked("one"), asked("other"), cancelling("c")):
+    for sent in (predict_request("one"), predict_request("other"), cancelling("c")):
         talk.send(sent)
     heard = [talk.on_losses() for _ in range(3)]
-    assert {one.request_id: told(one) for one in heard} == {"one": "CANCELLED", "other": "CANCELLED", "c": "ack"}
-    assert canned.deadlines[0].cancelled.is_set()  # what is worked on is told
+    assert {one.request_id: summary_of(one) for one in heard} == {"one": "CANCELLED", "other": "CANCELLED", "c": "ack"}
+    assert canned.deadlines[0].cancelled.is_set()  # running requests still get a response
     canned.predictions_released.set()
-    talk.send(asked("later"))
-    assert ends(talk) == {"begun": "forecast", "later": "forecast"}
+    talk.send(predict_request("later"))
+    assert final_responses(talk) == {"begun": "forecast", "later": "forecast"}
 
 
-def test_cancelling_nothing_is_acknowledged(door: Door) -> None:
+def test_cancelling_nothing_is_acknowledged(door: StreamInterface) -> None:
     talk = door.open()
     talk.send(cancelling("c", "nobody"))
     talk.send(cancelling("d"))
-    assert ends(talk) == {"c": "ack", "d": "ack"}
+    assert final_responses(talk) == {"c": "ack", "d": "ack"}
 
 
-def test_a_request_has_the_nearer_of_its_own_deadline_and_the_calls(door: Door, canned: CannedService) -> None:
+def test_a_request_has_the_nearer_of_its_own_deadline_and_the_calls(
+    door: StreamInterface, canned: CannedService
+) -> None:
     talk = door.open(100)
     for request_id, timeout_s in (("own", 50), ("call", 0), ("late", 1e9)):
-        talk.send(asked(request_id, timeout_s=timeout_s))
+        talk.send(predict_request(request_id, timeout_s=timeout_s))
         assert talk.on_losses().request_id == request_id
     own_s, *others_s = [deadline.expires_at_s or 0 for deadline in canned.deadlines]
     assert all(40 < other_s - own_s < 60 for other_s in others_s)
-    assert ends(talk) == {}
+    assert final_responses(talk) == {}
 
 
 # --- a real model
@@ -259,7 +263,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionServ
         yield opened
 
 
-class Held:
+class HeldService:
     """A real service whose work pauses at its first look at the clock."""
 
     def __init__(self, service: PredictionService, limits: ServiceLimits | None = None) -> None:
@@ -276,9 +280,9 @@ class Held:
 def test_a_stream_has_the_bits_of_predict(kind: str, service: PredictionService) -> None:
     (expected,) = service.predict("small", [instances.decode(ONE)], Deadline()).result(SOON_S)
     assert isinstance(expected, Forecast)
-    with door_of(kind, service) as door:
+    with stream_interface(kind, service) as door:
         talk = door.open()
-        talk.send(asked("one", model="small"))
+        talk.send(predict_request("one", model="small"))
         assert talk.on_losses().forecast == forecasts.encode(expected)
         talk.cancel()
 
@@ -287,57 +291,57 @@ def test_a_stream_has_the_bits_of_predict(kind: str, service: PredictionService)
 def test_what_waits_is_cancelled_at_once_and_what_is_worked_on_before_its_forward(
     kind: str, service: PredictionService
 ) -> None:
-    held = Held(service)
-    with held.service, door_of(kind, held.service) as door:
+    held = HeldService(service)
+    with held.service, stream_interface(kind, held.service) as door:
         talk = door.open()
-        talk.send(asked("begun", model="small"))
+        talk.send(predict_request("begun", model="small"))
         assert held.begun.wait(SOON_S)
-        talk.send(asked("waits", model="small"))
+        talk.send(predict_request("waits", model="small"))
         talk.send(cancelling("c"))
         assert {talk.on_losses().request_id, talk.on_losses().request_id} == {"waits", "c"}
         assert held.service.waiting[0] == 1
         held.released.set()
-        assert ends(talk) == {"begun": "CANCELLED"}
+        assert final_responses(talk) == {"begun": "CANCELLED"}
 
 
 @pytest.mark.parametrize("kind", DOORS)
 def test_a_full_queue_is_one_requests_answer_and_says_when_to_come_again(kind: str, service: PredictionService) -> None:
     limits = ServiceLimits(predictions=QueueLimits(calls=1))
-    held = Held(service, limits)
-    with held.service, door_of(kind, held.service, limits) as door:
+    held = HeldService(service, limits)
+    with held.service, stream_interface(kind, held.service, limits) as door:
         talk = door.open()
-        talk.send(asked("begun", model="small"))
+        talk.send(predict_request("begun", model="small"))
         assert held.begun.wait(SOON_S)
-        talk.send(asked("full", model="small"))
+        talk.send(predict_request("full", model="small"))
         response = talk.on_losses()
-        assert (response.request_id, told(response)) == ("full", "QUEUE_FULL")
+        assert (response.request_id, summary_of(response)) == ("full", "QUEUE_FULL")
         assert int(response.error.metadata["retry_after_ms"]) > 0
         held.released.set()
-        assert ends(talk) == {"begun": "forecast"}
+        assert final_responses(talk) == {"begun": "forecast"}
 
 
 @pytest.mark.parametrize("kind", DOORS)
 def test_a_request_whose_time_is_over_is_told_so_and_the_others_go_on(kind: str, service: PredictionService) -> None:
-    held = Held(service)
-    with held.service, door_of(kind, held.service) as door:
+    held = HeldService(service)
+    with held.service, stream_interface(kind, held.service) as door:
         talk = door.open()
-        talk.send(asked("begun", model="small"))
+        talk.send(predict_request("begun", model="small"))
         assert held.begun.wait(SOON_S)
-        talk.send(asked("late", model="small", timeout_s=1e-9))
-        talk.send(asked("patient", model="small", timeout_s=100))
+        talk.send(predict_request("late", model="small", timeout_s=1e-9))
+        talk.send(predict_request("patient", model="small", timeout_s=100))
         talk.send(cancelling("mark", "nobody"))
         assert talk.on_losses().request_id == "mark"
         held.released.set()
-        assert ends(talk) == {"begun": "forecast", "late": "DEADLINE_EXCEEDED", "patient": "forecast"}
+        assert final_responses(talk) == {"begun": "forecast", "late": "DEADLINE_EXCEEDED", "patient": "forecast"}
 
 
 def test_requests_of_streams_and_calls_are_answered_together(service: PredictionService) -> None:
-    held = Held(service)
+    held = HeldService(service)
     with held.service:
         calls, heard = Calls(held.service), list[bytes]()
         streams = [calls.open("PredictStream", Deadline(), heard.append) for _ in range(3)]
         for stream in streams:
-            stream.send(asked("one", model="small"))
+            stream.send(predict_request("one", model="small"))
         request = pb.PredictRequest(model="small", instances=[ONE]).SerializeToString()
         answer = calls.call("Predict", request, Deadline())
         assert held.service.waiting[0] == 4
@@ -353,20 +357,20 @@ def test_requests_of_streams_and_calls_are_answered_together(service: Prediction
 # --- large requests
 
 
-def test_a_large_request_is_counted_elsewhere_and_answered_alike(door: Door) -> None:
+def test_a_large_request_is_counted_elsewhere_and_answered_alike(door: StreamInterface) -> None:
     talk = door.open()
     for count in range(5):
-        talk.send(asked(str(count), WIDE))
-    assert set(ends(talk).values()) == {"forecast"}
+        talk.send(predict_request(str(count), WIDE))
+    assert set(final_responses(talk).values()) == {"forecast"}
 
 
-def test_a_request_with_more_than_it_may_hold_is_refused_alone(door: Door) -> None:
+def test_a_request_with_more_than_it_may_hold_is_refused_alone(door: StreamInterface) -> None:
     many = instances.encode(Instance(input=recent_bars("AAPL").last(3)))
     many.bars.symbols.extend("x" * 10_001)
     talk = door.open()
-    for sent in (asked("many", many), asked("one")):
+    for sent in (predict_request("many", many), predict_request("one")):
         talk.send(sent)
-    assert ends(talk) == {"many": "REQUEST_TOO_LARGE", "one": "forecast"}
+    assert final_responses(talk) == {"many": "REQUEST_TOO_LARGE", "one": "forecast"}
 
 
 def test_the_emptiest_request_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,18 +401,20 @@ def _field(number: int, content: bytes) -> bytes:
 # --- how a stream ends
 
 
-def test_draining_answers_what_is_under_way_and_ends_streams_as_unavailable(door: Door, canned: CannedService) -> None:
+def test_draining_answers_what_is_under_way_and_ends_streams_as_unavailable(
+    door: StreamInterface, canned: CannedService
+) -> None:
     idle, busy = door.open(), door.open()
-    idle.send(asked("x"))
+    idle.send(predict_request("x"))
     assert idle.on_losses().request_id == "x"
     canned.predictions_released.clear()
     canned.begun.clear()
-    busy.send(asked("y"))
+    busy.send(predict_request("y"))
     assert canned.begun.wait(SOON_S)
     door.drain()
     heard, error = idle.rest()
     assert (heard, type(error)) == ([], UnavailableError)
-    busy.send(asked("too late"))
+    busy.send(predict_request("too late"))
     canned.predictions_released.set()
     heard, error = busy.rest()
     assert ([one.request_id for one in heard], type(error)) == (["y"], UnavailableError)
@@ -422,11 +428,11 @@ def test_a_stream_that_is_opened_while_it_drains_is_unavailable(canned: CannedSe
     calls.close()
 
 
-def abandoned(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
+def cancelled_stream(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
     """A stream cancelled with two open requests."""
     stream = calls.open("PredictStream", Deadline(), heard.append)
-    stream.send(asked("one"))
-    stream.send(asked("two", WIDE))
+    stream.send(predict_request("one"))
+    stream.send(predict_request("two", WIDE))
     stream.cancel()
     return weakref.ref(stream)
 
@@ -434,7 +440,7 @@ def abandoned(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
 def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService) -> None:
     calls, heard = Calls(canned), list[bytes]()
     canned.predictions_released.clear()
-    freed = [abandoned(calls, heard) for _ in range(100)]
+    freed = [cancelled_stream(calls, heard) for _ in range(100)]
     canned.predictions_released.set()
     calls.close()
     canned.settle()
@@ -447,7 +453,7 @@ def test_work_for_a_stream_that_is_cancelled_is_told_that_nobody_waits(canned: C
     calls = Calls(canned)
     canned.predictions_released.clear()
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
-    stream.send(asked("one"))
+    stream.send(predict_request("one"))
     assert canned.begun.wait(SOON_S)
     assert not canned.deadlines[0].cancelled.is_set()
     stream.cancel()
@@ -478,10 +484,10 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
     heard: list[bytes] = []
     calls = Calls(Asking())
     stream = calls.open("PredictStream", Deadline(), heard.append)
-    stream.send(asked("one"))
+    stream.send(predict_request("one"))
     assert work.cancelled()
     responses = [pb.PredictStreamResponse.FromString(message) for message in heard]
-    assert {one.request_id: told(one) for one in responses} == {"cancel": "ack", "one": "CANCELLED"}
+    assert {one.request_id: summary_of(one) for one in responses} == {"cancel": "ack", "one": "CANCELLED"}
     calls.close()
 
 
@@ -494,7 +500,7 @@ def test_whoever_observes_the_call_observes_each_of_its_requests(canned: CannedS
     )
     stream = calls.open("PredictStream", Deadline(observer=observer), lambda _: None)
     for timeout_s in (0, 50):
-        stream.send(asked(f"in {timeout_s}", timeout_s=timeout_s))
+        stream.send(predict_request(f"in {timeout_s}", timeout_s=timeout_s))
     canned.settle()
     assert [deadline.observer for deadline in canned.deadlines] == [observer, observer]
     calls.close()
@@ -514,7 +520,7 @@ def test_closing_the_calls_ends_streams_as_unavailable(canned: CannedService, na
 def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
     calls = Calls(canned)
     stream = calls.open("PredictStream", Deadline.after(0), lambda _: None)
-    stream.send(asked("late"))
+    stream.send(predict_request("late"))
     assert isinstance(stream.ended.exception(SOON_S), DeadlineExceededError)
     calls.close()
 
@@ -522,7 +528,7 @@ def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
 # --- sessions
 
 
-class Recorded:
+class RecordingSessions:
     """Sessions that record their requests; a push without bars is acknowledged."""
 
     def __init__(self) -> None:
@@ -555,13 +561,15 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded() -> Recorded:
-    return Recorded()
+def recording_sessions() -> RecordingSessions:
+    return RecordingSessions()
 
 
 @pytest.fixture(params=DOORS)
-def talk(request: pytest.FixtureRequest, canned: CannedService, recorded: Recorded) -> Iterator[Talk]:
-    with door_of(request.param, canned, sessions=lambda: recorded) as opened:
+def talk(
+    request: pytest.FixtureRequest, canned: CannedService, recording_sessions: RecordingSessions
+) -> Iterator[StreamCaller]:
+    with stream_interface(request.param, canned, sessions=lambda: recording_sessions) as opened:
         yield opened.open()
 
 
@@ -573,58 +581,68 @@ def pushing(request_id: str, bars: pb.BarPanel | None = None) -> bytes:
     return request_of(request_id, push=pb.PushBars(session_id="s", bars=bars))
 
 
-def test_sessions_answer_with_a_forecast_an_ack_or_an_error(talk: Talk, recorded: Recorded) -> None:
+def test_sessions_answer_with_a_forecast_an_ack_or_an_error(
+    talk: StreamCaller, recording_sessions: RecordingSessions
+) -> None:
     for sent in (opening("o"), pushing("p"), pushing("q", ONE.bars), request_of("c", close={"session_id": "s"})):
         talk.send(sent)
     talk.end()
     heard, error = talk.rest()
     assert error is None
     assert {one.session_id for one in heard} == {"s"}
-    assert {one.request_id: told(one) for one in heard} == {
+    assert {one.request_id: summary_of(one) for one in heard} == {
         "o": "forecast",
         "p": "ack",
         "q": "forecast",
         "c": "UNKNOWN_SESSION",
     }
     assert [list(one.ack.waiting_for) for one in heard if one.HasField("ack")] == [["IBM"]]
-    assert recorded.events == ["open s", "push s 0", "push s 1", "end"]
-    assert [type(outcome) for outcome in recorded.outcomes] == [Forecast] * 2
+    assert recording_sessions.events == ["open s", "push s 0", "push s 1", "end"]
+    assert [type(outcome) for outcome in recording_sessions.outcomes] == [Forecast] * 2
 
 
-def test_sessions_are_asked_in_order_however_large_a_request_is(talk: Talk, recorded: Recorded) -> None:
+def test_sessions_are_asked_in_order_however_large_a_request_is(
+    talk: StreamCaller, recording_sessions: RecordingSessions
+) -> None:
     sent = [opening("o"), pushing("wide", WIDE.bars), pushing("small", ONE.bars), pushing("w", WIDE.bars), pushing("n")]
     for one in sent:
         talk.send(one)
-    assert len(ends(talk)) == 5
-    assert recorded.events == ["open s", "push s 300", "push s 1", "push s 300", "push s 0", "end"]
+    assert len(final_responses(talk)) == 5
+    assert recording_sessions.events == ["open s", "push s 300", "push s 1", "push s 300", "push s 0", "end"]
 
 
-def test_sessions_are_told_of_what_their_model_does_not_answer(talk: Talk, recorded: Recorded) -> None:
+def test_sessions_are_told_of_what_their_model_does_not_answer(
+    talk: StreamCaller, recording_sessions: RecordingSessions
+) -> None:
     talk.send(opening("o", "nobody"))
-    assert ends(talk) == {"o": "MODEL_NOT_FOUND"}
-    assert [type(outcome).__name__ for outcome in recorded.outcomes] == ["ModelNotFoundError"]
+    assert final_responses(talk) == {"o": "MODEL_NOT_FOUND"}
+    assert [type(outcome).__name__ for outcome in recording_sessions.outcomes] == ["ModelNotFoundError"]
 
 
-def test_sessions_are_told_of_what_was_cancelled(talk: Talk, recorded: Recorded, canned: CannedService) -> None:
+def test_sessions_are_told_of_what_was_cancelled(
+    talk: StreamCaller, recording_sessions: RecordingSessions, canned: CannedService
+) -> None:
     canned.predictions_released.clear()
-    talk.send(asked("first"))
+    talk.send(predict_request("first"))
     assert canned.begun.wait(SOON_S)
     talk.send(opening("o"))
     talk.send(cancelling("c", "o"))
     assert {talk.on_losses().request_id, talk.on_losses().request_id} == {"o", "c"}
-    assert [type(outcome).__name__ for outcome in recorded.outcomes] == ["CallCancelledError"]
+    assert [type(outcome).__name__ for outcome in recording_sessions.outcomes] == ["CallCancelledError"]
     canned.predictions_released.set()
-    assert ends(talk) == {"first": "forecast"}
+    assert final_responses(talk) == {"first": "forecast"}
 
 
-def test_a_bug_of_sessions_is_internal_and_ends_no_other_request(talk: Talk) -> None:
+def test_a_bug_of_sessions_is_internal_and_ends_no_other_request(talk: StreamCaller) -> None:
     talk.send(request_of("bug", close={"session_id": "bug"}))
-    talk.send(asked("one"))
-    assert ends(talk) == {"bug": "INTERNAL", "one": "forecast"}
+    talk.send(predict_request("one"))
+    assert final_responses(talk) == {"bug": "INTERNAL", "one": "forecast"}
 
 
-def test_sessions_end_once_when_their_stream_is_cancelled(canned: CannedService, recorded: Recorded) -> None:
-    calls = Calls(canned, sessions=lambda: recorded)
+def test_sessions_end_once_when_their_stream_is_cancelled(
+    canned: CannedService, recording_sessions: RecordingSessions
+) -> None:
+    calls = Calls(canned, sessions=lambda: recording_sessions)
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(opening("o"))
     for count in range(20):
@@ -632,12 +650,12 @@ def test_sessions_end_once_when_their_stream_is_cancelled(canned: CannedService,
     stream.cancel()
     stream.cancel()
     calls.close()
-    assert recorded.events[-1] == "end"
-    assert recorded.events.count("end") == 1
+    assert recording_sessions.events[-1] == "end"
+    assert recording_sessions.events.count("end") == 1
 
 
 @final
-class Slow:
+class SlowSessions:
     """Slow sessions that record when a push begins and ends."""
 
     def __init__(self) -> None:
@@ -664,7 +682,7 @@ class Slow:
 
 @pytest.mark.parametrize("how", ["cancel", "end"])
 def test_sessions_end_after_the_request_that_they_are_taking(canned: CannedService, how: str) -> None:
-    slow = Slow()
+    slow = SlowSessions()
     calls = Calls(canned, sessions=lambda: slow)
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(pushing("wide", WIDE.bars))
@@ -675,43 +693,43 @@ def test_sessions_end_after_the_request_that_they_are_taking(canned: CannedServi
     assert slow.events == ["begun", "done", "end"]
 
 
-# --- how much a stream holds
+# --- stream limits
 
 
 def test_a_stream_holds_so_many_requests_and_answers_and_says_when_more_may_come(canned: CannedService) -> None:
     calls, heard = Calls(canned, ServiceLimits(requests_per_stream=3)), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append)
     canned.predictions_released.clear()
-    assert [stream.send(asked(str(count))) for count in range(3)] == [True, True, False]
+    assert [stream.send(predict_request(str(count))) for count in range(3)] == [True, True, False]
     canned.predictions_released.set()
     canned.settle()
     assert len(heard) == 3
-    assert not stream.send(asked("too many"))  # the answers are still with the door
+    assert not stream.send(predict_request("too many"))  # responses are still unread
     assert not stream.taken(len(heard[0]))
     assert stream.taken(len(heard[1]))
     calls.close()
 
 
 def test_a_stream_holds_so_many_bytes_and_one_request_more(canned: CannedService) -> None:
-    body = asked("0")
+    body = predict_request("0")
     calls, heard = Calls(canned, ServiceLimits(bytes_per_stream=2 * len(body))), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append)
     canned.predictions_released.clear()
-    assert [stream.send(asked(str(count))) for count in range(2)] == [True, False]
+    assert [stream.send(predict_request(str(count))) for count in range(2)] == [True, False]
     canned.predictions_released.set()
     canned.settle()
     assert len(heard[0]) < len(body)
     assert [stream.taken(len(one)) for one in heard] == [True, True]
-    assert stream.send(asked("2"))
+    assert stream.send(predict_request("2"))
     calls.close()
 
 
 def test_an_answer_that_is_too_large_to_be_sent_is_an_error_of_its_own(canned: CannedService) -> None:
     calls, heard = Calls(canned), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append, 100)
-    stream.send(asked("large"))
+    stream.send(predict_request("large"))
     stream.end()
     stream.ended.result(SOON_S)
     response = pb.PredictStreamResponse.FromString(heard[0])
-    assert (response.request_id, told(response)) == ("large", "REQUEST_TOO_LARGE")
+    assert (response.request_id, summary_of(response)) == ("large", "REQUEST_TOO_LARGE")
     calls.close()

@@ -6,7 +6,7 @@ import pytest
 from artifacts import small_models
 from hypothesis import given, settings
 from request_bytes import OUR_FAULT, STREAM_REQUESTS, mutated
-from talks import Door, door_of
+from talks import StreamInterface, stream_interface
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError
@@ -20,12 +20,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionServ
 
 
 @pytest.fixture(scope="module", params=["grpc", "embedded"])
-def door(request: pytest.FixtureRequest, service: PredictionService) -> Iterator[Door]:
-    with door_of(request.param, service) as opened:
+def door(request: pytest.FixtureRequest, service: PredictionService) -> Iterator[StreamInterface]:
+    with stream_interface(request.param, service) as opened:
         yield opened
 
 
-def named(request_id: str) -> bytes:
+def with_id(request_id: str) -> bytes:
     """A valid request with another id."""
     request = pb.PredictStreamRequest.FromString(STREAM_REQUESTS[0][1])
     request.request_id = request_id
@@ -34,9 +34,9 @@ def named(request_id: str) -> bytes:
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(changed=mutated(STREAM_REQUESTS))
-def test_changed_bytes_are_answered_or_end_the_stream(door: Door, changed: tuple[str, bytes]) -> None:
+def test_changed_bytes_are_answered_or_end_the_stream(door: StreamInterface, changed: tuple[str, bytes]) -> None:
     talk = door.open()
-    for body in (named("before"), changed[1], named("after")):
+    for body in (with_id("before"), changed[1], with_id("after")):
         talk.send(body)
     talk.end()
     heard, error = talk.rest()
@@ -48,7 +48,7 @@ def test_changed_bytes_are_answered_or_end_the_stream(door: Door, changed: tuple
         assert [one.request_id for one in heard] == ["before"]
 
 
-def test_the_same_bytes_unchanged_are_answered(door: Door) -> None:
+def test_the_same_bytes_unchanged_are_answered(door: StreamInterface) -> None:
     for _, body in STREAM_REQUESTS:
         talk = door.open()
         talk.send(body)

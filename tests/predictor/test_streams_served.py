@@ -16,7 +16,7 @@ from canned_service import CannedService, forecast_of
 from market import bokeh_panel
 from raw_http2 import Connection, Stream, message
 from serving import Served, serving
-from talks import METHOD, SOON_S, GrpcTalk
+from talks import METHOD, SOON_S, GrpcStreamCaller
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
@@ -55,7 +55,7 @@ def canned() -> Iterator[CannedService]:
     service.predictions_released.set()
 
 
-def asked(request_id: str, model: str = "canned") -> bytes:
+def predict_request(request_id: str, model: str = "canned") -> bytes:
     predict = pb.StreamPredict(model=model, instance=instances.encode(Instance(input=BARS)))
     return pb.PredictStreamRequest(request_id=request_id, predict=predict).SerializeToString()
 
@@ -64,7 +64,7 @@ def port_of(running: Served) -> int:
     return int(running.target.rpartition(":")[2])
 
 
-# --- what streams may take
+# --- stream limits
 
 
 def opened(connection: Connection, content: bytes) -> Stream:
@@ -79,7 +79,7 @@ def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> No
     with serving(canned, ServerLimits(), calls) as running:
         with Connection(port_of(running), window=0, timeout_s=2.0) as silent:
             sent = sent_until_refused(silent, 1000)
-            held = 8 + 1 + 2 * 64 * 1024 // len(large("0000"))  # under way, one being read, and gRPC's
+            held = 8 + 1 + 2 * 64 * 1024 // len(large("0000"))  # running, one being read, and gRPC's buffer
             assert 8 < sent <= held
         with QuantraClient(running.target) as other:
             assert isinstance(other.predict(BARS), Forecast)
@@ -106,11 +106,11 @@ def sent_until_refused(connection: Connection, most: int) -> int:
 def test_streams_count_as_calls_and_so_many_may_be_open(canned: CannedService) -> None:
     limits = ServerLimits(streams=2)
     with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
-        talks = [GrpcTalk(channel, None) for _ in range(2)]
+        talks = [GrpcStreamCaller(channel, None) for _ in range(2)]
         for talk in talks:
-            talk.send(asked("one"))
+            talk.send(predict_request("one"))
             assert talk.on_losses().HasField("forecast")
-        refused = GrpcTalk(channel, None)
+        refused = GrpcStreamCaller(channel, None)
         heard, error = refused.rest()
         assert (heard, type(error)) == ([], QueueFullError)
         with QuantraClient(running.target) as client:
@@ -126,13 +126,13 @@ def test_one_connection_may_have_so_many_streams(canned: CannedService) -> None:
         grpc.insecure_channel(running.target, options=own) as greedy,
         grpc.insecure_channel(running.target, options=own) as modest,
     ):
-        first = GrpcTalk(greedy, None)
-        first.send(asked("one"))
+        first = GrpcStreamCaller(greedy, None)
+        first.send(predict_request("one"))
         assert first.on_losses().HasField("forecast")
-        _, error = GrpcTalk(greedy, None).rest()
+        _, error = GrpcStreamCaller(greedy, None).rest()
         assert isinstance(error, QueueFullError)
-        other = GrpcTalk(modest, None)
-        other.send(asked("one"))
+        other = GrpcStreamCaller(modest, None)
+        other.send(predict_request("one"))
         assert other.on_losses().HasField("forecast")
         for talk in (first, other):
             talk.cancel()
@@ -141,14 +141,14 @@ def test_one_connection_may_have_so_many_streams(canned: CannedService) -> None:
 def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedService) -> None:
     limits = ServerLimits(arriving=1, arriving_per_peer=1, request_s=0.2)
     with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
-        talk = GrpcTalk(channel, None)
-        talk.send(asked("one"))
+        talk = GrpcStreamCaller(channel, None)
+        talk.send(predict_request("one"))
         assert talk.on_losses().HasField("forecast")
         with QuantraClient(running.target) as client:
             for _ in range(3):
                 assert isinstance(client.predict(BARS), Forecast)
-        assert not threading.Event().wait(0.4)  # what the idle caller does
-        talk.send(asked("two"))
+        assert not threading.Event().wait(0.4)  # the idle caller
+        talk.send(predict_request("two"))
         assert talk.on_losses().HasField("forecast")
         talk.cancel()
 
@@ -156,15 +156,15 @@ def test_an_idle_stream_takes_no_place_from_requests_that_arrive(canned: CannedS
 def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedService) -> None:
     limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
     with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
-        talk, busy = GrpcTalk(channel, SOON_S), GrpcTalk(channel, SOON_S)
+        talk, busy = GrpcStreamCaller(channel, SOON_S), GrpcStreamCaller(channel, SOON_S)
         for request_id in ("one", "two"):
-            talk.send(asked(request_id))
+            talk.send(predict_request(request_id))
             assert talk.on_losses().request_id == request_id
         canned.begun.clear()
         canned.predictions_released.clear()
-        busy.send(asked("busy"))
+        busy.send(predict_request("busy"))
         assert canned.begun.wait(SOON_S)
-        talk.send(asked("three"))
+        talk.send(predict_request("three"))
         cancel = pb.CancelRequest(request_id="three")
         talk.send(pb.PredictStreamRequest(request_id="four", cancel=cancel).SerializeToString())
         assert {talk.on_losses().request_id for _ in range(2)} == {"three", "four"}
@@ -175,26 +175,26 @@ def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedSer
 def test_a_stream_that_was_full_goes_on_as_its_answers_are_read(canned: CannedService) -> None:
     limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
     with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
-        talk = GrpcTalk(channel, SOON_S)
+        talk = GrpcStreamCaller(channel, SOON_S)
         for count in range(9):
-            talk.send(asked(str(count)))
+            talk.send(predict_request(str(count)))
         talk.end()
         heard, error = talk.rest()
         assert (len(heard), error) == (9, None)
 
 
 def test_a_stream_whose_time_is_over_counts_as_late_and_not_as_cancelled(canned: CannedService) -> None:
-    told = Told()
+    told = EndedCalls()
     canned.predictions_released.clear()
     with serving(canned, watching=CallObservers([told])) as running, Connection(port_of(running)) as connection:
         stream = connection.call(METHOD, grpc_timeout="200m")
-        connection.send(stream, message(asked("one")))
+        connection.send(stream, message(predict_request("one")))
         assert connection.finish(stream).status == "4"
         assert told.calls.get(timeout=SOON_S).code == "DEADLINE_EXCEEDED"
 
 
 @final
-class Told:
+class EndedCalls:
     """An observer that records ended calls."""
 
     def __init__(self) -> None:
@@ -208,13 +208,13 @@ def test_half_requests_of_streams_are_as_many_as_streams_may_be(canned: CannedSe
     limits = ServerLimits(streams=3, receive_bytes=1 << 20, request_s=0.2)
     half = message(bytes(1 << 20))[: 1 << 19]
     with serving(canned, limits) as running, Connection(port_of(running)) as connection:
-        idle = opened(connection, message(asked("one")))
+        idle = opened(connection, message(predict_request("one")))
         halves = [opened(connection, half) for _ in range(2)]
         refused = connection.call(METHOD)
         connection.send(refused, half)
         assert connection.finish(refused).status == "8"
-        assert not threading.Event().wait(0.4)  # what the idle caller does
-        assert connection.send(idle, message(asked("two")), last=True)
+        assert not threading.Event().wait(0.4)  # the idle caller
+        assert connection.send(idle, message(predict_request("two")), last=True)
         assert connection.finish(idle).status == "0"
         assert [stream.ended for stream in halves] == ["", ""]
 
@@ -251,8 +251,8 @@ def test_a_request_of_a_stream_that_announces_too_much_is_refused_before_it_come
 
 def test_a_request_over_the_limit_ends_its_stream(canned: CannedService) -> None:
     with serving(canned, ServerLimits(receive_bytes=500)) as running, grpc.insecure_channel(running.target) as channel:
-        talk = GrpcTalk(channel, None)
-        talk.send(asked("x" * 600))
+        talk = GrpcStreamCaller(channel, None)
+        talk.send(predict_request("x" * 600))
         heard, error = talk.rest()
         assert (heard, type(error)) == ([], RequestTooLargeError)
 
@@ -269,7 +269,7 @@ def test_streams_that_are_abandoned_leave_no_task_behind(canned: CannedService) 
         for _ in range(20):
             with Connection(port_of(running)) as connection:
                 for count in range(10):
-                    opened(connection, message(asked(str(count)))[: 100 * count])
+                    opened(connection, message(predict_request(str(count)))[: 100 * count])
                 connection.reset()
         with QuantraClient(running.target) as client:
             while tasks_of(running) > before:
@@ -288,7 +288,7 @@ def tasks_of(running: Served) -> int:
 def test_a_connection_that_has_fallen_silent_ends_with_its_streams(canned: CannedService) -> None:
     limits = ServerLimits(streams=1, silence_s=0.2)
     with serving(canned, limits) as running, Connection(port_of(running)) as silent:
-        opened(silent, message(asked("one")))
+        opened(silent, message(predict_request("one")))
         with QuantraClient(running.target) as client:
             while isinstance(failure(client), QueueFullError):
                 pass
@@ -305,7 +305,7 @@ def failure(client: QuantraClient) -> QuantraError | None:
 
 def test_draining_gives_up_on_a_stream_that_is_not_read(canned: CannedService) -> None:
     with serving(canned, ServerLimits(drain_s=0.2)) as running, Connection(port_of(running), window=0) as silent:
-        opened(silent, message(asked("one")))
+        opened(silent, message(predict_request("one")))
         assert canned.begun.wait(SOON_S)
         running.begin_drain()
         running.drained.result(SOON_S)
@@ -318,7 +318,7 @@ def test_a_caller_that_goes_away_while_an_answer_is_written_is_no_error_of_the_s
 
     async def answer(calls: Calls, deadline: Deadline) -> None:
         messages = CallMessages(cast("Any", Gone()), LoopBridge(), lambda message: message)
-        await messages.answer(calls.open("PredictStream", deadline, messages.emit), asked("one"))
+        await messages.answer(calls.open("PredictStream", deadline, messages.emit), predict_request("one"))
 
     with closing(Calls(canned, ServiceLimits())) as calls:
         deadline = Deadline()
@@ -380,13 +380,13 @@ def test_who_stops_to_read_cancels_the_rest(client: QuantraClient, canned: Canne
     assert len(canned.deadlines) < 30
 
 
-def broken() -> Iterator[BarPanel]:
+def failing_bars() -> Iterator[BarPanel]:
     yield BARS
     raise ZeroDivisionError
 
 
 def test_what_the_questions_raise_is_raised_after_the_answers(client: QuantraClient) -> None:
-    answers = client.predict_stream(broken())
+    answers = client.predict_stream(failing_bars())
     assert isinstance(next(answers).outcome, Forecast)
     with pytest.raises(ZeroDivisionError):
         next(answers)
@@ -441,12 +441,12 @@ def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_which
     monkeypatch.setattr("predictor.client.streams.time", Clock(now_s))
     stream = RequestStream("there", "canned", timeout_s=1.0, in_flight=2)
     stream.begin_wait()
-    now_s[0] += 60  # the questions are slow
+    now_s[0] += 60  # slow requests
     assert stream.request(BARS).timeout_s == 1.0
     assert not stream.is_overdue()
     now_s[0] += 12
     assert stream.is_overdue()
-    stream.begin_wait()  # whoever comes late to read waits from then on
+    stream.begin_wait()  # a late reader waits from then on
     assert not stream.is_overdue()
 
 
@@ -481,7 +481,7 @@ def test_the_asynchronous_client_answers_the_same(canned: CannedService) -> None
         async with AsyncQuantraClient(target) as client:
             assert await places(client, [BARS] * 5) == await places(client, several()) == [0, 1, 2, 3, 4]
             with pytest.raises(ZeroDivisionError):
-                await places(client, broken())
+                await places(client, failing_bars())
             with pytest.raises(ConfigurationError):
                 await anext(client.predict_stream([], in_flight=0))
             stream = client.predict_stream(endless())
@@ -504,7 +504,7 @@ def test_the_asynchronous_client_raises_what_ends_the_stream(canned: CannedServi
             stream = client.predict_stream(endless())
             await anext(stream)
             running.begin_drain()
-            # grpc.aio loses the server's words where the stream ends just while a request is written to it.
+            # grpc.aio loses the server's message if the stream ends while a request is being written.
             with pytest.raises(UnavailableError, match=r"stopping|ended the stream while a request was being sent"):
                 await rest(stream)
 

@@ -8,7 +8,7 @@ from artifacts import recent_bars
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from market import bokeh_panel
-from pushing import Sent, day_of, no_bar, push_of, scaled
+from pushing import SentBars, day_of, no_bar, push_of, scaled
 
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
@@ -63,7 +63,7 @@ def same(one: BarPanel, other: BarPanel) -> bool:
     )
 
 
-# --- what is kept
+# --- retention
 
 
 def test_only_the_bars_that_a_forecast_depends_on_are_kept() -> None:
@@ -168,10 +168,10 @@ def test_a_bar_without_numbers_says_that_there_is_none() -> None:
     assert np.isnan(bars_of(told.after).close[:, -1]).tolist() == [False, False, True]
 
 
-# --- what is refused, and leaves everything as it was
+# --- refusals without effect
 
 
-def refused(push: Push, subscription: Subscription | None = None, *, need: int = NEED) -> QuantraError:
+def push_error(push: Push, subscription: Subscription | None = None, *, need: int = NEED) -> QuantraError:
     """Error message of a refused push."""
     with pytest.raises(QuantraError) as caught:
         (subscription or subscribed()).pushed(push, need)
@@ -179,33 +179,33 @@ def refused(push: Push, subscription: Subscription | None = None, *, need: int =
 
 
 def test_an_older_day_is_refused() -> None:
-    error = refused(push_of(PANEL, DAYS[BEGUN - 2]))
+    error = push_error(push_of(PANEL, DAYS[BEGUN - 2]))
     assert isinstance(error, BarsError)
     assert error.metadata == {"date": shown_date(DAYS[BEGUN - 2]), "last": shown_date(DAYS[BEGUN - 1])}
 
 
 def test_a_later_day_is_refused_while_one_waits_and_the_error_names_whom_for() -> None:
     waiting = after(subscribed(), push_of(PANEL, DAYS[BEGUN], "IBM"))
-    error = refused(push_of(PANEL, DAYS[BEGUN + 1]), waiting)
+    error = push_error(push_of(PANEL, DAYS[BEGUN + 1]), waiting)
     assert isinstance(error, BarsError)
     assert "still waits for AAPL, GOOG" in error.message
 
 
 def test_a_day_that_waits_can_be_replaced_and_an_older_one_not() -> None:
     waiting = after(subscribed(), push_of(PANEL, DAYS[BEGUN], "IBM"))
-    assert isinstance(refused(push_of(PANEL, DAYS[BEGUN - 1]), waiting), BarsError)
+    assert isinstance(push_error(push_of(PANEL, DAYS[BEGUN - 1]), waiting), BarsError)
     again = after(waiting, Push(bars=scaled(day_of(PANEL, DAYS[BEGUN], "IBM"), 1.01)))
     assert again.waits_for == ("AAPL", "GOOG")
 
 
 def test_two_days_in_one_push_are_refused() -> None:
-    error = refused(Push(bars=PANEL.between(DAYS[BEGUN], DAYS[BEGUN + 1])))
+    error = push_error(Push(bars=PANEL.between(DAYS[BEGUN], DAYS[BEGUN + 1])))
     assert isinstance(error, BarsError)
     assert "bars of one session, but has 2" in error.message
 
 
 def test_a_symbol_that_was_not_subscribed_is_refused() -> None:
-    error = refused(Push(bars=day_of(recent_bars("MSFT"), DAYS[BEGUN])))
+    error = push_error(Push(bars=day_of(recent_bars("MSFT"), DAYS[BEGUN])))
     assert isinstance(error, BarsError)
     assert error.metadata["symbol"] == "MSFT"
 
@@ -214,19 +214,19 @@ def test_a_symbol_that_was_not_subscribed_is_refused() -> None:
     "columns", [{"adj_close": None}, {"adj_close": None, "split_ratio": np.ones((3, 1))}], ids=["fewer", "others"]
 )
 def test_other_columns_than_the_subscriptions_are_refused(columns: dict[str, None]) -> None:
-    error = refused(Push(bars=replace(day_of(PANEL, DAYS[BEGUN]), **columns)))
+    error = push_error(Push(bars=replace(day_of(PANEL, DAYS[BEGUN]), **columns)))
     assert isinstance(error, BarsError)
     assert "must have the columns of the subscription" in error.message
 
 
 def test_an_adj_close_that_the_history_lacks_is_refused() -> None:
     plain = subscribed(replace(PANEL, adj_close=None))
-    assert "adj_close" in refused(push_of(PANEL, DAYS[BEGUN]), plain).message
+    assert "adj_close" in push_error(push_of(PANEL, DAYS[BEGUN]), plain).message
 
 
 @pytest.mark.parametrize("label", ["calendar", "currency"])
 def test_another_calendar_or_currency_is_refused(label: str) -> None:
-    error = refused(Push(bars=replace(day_of(PANEL, DAYS[BEGUN]), **{label: "else"})))
+    error = push_error(Push(bars=replace(day_of(PANEL, DAYS[BEGUN]), **{label: "else"})))
     assert isinstance(error, BarsError)
     assert label in error.message
 
@@ -236,14 +236,14 @@ def test_another_calendar_or_currency_is_refused(label: str) -> None:
 )
 def test_another_reading_than_the_subscriptions_is_refused(how: dict[str, GapPolicy]) -> None:
     push = push_of(PANEL, DAYS[BEGUN])
-    assert isinstance(refused(replace(push, **how)), BarsError)
+    assert isinstance(push_error(replace(push, **how)), BarsError)
     same_reading = Subscription.of(replace(Instance(input=PANEL.until(DAYS[BEGUN - 1])), **how), NEED)
     assert same_reading.pushed(replace(push, **how), NEED).is_due
 
 
 @pytest.mark.parametrize("push", [Push(), Push(flush=True)], ids=["nothing", "nothing to flush"])
 def test_a_push_of_nothing_is_refused(push: Push) -> None:
-    assert isinstance(refused(push), MalformedRequestError)
+    assert isinstance(push_error(push), MalformedRequestError)
 
 
 def test_a_session_begins_with_a_history() -> None:
@@ -257,7 +257,7 @@ def test_a_session_begins_with_a_history() -> None:
 @pytest.mark.parametrize("factor", [0.5, 1.5], ids=["down", "up"])
 def test_a_price_that_jumps_asks_for_a_new_subscription(factor: float) -> None:
     plain = replace(PANEL, adj_close=None)
-    error = refused(Push(bars=scaled(day_of(plain, DAYS[BEGUN], "IBM"), factor)), subscribed(plain))
+    error = push_error(Push(bars=scaled(day_of(plain, DAYS[BEGUN], "IBM"), factor)), subscribed(plain))
     assert isinstance(error, ResubscribeError)
     assert error.metadata["symbol"] == "IBM"
 
@@ -265,7 +265,7 @@ def test_a_price_that_jumps_asks_for_a_new_subscription(factor: float) -> None:
 def test_an_adjusted_close_off_the_scale_of_the_history_asks_for_a_new_subscription() -> None:
     day = day_of(PANEL, DAYS[BEGUN], "IBM")
     assert day.adj_close is not None
-    error = refused(Push(bars=replace(day, adj_close=day.adj_close * 2)))
+    error = push_error(Push(bars=replace(day, adj_close=day.adj_close * 2)))
     assert isinstance(error, ResubscribeError)
 
 
@@ -291,28 +291,28 @@ def test_a_jump_that_the_pushed_columns_explain_is_none(factor: float, event: di
 def test_a_split_that_prices_do_not_follow_asks_for_a_new_subscription() -> None:
     panel = with_events(PANEL)
     bars = replace(day_of(panel, DAYS[BEGUN], "IBM"), split_ratio=np.array([[2.0]]))
-    assert isinstance(refused(Push(bars=bars), subscribed(panel)), ResubscribeError)
+    assert isinstance(push_error(Push(bars=bars), subscribed(panel)), ResubscribeError)
 
 
 def test_a_jump_is_seen_across_days_without_a_bar() -> None:
     plain = replace(PANEL, adj_close=None)
     halted = after(subscribed(plain), push_of(plain, DAYS[BEGUN], "AAPL", "GOOG", flush=True))
     half = scaled(day_of(plain, DAYS[BEGUN + 1], "IBM"), 0.5)
-    assert isinstance(refused(Push(bars=half), halted), ResubscribeError)
+    assert isinstance(push_error(Push(bars=half), halted), ResubscribeError)
     assert after(halted, push_of(plain, DAYS[BEGUN + 1])).waits_for == ()
 
 
 def test_a_dividend_above_the_close_before_is_refused() -> None:
     panel = with_events(PANEL)
     bars = replace(day_of(panel, DAYS[BEGUN], "IBM"), cash_dividend=np.array([[1e4]]))
-    assert isinstance(refused(Push(bars=bars), subscribed(panel)), BarsError)
+    assert isinstance(push_error(Push(bars=bars), subscribed(panel)), BarsError)
 
 
-# --- a model that reads more
+# --- a model that needs more bars
 
 
 def test_a_model_that_reads_more_than_is_kept_asks_for_a_new_subscription() -> None:
-    error = refused(push_of(PANEL, DAYS[BEGUN]), need=NEED + 2)
+    error = push_error(push_of(PANEL, DAYS[BEGUN]), need=NEED + 2)
     assert isinstance(error, ResubscribeError)
     assert error.metadata == {"have": str(NEED + 1), "need": str(NEED + 2)}
 
@@ -331,7 +331,7 @@ def test_a_model_that_reads_more_is_no_matter_where_all_that_was_sent_is_kept() 
 def test_bars_that_were_dropped_on_the_way_cannot_be_read_again() -> None:
     short = subscribed(sessions=5)
     grown = after(short, *(push_of(PANEL, day) for day in DAYS[5:20]))
-    assert isinstance(refused(push_of(PANEL, DAYS[20]), grown, need=NEED + 2), ResubscribeError)
+    assert isinstance(push_error(push_of(PANEL, DAYS[20]), grown, need=NEED + 2), ResubscribeError)
 
 
 def test_a_model_that_reads_less_leaves_what_the_one_before_needs() -> None:
@@ -339,7 +339,7 @@ def test_a_model_that_reads_less_leaves_what_the_one_before_needs() -> None:
     assert same(bars_of(after(less, push_of(PANEL, DAYS[BEGUN + 1]))), PANEL.until(DAYS[BEGUN + 1]).last(NEED))
 
 
-# --- what a model's answer makes of a push
+# --- a model's response to a push
 
 
 def answer(push: AcceptedPush, outcome: QuantraError) -> object:
@@ -390,7 +390,7 @@ def subscribed_with_covariates() -> Subscription:
     return subscribed(covariates=given_covariates(BEGUN))
 
 
-def beside_day(session: int, *rows: int, ahead: int = 3) -> Covariates:
+def day_covariates(session: int, *rows: int, ahead: int = 3) -> Covariates:
     """Covariates pushed with the bars of a day."""
     every = given_covariates(session + 1, ahead=ahead)
     at = list(rows or range(3))
@@ -413,30 +413,30 @@ def same_covariates(one: Covariates, other: Covariates) -> bool:
 def test_covariates_of_each_day_follow_those_of_the_subscription() -> None:
     subscription = subscribed_with_covariates()
     for place in range(BEGUN, BEGUN + 20):
-        push = Push(bars=day_of(PANEL, DAYS[place]), covariates=beside_day(place))
+        push = Push(bars=day_of(PANEL, DAYS[place]), covariates=day_covariates(place))
         subscription = after(subscription, push)
         assert same_covariates(subscription.instance().covariates, given_covariates(place + 1).last(NEED))
 
 
 def test_covariates_of_symbols_that_come_apart_make_the_same_day() -> None:
     pushes = [
-        Push(bars=day_of(PANEL, DAYS[BEGUN], SYMBOLS[row]), covariates=beside_day(BEGUN, row)) for row in (2, 0, 1)
+        Push(bars=day_of(PANEL, DAYS[BEGUN], SYMBOLS[row]), covariates=day_covariates(BEGUN, row)) for row in (2, 0, 1)
     ]
     together = after(subscribed_with_covariates(), *pushes).instance().covariates
     assert same_covariates(together, given_covariates(BEGUN + 1).last(NEED))
 
 
 def test_known_values_that_were_sent_ahead_hold_for_a_symbol_that_does_not_come() -> None:
-    push = Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=beside_day(BEGUN, 0, ahead=4), flush=True)
+    push = Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=day_covariates(BEGUN, 0, ahead=4), flush=True)
     known = after(subscribed_with_covariates(), push).instance().covariates.known["earnings"]
     want = given_covariates(BEGUN + 1, ahead=4).last(NEED).known["earnings"]
     assert np.array_equal(known[0], want[0])
     assert np.array_equal(known[1:, :-2], want[1:, :-2])
-    assert np.isnan(known[1:, -2:]).all()  # they were not sent as far ahead
+    assert np.isnan(known[1:, -2:]).all()  # they were not sent that far ahead
 
 
 def test_the_observed_value_of_a_symbol_that_does_not_come_is_unknown() -> None:
-    push = Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=beside_day(BEGUN, 0), flush=True)
+    push = Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=day_covariates(BEGUN, 0), flush=True)
     observed = after(subscribed_with_covariates(), push).instance().covariates.observed["short_interest"]
     assert np.isnan(observed[:, -1]).tolist() == [False, True, True]
 
@@ -444,13 +444,13 @@ def test_the_observed_value_of_a_symbol_that_does_not_come_is_unknown() -> None:
 def test_symbols_of_one_day_share_the_days_ahead() -> None:
     first = after(
         subscribed_with_covariates(),
-        Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=beside_day(BEGUN, 0)),
+        Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=day_covariates(BEGUN, 0)),
     )
-    other = Push(bars=day_of(PANEL, DAYS[BEGUN], "IBM"), covariates=beside_day(BEGUN, 2, ahead=5))
-    error = refused(other, first)
+    other = Push(bars=day_of(PANEL, DAYS[BEGUN], "IBM"), covariates=day_covariates(BEGUN, 2, ahead=5))
+    error = push_error(other, first)
     assert isinstance(error, CovariatesError)
     assert "AAPL" in error.message
-    again = Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=beside_day(BEGUN, 0, ahead=5))
+    again = Push(bars=day_of(PANEL, DAYS[BEGUN], "AAPL"), covariates=day_covariates(BEGUN, 0, ahead=5))
     assert after(first, again, other).waits_for == ("GOOG",)
 
 
@@ -470,15 +470,15 @@ def test_symbols_of_one_day_share_the_days_ahead() -> None:
 def test_other_covariates_than_the_subscriptions_are_refused(
     changed: dict[str, dict[str, object]], kind: type[QuantraError]
 ) -> None:
-    push = Push(bars=day_of(PANEL, DAYS[BEGUN]), covariates=replace(beside_day(BEGUN), **changed))
-    assert type(refused(push, subscribed_with_covariates())) is kind
+    push = Push(bars=day_of(PANEL, DAYS[BEGUN]), covariates=replace(day_covariates(BEGUN), **changed))
+    assert type(push_error(push, subscribed_with_covariates())) is kind
 
 
 @pytest.mark.parametrize("rows", [(0, 1, 2), (2,), (1, 2)])
 def test_static_covariates_may_be_pushed_as_they_are(rows: tuple[int, ...]) -> None:
     own = given_covariates(BEGUN)
     beside = replace(
-        beside_day(BEGUN, *rows),
+        day_covariates(BEGUN, *rows),
         numbers={"size": own.numbers["size"][list(rows)]},
         categories={"sector": tuple(own.categories["sector"][row] for row in rows)},
     )
@@ -491,7 +491,8 @@ def test_days_ahead_without_known_covariates_do_no_harm() -> None:
     subscription = subscribed(covariates=observed)
     for row, ahead in ((0, 0), (2, 3), (1, 1)):
         beside = Covariates(
-            observed=beside_day(BEGUN, row).observed, future_sessions=beside_day(BEGUN, row).future_sessions[:ahead]
+            observed=day_covariates(BEGUN, row).observed,
+            future_sessions=day_covariates(BEGUN, row).future_sessions[:ahead],
         )
         push = Push(bars=day_of(PANEL, DAYS[BEGUN], SYMBOLS[row]), covariates=beside)
         subscription = after(subscription, push)
@@ -499,7 +500,7 @@ def test_days_ahead_without_known_covariates_do_no_harm() -> None:
     assert np.array_equal(last, given_covariates(BEGUN + 1).observed["short_interest"][:, -1])
 
 
-# --- any pushes
+# --- random pushes
 
 PUSHES = st.lists(
     st.tuples(
@@ -520,7 +521,7 @@ def test_whatever_is_pushed_the_instance_has_the_last_of_all_bars_that_were_take
 ) -> None:
     plain = replace(PANEL, adj_close=None)
     first = plain.until(DAYS[begun - 1])
-    sent, held = Sent.of(first), Subscription.of(Instance(input=first), 8)
+    sent, held = SentBars.of(first), Subscription.of(Instance(input=first), 8)
     last = begun - 1
     for step, symbols, flush, kind, need in pushes:
         place = max(0, last + step)

@@ -59,7 +59,7 @@ def test_gradients_are_those_of_the_literal_network(known: int, static: tuple[in
         torch.testing.assert_close(mine, other, atol=1e-9, rtol=1e-6)
 
 
-# --- what a forecast may depend on
+# --- causality
 
 
 def test_a_horizon_does_not_see_what_is_known_of_later_sessions() -> None:

@@ -18,10 +18,10 @@ from covariate_files import save_artifact_with, source
 from serving import serving
 from universes import (
     NEEDED,
-    AsyncNoting,
-    Changing,
-    Noting,
+    AsyncRecordingInterceptor,
+    RecordingInterceptor,
     SentCall,
+    VersionSwitchingService,
     raw,
     two_versions,
     universe,
@@ -83,21 +83,21 @@ def forecaster(folder: Path) -> Iterator[Forecaster]:
 
 
 @pytest.fixture(scope="module")
-def wide(service: PredictionService) -> Iterator[str]:
+def default_server(service: PredictionService) -> Iterator[str]:
     """A server with the default limits."""
     with serving(service) as served:
         yield served.target
 
 
 @pytest.fixture(scope="module")
-def narrow(service: PredictionService) -> Iterator[str]:
+def limited_server(service: PredictionService) -> Iterator[str]:
     """A server with a small request limit."""
     with serving(service, TIGHT) as served:
         yield served.target
 
 
-def asking(target: str, model: str = "small") -> tuple[QuantraClient, Noting]:
-    noting = Noting()
+def asking(target: str, model: str = "small") -> tuple[QuantraClient, RecordingInterceptor]:
+    noting = RecordingInterceptor()
     return QuantraClient(target, model, channel=noting.channel(target)), noting
 
 
@@ -111,16 +111,16 @@ def assert_same(ours: Forecast | Attribution, theirs: Forecast | Attribution, *b
             assert left.dtype == right.dtype, one.name
             assert left.tobytes() == right.tobytes(), one.name
         elif one.name == "refusals":
-            assert told(left) == told(right)
+            assert refusal_facts(left) == refusal_facts(right)
         else:
             assert left == right, one.name
 
 
-def told(refusals: dict[str, QuantraError]) -> dict[str, tuple[type[QuantraError], str]]:
+def refusal_facts(refusals: dict[str, QuantraError]) -> dict[str, tuple[type[QuantraError], str]]:
     return {symbol: (type(error), error.message) for symbol, error in refusals.items()}
 
 
-def whole(forecaster: Forecaster, question: BarPanel | Instance) -> Forecast:
+def full_forecast(forecaster: Forecaster, question: BarPanel | Instance) -> Forecast:
     """The forecast from all bars, without trimming."""
     return forecaster.predict(question)
 
@@ -142,23 +142,23 @@ PANELS = {
 
 @pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS.keys())
 def test_the_last_bars_alone_are_sent_and_the_forecast_is_that_of_all(
-    wide: str, forecaster: Forecaster, panel: BarPanel
+    default_server: str, forecaster: Forecaster, panel: BarPanel
 ) -> None:
-    client, noting = asking(wide)
-    assert_same(client.predict(panel), whole(forecaster, panel))
+    client, noting = asking(default_server)
+    assert_same(client.predict(panel), full_forecast(forecaster, panel))
     assert noting.names == ["GetModel", "Predict"]
     assert noting.predictions[0].sessions == {min(NEEDED, len(panel.sessions))}
 
 
 @pytest.mark.parametrize("policy", [GapPolicy.MASK, GapPolicy.IGNORE])
 def test_sessions_that_all_bars_lack_count_as_in_the_whole_panel(
-    wide: str, forecaster: Forecaster, policy: GapPolicy
+    default_server: str, forecaster: Forecaster, policy: GapPolicy
 ) -> None:
     gaps = universe(6).sessions[[-200, -NEEDED - 1, -NEEDED, -NEEDED + 1, -80, -20]]
     panel = without_sessions(universe(6), *gaps.tolist())
     asked = Instance(input=panel, gap_policy=policy)
-    client, noting = asking(wide)
-    assert_same(client.predict(asked), whole(forecaster, asked))
+    client, noting = asking(default_server)
+    assert_same(client.predict(asked), full_forecast(forecaster, asked))
     assert noting.predictions[0].sessions == {NEEDED}
 
 
@@ -170,28 +170,28 @@ def without_sessions(panel: BarPanel, *sessions: int) -> BarPanel:
 
 def test_one_bar_less_would_be_another_forecast(forecaster: Forecaster) -> None:
     panel = universe(6)
-    assert_same(forecaster.predict(panel.last(NEEDED)), whole(forecaster, panel))
-    assert forecaster.predict(panel.last(NEEDED - 1)).forecast_id != whole(forecaster, panel).forecast_id
+    assert_same(forecaster.predict(panel.last(NEEDED)), full_forecast(forecaster, panel))
+    assert forecaster.predict(panel.last(NEEDED - 1)).forecast_id != full_forecast(forecaster, panel).forecast_id
 
 
-def test_a_small_request_goes_as_it_is_and_asks_for_nothing_before(wide: str) -> None:
-    client, noting = asking(wide)
+def test_a_small_request_goes_as_it_is_and_asks_for_nothing_before(default_server: str) -> None:
+    client, noting = asking(default_server)
     client.predict(universe(1, 300))
     assert noting.names == ["Predict"]
     assert noting.predictions[0].sessions == {300}
 
 
-def test_what_a_model_reads_is_learnt_once(wide: str) -> None:
-    client, noting = asking(wide)
+def test_what_a_model_reads_is_learnt_once(default_server: str) -> None:
+    client, noting = asking(default_server)
     for _ in range(2):
         client.predict(universe(6))
         client.feature_importance(universe(6).rows([0, 1]))
     assert noting.names == ["GetModel", "Predict", "Explain", "Predict", "Explain"]
 
 
-def test_reasons_of_the_last_bars_are_those_of_all(wide: str, forecaster: Forecaster) -> None:
+def test_reasons_of_the_last_bars_are_those_of_all(default_server: str, forecaster: Forecaster) -> None:
     panel = with_events(universe(6))
-    client, noting = asking(wide)
+    client, noting = asking(default_server)
     query = Query(instance=Instance(input=panel), targets=(TargetPoint(5, 0.9),), symbols=("S0003", "S0000"))
     for ours, theirs in zip(client.explain(query).attributions, forecaster.explain(query).attributions, strict=True):
         assert_same(ours, theirs)
@@ -199,12 +199,12 @@ def test_reasons_of_the_last_bars_are_those_of_all(wide: str, forecaster: Foreca
     assert len(noting.calls[1].request.instance.bars.session_yyyymmdd) == NEEDED
 
 
-def test_reasons_in_general_are_of_the_last_bars_too(wide: str, forecaster: Forecaster) -> None:
+def test_reasons_in_general_are_of_the_last_bars_too(default_server: str, forecaster: Forecaster) -> None:
     query = GlobalQuery(
         instances=(Instance(input=universe(3)), Instance(input=with_events(universe(4)))),
         targets=(TargetPoint(5, 0.5),),
     )
-    client, noting = asking(wide)
+    client, noting = asking(default_server)
     ours, theirs = list(client.explain_global(query)), list(forecaster.explain_global(query))
     assert [one.targets[0].mean_size.tobytes() for one in ours] == [
         one.targets[0].mean_size.tobytes() for one in theirs
@@ -215,29 +215,32 @@ def test_reasons_in_general_are_of_the_last_bars_too(wide: str, forecaster: Fore
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def covariate_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that reads covariates."""
     made = tmp_path_factory.mktemp("covariates")
     save_artifact_with(made / "covariates" / "1", source(made))
     return made
 
 
-def test_covariates_are_cut_with_the_bars(beside: Path) -> None:
+def test_covariates_are_cut_with_the_bars(covariate_model: Path) -> None:
     panel = covariate_bars()
-    with PredictionService.open(beside) as opened, serving(opened, ServerLimits(receive_bytes=40_000)) as served:
-        sent = source(beside).for_model(opened.model(""), panel)
+    with (
+        PredictionService.open(covariate_model) as opened,
+        serving(opened, ServerLimits(receive_bytes=40_000)) as served,
+    ):
+        sent = source(covariate_model).for_model(opened.model(""), panel)
         asked = Instance(input=panel, covariates=sent)
-        with Forecaster.load(beside / "covariates" / "1") as forecaster:
-            theirs = whole(forecaster, asked)
+        with Forecaster.load(covariate_model / "covariates" / "1") as forecaster:
+            theirs = full_forecast(forecaster, asked)
         client, noting = asking(served.target, "covariates")
         assert_same(client.predict(asked), theirs)
         assert noting.predictions[0].sessions == {opened.model("").bars_needed}
 
 
-def test_covariates_that_do_not_fit_the_bars_are_refused_and_not_made_to_fit(wide: str) -> None:
+def test_covariates_that_do_not_fit_the_bars_are_refused_and_not_made_to_fit(default_server: str) -> None:
     panel = universe(6)
     wrong = Covariates(observed={"spread": np.zeros((6, 399))})
-    client, noting = asking(wide)
+    client, noting = asking(default_server)
     with pytest.raises(MalformedRequestError, match="spread"):
         client.predict(Instance(input=panel, covariates=wrong))
     assert noting.predictions[0].sessions == {400}
@@ -246,24 +249,26 @@ def test_covariates_that_do_not_fit_the_bars_are_refused_and_not_made_to_fit(wid
 # --- several calls
 
 
-def test_a_panel_that_is_too_large_goes_in_several_calls_in_its_order(narrow: str, forecaster: Forecaster) -> None:
+def test_a_panel_that_is_too_large_goes_in_several_calls_in_its_order(
+    limited_server: str, forecaster: Forecaster
+) -> None:
     panel = with_holes(universe(35))
-    client, noting = asking(narrow)
-    ours, theirs = client.predict(panel), whole(forecaster, panel)
+    client, noting = asking(limited_server)
+    ours, theirs = client.predict(panel), full_forecast(forecaster, panel)
     assert_same(ours, theirs, "values", "returns", "prices", "warnings", "forecast_id")
     assert [len(call.symbols) for call in noting.predictions] == [7, 7, 7, 7, 7]
     assert [symbol for call in noting.predictions for symbol in call.symbols] == list(panel.symbols)
     assert all(call.request.ByteSize() <= TIGHT.receive_bytes for call in noting.predictions)
 
 
-def test_values_of_parts_are_those_of_one_call_and_of_each_symbol(narrow: str, forecaster: Forecaster) -> None:
+def test_values_of_parts_are_those_of_one_call_and_of_each_symbol(limited_server: str, forecaster: Forecaster) -> None:
     panel = with_holes(universe(35))
-    with QuantraClient(narrow, "small") as client:
+    with QuantraClient(limited_server, "small") as client:
         ours = client.predict(panel)
-    theirs = whole(forecaster, panel)
+    theirs = full_forecast(forecaster, panel)
     for name in ("values", "returns", "prices"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-5, atol=1e-7)
-    alone = np.concatenate([whole(forecaster, part).values for part in parts_of(narrow, panel)])
+    alone = np.concatenate([full_forecast(forecaster, part).values for part in parts_of(limited_server, panel)])
     assert ours.values.tobytes() == alone.tobytes()
 
 
@@ -274,10 +279,10 @@ def parts_of(target: str, panel: BarPanel) -> list[BarPanel]:
     return [panel.select(call.symbols) for call in noting.predictions]
 
 
-def test_the_id_of_parts_is_a_hash_of_their_own(narrow: str, forecaster: Forecaster) -> None:
+def test_the_id_of_parts_is_a_hash_of_their_own(limited_server: str, forecaster: Forecaster) -> None:
     panel = universe(25)
-    ids = [whole(forecaster, part).forecast_id for part in parts_of(narrow, panel)]
-    with QuantraClient(narrow, "small") as client:
+    ids = [full_forecast(forecaster, part).forecast_id for part in parts_of(limited_server, panel)]
+    with QuantraClient(limited_server, "small") as client:
         assert client.predict(panel).forecast_id == hashlib.sha256("|".join(ids).encode()).hexdigest()[:16]
 
 
@@ -289,13 +294,13 @@ def test_parts_end_where_forward_passes_do_so_that_the_numbers_are_those_of_one_
         client, noting = asking(served.target)
         ours = client.predict(panel)
     assert [len(call.symbols) for call in noting.predictions] == [256, 344]
-    assert_same(ours, whole(forecaster, panel), "forecast_id", "warnings")
+    assert_same(ours, full_forecast(forecaster, panel), "forecast_id", "warnings")
 
 
-def test_covariates_are_split_with_the_bars(beside: Path) -> None:
+def test_covariates_are_split_with_the_bars(covariate_model: Path) -> None:
     panel = covariate_bars()
-    with PredictionService.open(beside) as opened:
-        asked = Instance(input=panel, covariates=source(beside).for_model(opened.model(""), panel))
+    with PredictionService.open(covariate_model) as opened:
+        asked = Instance(input=panel, covariates=source(covariate_model).for_model(opened.model(""), panel))
         count = opened.model("").bars_needed
         size = InstanceSizes.of(replace(asked, input=panel.last(count), covariates=asked.covariates.last(count))).total
         with serving(opened, ServerLimits(receive_bytes=size - 2000)) as served:
@@ -312,9 +317,9 @@ def rows_of(asked: Instance, *rows: int) -> Instance:
     return replace(asked, input=asked.input.rows(rows), covariates=asked.covariates.rows(rows))
 
 
-def test_many_panels_go_in_as_many_calls_as_they_need(narrow: str, forecaster: Forecaster) -> None:
+def test_many_panels_go_in_as_many_calls_as_they_need(limited_server: str, forecaster: Forecaster) -> None:
     panels: list[Question] = [universe(7), Instance(input=universe(4), request_id="b"), universe(25), universe(3)]
-    client, noting = asking(narrow)
+    client, noting = asking(limited_server)
     outcomes = client.predict_many(panels)
     theirs = forecaster.predict_many([one for one in panels if isinstance(one, BarPanel | Instance)])
     for ours, other in zip(outcomes, theirs, strict=True):
@@ -332,13 +337,15 @@ def test_many_panels_go_in_as_many_calls_as_they_need(narrow: str, forecaster: F
     ]
 
 
-def test_a_part_of_symbols_without_forecasts_tells_each_ones_reason(narrow: str, forecaster: Forecaster) -> None:
+def test_a_part_of_symbols_without_forecasts_tells_each_ones_reason(
+    limited_server: str, forecaster: Forecaster
+) -> None:
     panel = universe(35)
     for row in range(8, 24):
         panel = without_bars(panel, row, slice(-1, None) if row % 2 else slice(-80, -2))
-    client, noting = asking(narrow)
-    ours, theirs = client.predict(panel), whole(forecaster, panel)
-    assert told(dict(ours.refusals)) == told(dict(theirs.refusals))
+    client, noting = asking(limited_server)
+    ours, theirs = client.predict(panel), full_forecast(forecaster, panel)
+    assert refusal_facts(dict(ours.refusals)) == refusal_facts(dict(theirs.refusals))
     assert list(ours.refusals) == list(theirs.refusals)
     assert ours.symbols == theirs.symbols
     assert np.isnan(ours.values).tobytes() == np.isnan(theirs.values).tobytes()
@@ -346,16 +353,21 @@ def test_a_part_of_symbols_without_forecasts_tells_each_ones_reason(narrow: str,
 
 
 @pytest.mark.parametrize(("when", "kind"), [(slice(-1, None), NoUsableSymbolError), (slice(-60, -10), TooFewBarsError)])
-def test_a_panel_without_any_forecast_is_refused_as_ever(narrow: str, when: slice, kind: type[QuantraError]) -> None:
+def test_a_panel_without_any_forecast_is_refused_as_ever(
+    limited_server: str, when: slice, kind: type[QuantraError]
+) -> None:
     panel = universe(25)
     for row in range(25):
         panel = without_bars(panel, row, when)
-    with QuantraClient(narrow, "small") as client, pytest.raises(kind, match=r"S0000: has no bar|S0000: have 10 bars"):
+    with (
+        QuantraClient(limited_server, "small") as client,
+        pytest.raises(kind, match=r"S0000: has no bar|S0000: have 10 bars"),
+    ):
         client.predict(panel)
 
 
-def test_a_model_that_looks_across_symbols_says_what_is_too_large_and_what_to_do(narrow: str) -> None:
-    client, noting = asking(narrow, "graph")
+def test_a_model_that_looks_across_symbols_says_what_is_too_large_and_what_to_do(limited_server: str) -> None:
+    client, noting = asking(limited_server, "graph")
     with pytest.raises(RequestTooLargeError) as refused:
         client.predict(universe(25))
     assert "25 symbols of 140 sessions take up to" in refused.value.message
@@ -366,8 +378,10 @@ def test_a_model_that_looks_across_symbols_says_what_is_too_large_and_what_to_do
     assert noting.names == ["GetModel"]
 
 
-def test_a_panel_too_large_for_a_model_that_looks_across_symbols_leaves_others_their_forecasts(narrow: str) -> None:
-    with QuantraClient(narrow, "graph") as client:
+def test_a_panel_too_large_for_a_model_that_looks_across_symbols_leaves_others_their_forecasts(
+    limited_server: str,
+) -> None:
+    with QuantraClient(limited_server, "graph") as client:
         small, large = client.predict_many([named_for_graph(), universe(25)])
     assert isinstance(small, Forecast)
     assert isinstance(large, RequestTooLargeError)
@@ -377,15 +391,15 @@ def named_for_graph() -> BarPanel:
     return replace(universe(4), symbols=UNIVERSE)
 
 
-def test_the_last_bars_are_enough_for_a_model_that_looks_across_symbols(wide: str, folder: Path) -> None:
+def test_the_last_bars_are_enough_for_a_model_that_looks_across_symbols(default_server: str, folder: Path) -> None:
     with Forecaster.load(folder / "graph" / "1") as graph:
-        theirs = whole(graph, named_for_graph())
-    with QuantraClient(wide, "graph") as client:
+        theirs = full_forecast(graph, named_for_graph())
+    with QuantraClient(default_server, "graph") as client:
         assert_same(client.predict(named_for_graph()), theirs)
 
 
-def test_reasons_that_do_not_fit_into_a_call_say_so(narrow: str) -> None:
-    client, noting = asking(narrow)
+def test_reasons_that_do_not_fit_into_a_call_say_so(limited_server: str) -> None:
+    client, noting = asking(limited_server)
     with pytest.raises(RequestTooLargeError, match="an explanation cannot be split; send fewer symbols"):
         client.feature_importance(universe(25))
     assert noting.names == ["GetModel"]
@@ -420,8 +434,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_all_calls_have_one_deadline(narrow: str, clock: Clock) -> None:
-    client, noting = asking(narrow)
+def test_all_calls_have_one_deadline(limited_server: str, clock: Clock) -> None:
+    client, noting = asking(limited_server)
 
     def pass_time(_: SentCall) -> None:
         clock.now_s += 7
@@ -431,15 +445,15 @@ def test_all_calls_have_one_deadline(narrow: str, clock: Clock) -> None:
     assert [call.timeout_s for call in noting.calls] == [60, 53, 46, 39, 32]
 
 
-def test_all_calls_of_the_asynchronous_client_have_one_deadline(narrow: str, clock: Clock) -> None:
-    noting = Noting()
+def test_all_calls_of_the_asynchronous_client_have_one_deadline(limited_server: str, clock: Clock) -> None:
+    noting = RecordingInterceptor()
 
     def pass_time(_: SentCall) -> None:
         clock.now_s += 7
 
     async def ask() -> None:
-        channel = AsyncNoting(noting).channel(narrow)
-        async with AsyncQuantraClient(narrow, "small", channel=channel) as client:
+        channel = AsyncRecordingInterceptor(noting).channel(limited_server)
+        async with AsyncQuantraClient(limited_server, "small", channel=channel) as client:
             await client.predict(universe(25), timeout_s=60)
         await channel.close()
 
@@ -448,8 +462,10 @@ def test_all_calls_of_the_asynchronous_client_have_one_deadline(narrow: str, clo
     assert [call.timeout_s for call in noting.calls] == [60, 53, 46, 39, 32]
 
 
-def test_time_that_is_over_between_two_calls_names_who_is_left_and_asks_no_more(narrow: str, clock: Clock) -> None:
-    client, noting = asking(narrow)
+def test_time_that_is_over_between_two_calls_names_who_is_left_and_asks_no_more(
+    limited_server: str, clock: Clock
+) -> None:
+    client, noting = asking(limited_server)
 
     def pass_time(_: SentCall) -> None:
         clock.now_s += 10
@@ -462,8 +478,8 @@ def test_time_that_is_over_between_two_calls_names_who_is_left_and_asks_no_more(
     assert late.value.metadata["first_symbol"] == "S0007"
 
 
-def test_a_failure_in_the_midst_names_its_symbols_and_ends_all(narrow: str) -> None:
-    client, noting = asking(narrow)
+def test_a_failure_in_the_midst_names_its_symbols_and_ends_all(limited_server: str) -> None:
+    client, noting = asking(limited_server)
 
     def break_second(call: SentCall) -> None:
         if len(noting.predictions) == 2:
@@ -477,9 +493,9 @@ def test_a_failure_in_the_midst_names_its_symbols_and_ends_all(narrow: str) -> N
     assert len(noting.predictions) == 2
 
 
-def test_a_panel_that_the_model_refuses_is_refused_with_the_part_named(narrow: str) -> None:
+def test_a_panel_that_the_model_refuses_is_refused_with_the_part_named(limited_server: str) -> None:
     panel = replace(universe(25), calendar="XLON")
-    with QuantraClient(narrow, "small") as client, pytest.raises(BarsError, match=r"S0000.*'XLON'.*'XNYS'"):
+    with QuantraClient(limited_server, "small") as client, pytest.raises(BarsError, match=r"S0000.*'XLON'.*'XNYS'"):
         client.predict(panel)
 
 
@@ -535,13 +551,13 @@ def test_a_full_queue_stays_what_it_is() -> None:
     assert refused.value.metadata["first_symbol"] == "S0000"
 
 
-def test_the_asynchronous_client_gives_the_same(narrow: str) -> None:
+def test_the_asynchronous_client_gives_the_same(limited_server: str) -> None:
     async def ask() -> tuple[Forecast, Attribution]:
-        async with AsyncQuantraClient(narrow, "small") as client:
+        async with AsyncQuantraClient(limited_server, "small") as client:
             return await client.predict(universe(35)), await client.feature_importance(universe(6))
 
     forecast, reasons = asyncio.run(ask())
-    with QuantraClient(narrow, "small") as client:
+    with QuantraClient(limited_server, "small") as client:
         assert_same(forecast, client.predict(universe(35)))
         assert_same(reasons, client.feature_importance(universe(6)))
 
@@ -567,10 +583,10 @@ def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
 
 
 def test_the_command_line_forecasts_a_universe_by_a_server_and_in_its_own_process(
-    narrow: str, folder: Path, forecaster: Forecaster, file: Path, capsys: pytest.CaptureFixture[str]
+    limited_server: str, folder: Path, forecaster: Forecaster, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    theirs = whole(forecaster, BarPanel.read(file))
-    by_server = json_of(capsys, "predict", "--server", narrow, "--model", "small", "--bars", file)
+    theirs = full_forecast(forecaster, BarPanel.read(file))
+    by_server = json_of(capsys, "predict", "--server", limited_server, "--model", "small", "--bars", file)
     by_artifact = json_of(capsys, "predict", "--artifact", folder / "small" / "1", "--bars", file)
     assert by_artifact["values"] == theirs.values.tolist()
     assert by_artifact["forecast_id"] == theirs.forecast_id
@@ -580,13 +596,13 @@ def test_the_command_line_forecasts_a_universe_by_a_server_and_in_its_own_proces
 
 @pytest.mark.parametrize("command", ["predict", "explain"])
 def test_the_command_line_reads_as_few_bars_as_it_is_told(
-    command: str, wide: str, forecaster: Forecaster, file: Path, capsys: pytest.CaptureFixture[str]
+    command: str, default_server: str, forecaster: Forecaster, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = (command, "--server", wide, "--model", "small", "--bars", file, "--symbol", "S0001")
+    asked = (command, "--server", default_server, "--model", "small", "--bars", file, "--symbol", "S0001")
     few = BarPanel.read(file).select(["S0001"]).last(100)
     found = json_of(capsys, *asked, "--last", 100)
     if command == "predict":
-        assert found["values"] == whole(forecaster, few).values.tolist()
+        assert found["values"] == full_forecast(forecaster, few).values.tolist()
         assert "from fewer than the 140 bars" in found["warnings"][0]
     else:
         reasons = found["attributions"][0]
@@ -609,7 +625,7 @@ def in_process(service: PredictionService, version: int, panel: BarPanel) -> For
 
 def test_a_version_that_reads_more_is_asked_again_with_more(versions: PredictionService) -> None:
     panel = universe(6)
-    with serving(Changing(versions, 1, 2)) as served:
+    with serving(VersionSwitchingService(versions, 1, 2)) as served:
         client, noting = asking(served.target)
         assert_same(client.predict(panel), in_process(versions, 1, panel))
         assert_same(client.predict(panel), in_process(versions, 2, panel))
@@ -620,7 +636,7 @@ def test_a_version_that_reads_more_is_asked_again_with_more(versions: Prediction
 
 def test_a_version_that_reads_less_is_answered_at_once(versions: PredictionService) -> None:
     panel = universe(6)
-    with serving(Changing(versions, 2, 1)) as served:
+    with serving(VersionSwitchingService(versions, 2, 1)) as served:
         client, noting = asking(served.target)
         client.predict(panel)
         for _ in range(2):
@@ -631,7 +647,7 @@ def test_a_version_that_reads_less_is_answered_at_once(versions: PredictionServi
 
 def test_parts_are_all_of_one_version(versions: PredictionService) -> None:
     panel = universe(25)
-    with serving(Changing(versions, 1, 1, 2), TIGHT) as served:
+    with serving(VersionSwitchingService(versions, 1, 1, 2), TIGHT) as served:
         client, noting = asking(served.target)
         ours = client.predict(panel)
     theirs = in_process(versions, 2, panel)
@@ -647,7 +663,7 @@ def test_a_refusal_that_another_version_would_not_give_is_not_believed(versions:
         panel = without_bars(panel, row, slice(-37, -2))
     with pytest.raises(TooFewBarsError, match="in the last 60 sessions, need 30"):
         in_process(versions, 1, panel)
-    with serving(Changing(versions, 1, 2)) as served:
+    with serving(VersionSwitchingService(versions, 1, 2)) as served:
         client, noting = asking(served.target)
         assert_same(client.predict(panel), in_process(versions, 2, panel))
     assert noting.names == ["GetModel", "Predict", "GetModel", "Predict"]
@@ -655,7 +671,7 @@ def test_a_refusal_that_another_version_would_not_give_is_not_believed(versions:
 
 def test_reasons_of_a_version_that_reads_more_are_asked_again_with_more(versions: PredictionService) -> None:
     query = Query(instance=Instance(input=universe(6)), targets=(TargetPoint(5, 0.5),))
-    with serving(Changing(versions, 1, 2)) as served:
+    with serving(VersionSwitchingService(versions, 1, 2)) as served:
         client, noting = asking(served.target)
         assert client.explain(query).attributions[0].version == 1
         ours = client.explain(query).attributions[0]
@@ -666,13 +682,13 @@ def test_reasons_of_a_version_that_reads_more_are_asked_again_with_more(versions
 
 def test_a_version_that_is_never_the_one_told_is_sent_all_bars(versions: PredictionService) -> None:
     panel = universe(6)
-    with serving(Changing(versions, 2, told=1)) as served:
+    with serving(VersionSwitchingService(versions, 2, told=1)) as served:
         client, noting = asking(served.target)
         assert_same(client.predict(panel), in_process(versions, 2, panel))
     assert [call.sessions for call in noting.predictions] == [{140}, {140}, {140}, {400}]
 
 
-# --- what a server tells
+# --- server metadata
 
 
 def test_a_server_tells_what_a_request_may_hold(service: PredictionService) -> None:

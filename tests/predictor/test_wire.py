@@ -7,7 +7,7 @@ from datetime import date
 
 import numpy as np
 import pytest
-from canned_service import attribution, forecast, model_info, ranking, telling
+from canned_service import attribution, attribution_with_internals, forecast, model_info, ranking
 from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,7 +127,7 @@ def test_a_forecast_without_ranks_takes_no_room_for_them() -> None:
 
 
 def test_an_attribution_comes_back_with_its_internals() -> None:
-    sent = telling(("A", "B"))
+    sent = attribution_with_internals(("A", "B"))
     assert_same(attributions.decode(explained(sent)).attributions[0], sent)
 
 
@@ -175,7 +175,7 @@ def test_a_forecast_with_a_field_of_another_length_is_refused(field: str, proble
     ],
 )
 def test_an_attribution_with_a_field_of_another_length_is_refused(field: str, problem: str) -> None:
-    message = explained(telling(("A", "B")))
+    message = explained(attribution_with_internals(("A", "B")))
     shorten(message.attributions[0], field)
     with pytest.raises(MalformedRequestError, match=re.escape(problem)):
         attributions.decode(message)
@@ -183,7 +183,7 @@ def test_an_attribution_with_a_field_of_another_length_is_refused(field: str, pr
 
 @pytest.mark.parametrize("field", ["labels", "values"])
 def test_an_internal_with_a_field_of_another_length_is_refused(field: str) -> None:
-    message = explained(telling(("A", "B")))
+    message = explained(attribution_with_internals(("A", "B")))
     shorten(message.attributions[0].internals[1], field)
     with pytest.raises(MalformedRequestError, match=r"attribution.internals: have \d+ bytes, need \d+"):
         attributions.decode(message)
@@ -199,20 +199,20 @@ def shorten(message: Message, field: str) -> None:
 
 
 def test_an_internal_of_a_newer_servers_axis_is_refused() -> None:
-    message = explained(telling(("A",)))
+    message = explained(attribution_with_internals(("A",)))
     message.attributions[0].internals[0].axis = pb.INTERNAL_AXIS_UNSPECIFIED
     with pytest.raises(MalformedRequestError, match="axis 0 is unknown; the server is newer"):
         attributions.decode(message)
 
 
 def test_a_kind_of_row_of_a_newer_server_is_refused() -> None:
-    message = explained(telling(("A",)))
+    message = explained(attribution_with_internals(("A",)))
     message.attributions[0].row_kinds[0] = 99  # pyright: ignore[reportArgumentType, reportCallIssue] - a newer server's
     with pytest.raises(MalformedRequestError, match="row_kinds: 99 is unknown"):
         attributions.decode(message)
 
 
-def changed(body: bytes, draw: st.DrawFn) -> bytes:
+def mutated_bytes(body: bytes, draw: st.DrawFn) -> bytes:
     """The bytes with random changes."""
     some = bytearray(body)
     for _ in range(draw(st.integers(1, 4))):
@@ -231,14 +231,14 @@ def changed(body: bytes, draw: st.DrawFn) -> bytes:
 
 ANSWERS = {
     "forecast": forecasts.encode(ranking(("A", "B"))).SerializeToString(),
-    "explanation": explained(telling(("A", "B"))).SerializeToString(),
+    "explanation": explained(attribution_with_internals(("A", "B"))).SerializeToString(),
 }
 
 
 @st.composite
 def changed_answer(draw: st.DrawFn) -> tuple[str, bytes]:
     name = draw(st.sampled_from(sorted(ANSWERS)))
-    return name, changed(ANSWERS[name], draw)
+    return name, mutated_bytes(ANSWERS[name], draw)
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)

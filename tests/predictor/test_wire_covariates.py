@@ -27,7 +27,7 @@ def panel() -> BarPanel:
     return bars().last(3)
 
 
-def beside() -> Covariates:
+def random_covariates() -> Covariates:
     random = np.random.default_rng(0)
     return Covariates(
         observed={"a": random.normal(size=(3, 3)), "b": np.array([[1.0, NAN, 3.0]] * 3)},
@@ -39,11 +39,11 @@ def beside() -> Covariates:
 
 
 def message() -> pb.Instance:
-    return instances.encode(Instance(input=panel(), covariates=beside()))
+    return instances.encode(Instance(input=panel(), covariates=random_covariates()))
 
 
 def test_covariates_come_back_bit_for_bit() -> None:
-    sent, back = beside(), instances.decode(pb.Instance.FromString(message().SerializeToString())).covariates
+    sent, back = random_covariates(), instances.decode(pb.Instance.FromString(message().SerializeToString())).covariates
     for group in ("observed", "known", "numbers"):
         ours, theirs = getattr(sent, group), getattr(back, group)
         assert list(theirs) == list(ours)

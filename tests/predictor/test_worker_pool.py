@@ -154,12 +154,12 @@ def with_team(folder: Path, work: Callable[[WorkerPool], Awaitable[ResultT]], st
     return asyncio.run(run())
 
 
-def about(model: str) -> bytes:
+def request_for(model: str) -> bytes:
     """A request to change this model."""
     return pb.LoadModelRequest(model=model).SerializeToString()
 
 
-def heard(folder: Path, part: str) -> int:
+def received_count(folder: Path, part: str) -> int:
     """Number of workers that received a message with this text."""
     return sum(part in one.read_text() for one in folder.iterdir() if one.name.isdigit())
 
@@ -242,7 +242,7 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
         pass
 
     with_team(folder, nothing)
-    assert heard(folder, "StartListening()") == 2
+    assert received_count(folder, "StartListening()") == 2
 
 
 @pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
@@ -256,10 +256,10 @@ def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str
         with_team(folder, nothing)
 
 
-async def replaced(team: WorkerPool, folder: Path, count: int) -> None:
+async def run_until_replaced(team: WorkerPool, folder: Path, count: int) -> None:
     """Run the pool until so many workers have started in total and all are ready."""
     keeping = asyncio.create_task(team.keep())
-    while heard(folder, "StartListening()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+    while received_count(folder, "StartListening()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
         await asyncio.sleep(0)
     keeping.cancel()
     await asyncio.wait([keeping])
@@ -267,10 +267,10 @@ async def replaced(team: WorkerPool, folder: Path, count: int) -> None:
 
 def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(folder: Path) -> None:
     async def kill_one(team: WorkerPool) -> None:
-        await team.change("UnloadModel", about("one"))
+        await team.change("UnloadModel", request_for("one"))
         with pytest.raises(UnavailableError):
-            await team.change("DieInOne", about(""))
-        await replaced(team, folder, 3)
+            await team.change("DieInOne", request_for(""))
+        await run_until_replaced(team, folder, 3)
 
     with_team(folder, kill_one)
     told = {one.name: one.read_text().splitlines() for one in folder.iterdir()}
@@ -282,13 +282,13 @@ def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(fol
 
 def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: Path) -> None:
     async def kill_all(team: WorkerPool) -> None:
-        await team.change("LoadModel", about("one"))
+        await team.change("LoadModel", request_for("one"))
         await team.change(
             "RepositoryModelUnload", inference_pb.RepositoryModelUnloadRequest(model_name="one").SerializeToString()
         )
         with pytest.raises(UnavailableError):
-            await team.change("Die", about(""))
-        await replaced(team, folder, 4)
+            await team.change("Die", request_for(""))
+        await run_until_replaced(team, folder, 4)
 
     with_team(folder, kill_all)
     begun = [one.read_text() for one in folder.iterdir() if "'Die'" not in one.read_text()]
@@ -303,12 +303,12 @@ def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
     async def kill_all(team: WorkerPool) -> None:
         keeping = asyncio.create_task(team.keep())
         with pytest.raises(UnavailableError, match="exited before it responded"):
-            await team.change("Die", about(""))
+            await team.change("Die", request_for(""))
         while team.serving:  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(0)
         for asked in (team.change, team.query):
             with pytest.raises(UnavailableError, match="no worker is serving at the moment"):
-                await asked("LoadModel", about("one"))
+                await asked("LoadModel", request_for("one"))
         keeping.cancel()
         await asyncio.wait([keeping])
 
@@ -318,8 +318,8 @@ def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
 def test_a_worker_that_hangs_is_killed_and_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def hang_all(team: WorkerPool) -> None:
         with pytest.raises(UnavailableError):
-            await team.change("Hang", about(""))
-        await replaced(team, folder, 4)
+            await team.change("Hang", request_for(""))
+        await run_until_replaced(team, folder, 4)
 
     with_team(folder, hang_all, stuck_s=0.5)
     assert [line for line in caplog.messages if re.match(r"worker \d \(process \d+\) has not responded for", line)]
@@ -338,10 +338,10 @@ def test_a_worker_that_stood_still_with_its_supervisor_is_not_killed(folder: Pat
         keeping = asyncio.create_task(team.keep())
         before = list(team.serving)
         signal_all(folder, signal.SIGSTOP)
-        await asyncio.sleep(0.5)  # two looks of the ten that it takes
+        await asyncio.sleep(0.5)  # two of the ten checks needed
         time.sleep(2.4)  # noqa: ASYNC251 - longer than a worker may be silent
         signal_all(folder, signal.SIGCONT)
-        await team.change("LoadModel", about("one"))
+        await team.change("LoadModel", request_for("one"))
         assert list(team.serving) == before
         keeping.cancel()
         await asyncio.wait([keeping])
@@ -368,7 +368,7 @@ def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Pat
     while not asyncio.run(has_begun_in(steps)):
         assert children_of(os.getpid()) == before
         steps += 1
-    assert steps > 2  # the process is not begun in the first
+    assert steps > 2  # the first loop iteration does not start the process
 
 
 def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> None:
@@ -377,9 +377,9 @@ def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> No
 
     async def leave(team: WorkerPool) -> bytes:
         assert set((await team.metrics(0.01)).values()) == {None}
-        return await team.change("LoadModel", about("one"))
+        return await team.change("LoadModel", request_for("one"))
 
-    assert with_team(folder, leave) == about("one")
+    assert with_team(folder, leave) == request_for("one")
 
 
 def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_worker_that_cannot_be_replaced_ends_the_server(folder: Path) -> None:
         keeping = asyncio.create_task(team.keep())
         (folder / "fails").touch()
         with pytest.raises(UnavailableError):
-            await team.change("Die", about(""))
+            await team.change("Die", request_for(""))
         await keeping
 
     with pytest.raises(ConfigurationError, match="could not be restarted in 2 attempts"):
@@ -403,7 +403,7 @@ def test_a_process_that_the_system_does_not_give_is_a_try_like_others(
         keeping = asyncio.create_task(team.keep())
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
         with pytest.raises(UnavailableError):
-            await team.change("Die", about(""))
+            await team.change("Die", request_for(""))
         await keeping
 
     with pytest.raises(ConfigurationError, match="could not be restarted in 2 attempts"):
@@ -444,8 +444,8 @@ def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: 
         sums = MetricTotals(team, asyncio.get_running_loop())
         before, _ = await asyncio.to_thread(sums.page, "")
         with pytest.raises(UnavailableError):
-            await team.change("Die", about(""))
-        await replaced(team, folder, 4)
+            await team.change("Die", request_for(""))
+        await run_until_replaced(team, folder, 4)
         after, _ = await asyncio.to_thread(sums.page, "")
         return before, after
 
@@ -460,38 +460,38 @@ def test_numbers_of_workers_are_added_and_those_of_the_dead_still_count(folder: 
 
 def test_a_change_is_made_by_all(folder: Path) -> None:
     async def load(team: WorkerPool) -> bytes:
-        return await team.change("LoadModel", about("request"))
+        return await team.change("LoadModel", request_for("request"))
 
-    assert with_team(folder, load) == about("request")
-    assert heard(folder, "stays=True") == 2
+    assert with_team(folder, load) == request_for("request")
+    assert received_count(folder, "stays=True") == 2
 
 
 def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
     async def load(team: WorkerPool) -> None:
         with pytest.raises(ModelNotFoundError, match=r"worker . \(process .*: not there; all workers keep their "):
-            await team.change("FailInOne", about("request"))
-        await team.change("LoadModel", about("request"))  # what comes later comes after what was taken back
+            await team.change("FailInOne", request_for("request"))
+        await team.change("LoadModel", request_for("request"))  # later changes follow the rollback
 
     with_team(folder, load)
-    assert heard(folder, "stays=False") == 1
+    assert received_count(folder, "stays=False") == 1
 
 
 def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
     async def load(team: WorkerPool) -> None:
         with pytest.raises(ModelNotFoundError, match=r"^not there$"):
-            await team.change("Fail", about("request"))
+            await team.change("Fail", request_for("request"))
 
     with_team(folder, load)
-    assert heard(folder, "stays=False") == 0
+    assert received_count(folder, "stays=False") == 0
 
 
 def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
     async def load(team: WorkerPool) -> list[bytes]:
         changes = AdminBroadcast(team)
-        asked = [changes.call("LoadModel", about(str(n)), Deadline()) for n in range(5)]
+        asked = [changes.call("LoadModel", request_for(str(n)), Deadline()) for n in range(5)]
         return await asyncio.gather(*map(asyncio.wrap_future, asked))
 
-    assert with_team(folder, load) == [about(str(n)) for n in range(5)]
+    assert with_team(folder, load) == [request_for(str(n)) for n in range(5)]
     for one in folder.iterdir():
         names = [line.partition("(")[0] for line in one.read_text().splitlines()]
         assert [name for name in names if name in {"AdminRequest", "ConfirmChange"}] == [
@@ -503,23 +503,23 @@ def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> No
 def test_a_change_whose_caller_has_gone_before_its_turn_is_not_made(folder: Path) -> None:
     async def leave(team: WorkerPool) -> None:
         changes, gone = AdminBroadcast(team), Deadline()
-        first = changes.call("LoadModel", about("first"), Deadline())
-        second = changes.call("LoadModel", about("second"), gone)
+        first = changes.call("LoadModel", request_for("first"), Deadline())
+        second = changes.call("LoadModel", request_for("second"), gone)
         gone.cancelled.set()
         second.cancel()
         await asyncio.wrap_future(first)
-        await team.change("LoadModel", about("third"))
+        await team.change("LoadModel", request_for("third"))
 
     with_team(folder, leave)
     told = "".join(one.read_text() for one in folder.iterdir())
-    assert text_of(about("third")) in told
-    assert text_of(about("second")) not in told
+    assert text_of(request_for("third")) in told
+    assert text_of(request_for("second")) not in told
 
 
 def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
     async def many(team: WorkerPool) -> int:
         changes = AdminBroadcast(team)
-        asked = [changes.call("LoadModel", about(str(n)), Deadline()) for n in range(20)]
+        asked = [changes.call("LoadModel", request_for(str(n)), Deadline()) for n in range(20)]
         return sum(
             isinstance(one, bytes)
             for one in await asyncio.gather(*map(asyncio.wrap_future, asked), return_exceptions=True)
@@ -528,10 +528,10 @@ def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
     assert with_team(folder, many) == 16
 
 
-# --- what a worker does
+# --- workers
 
 
-class Changing:
+class ChangingHost:
     """A fake host whose model is a number that each change increments."""
 
     def __init__(self) -> None:
@@ -550,7 +550,7 @@ class Changing:
 
 
 def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> None:
-    host: Any = Changing()
+    host: Any = ChangingHost()
     asked = (
         AdminRequest(1, "LoadModel", "", is_change=True),
         AdminRequest(2, "RepositoryIndex", "", is_change=False),

@@ -98,7 +98,7 @@ CASES = {
     ),
 }
 LEARNT = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-LONE = "graph without neighbours"  # reads no stock but its own, and only rows of panels are explained
+LONE = "graph without neighbours"  # it reads only its own stock, and only panel rows are explained
 EXPLAINED = pytest.mark.parametrize(
     "case", [case for name, case in CASES.items() if name != LONE], ids=[name for name in CASES if name != LONE]
 )
@@ -167,7 +167,7 @@ def test_a_training_step_stays_on_the_device_and_reads_from_it_only_the_count(ca
     network = case.build()
     for compute in _losses(case, network):
         with OneDevice():
-            compute()  # brings the loss's own numbers to the device, once
+            compute()  # moves the loss's constants to the device, once
         with OneDevice() as device:
             loss = compute()
             loss.mean.backward()
@@ -182,7 +182,7 @@ def test_a_training_step_stays_on_the_device_and_reads_from_it_only_the_count(ca
 def test_a_loss_that_was_first_asked_in_inference_mode_still_teaches(case: Case) -> None:
     network = case.build()
     for compute in _losses(case, network):
-        with OneDevice(), torch.inference_mode():  # as validations are, of which one comes before the first epoch
+        with OneDevice(), torch.inference_mode():  # like validations, one of which precedes the first epoch
             compute()
         with OneDevice():
             compute().mean.backward()
@@ -214,7 +214,7 @@ def test_a_forecast_stays_on_the_device_until_it_is_brought_to_the_host(case: Ca
             units, internals = engine.units(inputs), engine.internals(inputs)
             shapes = [] if internals is None else [tensor.shape for tensor in internals]
         calibrated = engine.calibrated(units, inputs.location[: len(units)], inputs.scale[: len(units)])
-    assert device.reads == ["aten::_to_copy"] * (1 + len(shapes))  # answers, as a whole
+    assert device.reads == ["aten::_to_copy"] * (1 + len(shapes))  # whole responses
     assert calibrated.shape == (len(units), len(TARGET.horizons), len(LEVELS))
     assert case.kind != "tft" or len(shapes) == 4
 

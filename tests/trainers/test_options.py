@@ -121,7 +121,7 @@ def test_a_value_out_of_range_is_bad_usage_and_names_its_flag(flags: str, messag
     assert program.given is None
 
 
-def consumed(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
+def screen_output(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
     """Screen output of a short run."""
     screen = io.StringIO()
     assert list(consumer(options, folder, screen, rank=rank)(REPORTS)) == REPORTS
@@ -129,13 +129,13 @@ def consumed(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
 
 
 def test_a_run_has_its_log_and_plain_progress_on_a_screen_that_is_no_terminal(tmp_path: Path) -> None:
-    shown = consumed(LoopOptions(), tmp_path / "1.run")
+    shown = screen_output(LoopOptions(), tmp_path / "1.run")
     assert shown.startswith("epoch 1/3  loss 0.5")
     assert [file.name for file in (tmp_path / "1.run").iterdir()] == ["reports.jsonl"]
 
 
 def test_with_json_the_screen_gets_the_lines_of_the_log(tmp_path: Path) -> None:
-    shown = consumed(LoopOptions(as_json=True), tmp_path)
+    shown = screen_output(LoopOptions(as_json=True), tmp_path)
     assert [json.loads(line)["kind"] for line in shown.splitlines()] == ["window", "epoch"]
     assert shown == (tmp_path / "reports.jsonl").read_text(encoding="utf-8")
 
@@ -152,7 +152,7 @@ def test_a_report_is_in_the_log_before_it_is_on_the_screen(tmp_path: Path) -> No
 
 def test_curves_for_tensorboard_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
-    consumed(LoopOptions(tensorboard=True), tmp_path)
+    screen_output(LoopOptions(tensorboard=True), tmp_path)
     assert sorted(file.name for file in (tmp_path / "tensorboard").iterdir()) == ["epochs", "windows"]
 
 
@@ -172,7 +172,7 @@ def test_curves_without_their_package_are_refused_before_training_begins(
 
 
 def test_all_but_the_first_process_of_a_group_only_hand_the_reports_on(tmp_path: Path) -> None:
-    shown = consumed(LoopOptions(profile=True, tensorboard=True, as_json=True), tmp_path / "1.run", rank=1)
+    shown = screen_output(LoopOptions(profile=True, tensorboard=True, as_json=True), tmp_path / "1.run", rank=1)
     assert shown == ""
     assert list(tmp_path.iterdir()) == []
 

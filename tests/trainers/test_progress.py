@@ -117,7 +117,7 @@ def test_every_line_is_written_before_its_report_is_handed_on() -> None:
     assert len(stream.getvalue().splitlines()) == 2
 
 
-def plain(*reports: Report) -> str:
+def plain_output(*reports: Report) -> str:
     """Output for a stream that is not a terminal."""
     stream = io.StringIO()
     progress = progress_for(stream)
@@ -127,14 +127,14 @@ def plain(*reports: Report) -> str:
 
 
 def test_a_stream_that_is_no_terminal_gets_a_plain_line_an_epoch() -> None:
-    assert plain(window(), window(1), epoch(), checkpoint(), epoch(1, validation=None)).splitlines() == [
+    assert plain_output(window(), window(1), epoch(), checkpoint(), epoch(1, validation=None)).splitlines() == [
         "epoch 1/3  loss 0.5  validation 0.125  2 steps in 1.2 s  16 targets/s",
         "epoch 2/3  loss 0.5  2 steps in 1.2 s  13 targets/s",
     ]
 
 
 def test_a_plain_line_names_the_phases_where_there_are_several() -> None:
-    assert "critic loss 0.5  generator loss 0.5" in plain(epoch(phases=("critic", "generator")))
+    assert "critic loss 0.5  generator loss 0.5" in plain_output(epoch(phases=("critic", "generator")))
 
 
 @pytest.mark.parametrize(
@@ -152,19 +152,19 @@ def test_a_plain_line_names_the_phases_where_there_are_several() -> None:
     ],
 )
 def test_a_plain_line_says_what_is_notable(told: Report, shown: str) -> None:
-    assert shown in plain(told)
+    assert shown in plain_output(told)
 
 
 def test_a_plain_line_is_silent_about_a_short_wait_for_data() -> None:
-    assert "waiting" not in plain(epoch(data_seconds=0.1))
+    assert "waiting" not in plain_output(epoch(data_seconds=0.1))
 
 
 def test_an_epoch_too_short_for_the_clock_has_no_speed() -> None:
-    assert plain(epoch(validation=None, seconds=0.0)) == "epoch 1/3  loss 0.5  2 steps in 0.0 s\n"
+    assert plain_output(epoch(validation=None, seconds=0.0)) == "epoch 1/3  loss 0.5  2 steps in 0.0 s\n"
 
 
 def test_a_notice_and_a_failed_checkpoint_are_plain_lines_of_their_own() -> None:
-    shown = plain(TrainingNotice(message="goes on after window 7"), checkpoint(problem="disk full"))
+    shown = plain_output(TrainingNotice(message="goes on after window 7"), checkpoint(problem="disk full"))
     assert shown.splitlines() == [
         "! goes on after window 7",
         "! the checkpoint step-1 was not written; training continues: disk full",
@@ -181,7 +181,7 @@ def test_a_terminal_gets_a_live_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(progress_for(Terminal()), RichProgress)
 
 
-def drawn(*reports: Report, width: int = 140) -> str:
+def rendered_bar(*reports: Report, width: int = 140) -> str:
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None, record=True)
     assert list(RichProgress(console)(reports)) == list(reports)
     return console.export_text()
@@ -189,41 +189,41 @@ def drawn(*reports: Report, width: int = 140) -> str:
 
 @pytest.mark.parametrize("shown", ["epoch 1/3", "2/2", "loss 0.5", "validation 0.125", "steps/s"])
 def test_the_bar_shows_epoch_windows_loss_validation_and_speed(shown: str) -> None:
-    assert shown in drawn(window(), epoch(), window(1))
+    assert shown in rendered_bar(window(), epoch(), window(1))
 
 
 def test_the_numbers_fit_into_a_line_of_eighty_characters() -> None:
-    (line,) = drawn(window(), epoch(), window(1), width=80).strip().splitlines()
+    (line,) = rendered_bar(window(), epoch(), window(1), width=80).strip().splitlines()
     assert "…" not in line
     assert line.rstrip().endswith(" left")
 
 
 def test_the_bar_says_where_the_number_of_windows_is_unknown() -> None:
-    assert "1/?" in drawn(window(windows=None))
+    assert "1/?" in rendered_bar(window(windows=None))
 
 
 def test_the_bar_shows_the_loss_of_every_phase() -> None:
-    shown = drawn(window(phase="critic", loss=0.5), window(phase="generator", loss=0.75))
+    shown = rendered_bar(window(phase="critic", loss=0.5), window(phase="generator", loss=0.75))
     assert "critic 0.5000  generator 0.7500" in shown
 
 
 def test_the_bar_counts_the_speed_from_the_first_window_it_saw() -> None:
-    assert "  2 steps/s" in drawn(window(500, windows=1000, seconds=0.5))
+    assert "  2 steps/s" in rendered_bar(window(500, windows=1000, seconds=0.5))
 
 
 def test_the_bar_shows_what_batches_are_cut_to_after_memory_ran_out() -> None:
-    assert "cut" not in drawn(window())
-    assert "cut to 16" in drawn(window(micro=16))
+    assert "cut" not in rendered_bar(window())
+    assert "cut to 16" in rendered_bar(window(micro=16))
 
 
 def test_the_bar_shows_a_notable_wait_for_data_once_however_many_phases_there_are() -> None:
-    assert "waiting" not in drawn(window(seconds=100.0, data_seconds=1.0))
+    assert "waiting" not in rendered_bar(window(seconds=100.0, data_seconds=1.0))
     both = [window(phase=name, seconds=75.0, data_seconds=25.0) for name in ("critic", "generator")]
-    assert "25% waiting for data" in drawn(*both)
+    assert "25% waiting for data" in rendered_bar(*both)
 
 
 def test_notices_and_failed_checkpoints_stand_above_the_bar_as_they_are() -> None:
-    shown = drawn(window(), TrainingNotice(message="reads [b]"), checkpoint(problem="disk full"), checkpoint(2))
+    shown = rendered_bar(window(), TrainingNotice(message="reads [b]"), checkpoint(problem="disk full"), checkpoint(2))
     problem = "! the checkpoint step-1 was not written; training continues: disk full\n"
     assert shown.index("! reads [b]\n") < shown.index(problem) < shown.rindex("epoch 1/3")
     assert "step-2" not in shown

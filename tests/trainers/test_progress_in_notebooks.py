@@ -86,20 +86,20 @@ def notebook() -> Iterator[Notebook]:
         kernel.shutdown_kernel(now=True)
 
 
-def only(states: dict[str, list[str]]) -> Sequence[str]:
+def only_line(states: dict[str, list[str]]) -> Sequence[str]:
     """Successive states of the only output line."""
     (line,) = states.values()
     return line
 
 
 def test_one_line_is_written_over_and_ends_with_the_last_numbers(notebook: Notebook) -> None:
-    line = only(notebook.run(LIVE).lines)
+    line = only_line(notebook.run(LIVE).lines)
     assert line[0] == "starting"
     assert line[-1].startswith(f"epoch 2/3 {'━' * 20} 2/2 loss 0.5000  validation 0.1250  ")
 
 
 def test_a_line_that_is_left_early_has_the_last_numbers_too(notebook: Notebook) -> None:
-    assert only(notebook.run(LEFT_EARLY).lines)[-1].startswith(f"epoch 1/3 {'━' * 10}{'┄' * 10} 1/2 loss 0.5000  ")
+    assert only_line(notebook.run(LEFT_EARLY).lines)[-1].startswith(f"epoch 1/3 {'━' * 10}{'┄' * 10} 1/2 loss 0.5000  ")
 
 
 def test_notices_are_text_of_the_cell(notebook: Notebook) -> None:

@@ -94,21 +94,21 @@ def bars() -> BarPanel:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "1"
     train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
     return folder
 
 
 @pytest.fixture(scope="module")
-def model(trained: Path) -> Model:
-    return assembled(load(trained).artifact)
+def model(trained_artifact: Path) -> Model:
+    return assembled(load(trained_artifact).artifact)
 
 
 # --- the future
 
 
-class Reading:
+class LookaheadForecaster:
     """A forecaster that reads the close `ahead` sessions after its forecast date."""
 
     def __init__(self, bars: BarPanel, *, ahead: int) -> None:
@@ -118,7 +118,7 @@ class Reading:
         return {"observed": self._bars.volume[:, position], FORECAST: self._bars.close[:, position + self._ahead]}
 
 
-class Scaled:
+class FutureScaledForecaster:
     """A forecaster with a feature scaled by the highest close of all history."""
 
     def __init__(self, bars: BarPanel) -> None:
@@ -138,7 +138,10 @@ def test_a_model_that_knows_no_future_passes(model: Model) -> None:
 
 
 def test_a_forecaster_that_reads_the_past_alone_passes() -> None:
-    assert check_future(bars(), partial(Reading, ahead=0), [300, 350], NOTHING_FITTED).verdict is AuditVerdict.PASS
+    assert (
+        check_future(bars(), partial(LookaheadForecaster, ahead=0), [300, 350], NOTHING_FITTED).verdict
+        is AuditVerdict.PASS
+    )
 
 
 def shifted(bars: BarPanel) -> BarPanel:
@@ -159,7 +162,7 @@ def test_a_pipeline_that_looks_one_session_ahead_is_found_in_every_stage(model: 
 
 
 def test_a_whole_sample_maximum_is_found() -> None:
-    found = check_future(bars(), Scaled, [340, 360], NOTHING_FITTED)
+    found = check_future(bars(), FutureScaledForecaster, [340, 360], NOTHING_FITTED)
     assert found.verdict is AuditVerdict.FAIL
     assert found.changed == ("forecast",)
 
@@ -169,7 +172,7 @@ def test_numbers_that_are_fitted_on_more_than_the_training_part_are_found() -> N
         return np.nanmean(panel.close[:, :251]).tobytes()
 
     for last, verdict in ((250, AuditVerdict.PASS), (249, AuditVerdict.FAIL)):
-        found = check_future(bars(), partial(Reading, ahead=0), [300], FittedNumbers(fit=fit, last=last))
+        found = check_future(bars(), partial(LookaheadForecaster, ahead=0), [300], FittedNumbers(fit=fit, last=last))
         assert found.verdict is verdict
     assert found.changed == ("fitted numbers",)
 
@@ -218,14 +221,14 @@ def judged_of(
     return judged, returns
 
 
-def knowing(returns: FloatArray, ahead: int) -> FloatArray:
+def informed_forecast(returns: FloatArray, ahead: int) -> FloatArray:
     """A forecast that contains half of the return `ahead` sessions later."""
     return 0.5 * np.roll(returns, -ahead, axis=0)
 
 
 def test_skill_that_only_the_decisions_own_close_can_trade_fails() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
-    judged, _ = judged_of(knowing(returns, 1))
+    judged, _ = judged_of(informed_forecast(returns, 1))
     found = check_lags(judged)
     assert found.verdict is AuditVerdict.FAIL
     now, later, _ = found.rows
@@ -241,7 +244,7 @@ def test_skill_that_only_the_decisions_own_close_can_trade_fails() -> None:
 
 def test_skill_at_the_next_close_passes() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
-    judged, _ = judged_of(knowing(returns, 2))
+    judged, _ = judged_of(informed_forecast(returns, 2))
     assert check_lags(judged).verdict is AuditVerdict.PASS
 
 
@@ -313,7 +316,7 @@ def test_outcomes_of_a_lag_begin_so_many_closes_later() -> None:
 
 def test_a_forecast_that_true_outcomes_reach_whatever_the_labels_is_caught() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
-    judged, _ = judged_of(knowing(returns, 1))
+    judged, _ = judged_of(informed_forecast(returns, 1))
     found = check_permutations(judged, lambda _seed: judged.forecasts, count=2, epochs=1, lag=0)
     assert found.verdict is AuditVerdict.FAIL
     assert found.permuted == (found.skill, found.skill)
@@ -322,7 +325,7 @@ def test_a_forecast_that_true_outcomes_reach_whatever_the_labels_is_caught() -> 
 
 def test_skill_that_vanishes_with_the_labels_passes() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
-    judged, _ = judged_of(knowing(returns, 1))
+    judged, _ = judged_of(informed_forecast(returns, 1))
 
     def retrain(seed: int) -> DailyForecasts:
         noise = 0.002 * np.random.default_rng(seed).standard_normal((*judged.plain.shape[:3], 1))
@@ -459,9 +462,9 @@ def test_trials_are_those_that_are_said_else_those_of_the_card() -> None:
 
 
 @pytest.fixture(scope="module")
-def record(trained: Path) -> AuditRecord:
+def record(trained_artifact: Path) -> AuditRecord:
     return audit(
-        artifact_source(trained, "cpu"),
+        artifact_source(trained_artifact, "cpu"),
         bars(),
         terms=TradingTerms(horizon=3),
         tactic=StrategySettings(),
@@ -502,13 +505,13 @@ def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model
     assert YARDSTICK.named(YARDSTICK_FIT) == YARDSTICK_NAME
 
 
-def test_the_record_is_next_to_the_folder_and_reads_back(record: AuditRecord, trained: Path) -> None:
-    before = sorted(path.name for path in trained.rglob("*"))
-    write_audit(trained, record)
-    assert audit_path(trained).name == "1.audit.json"
-    assert read_audit(trained) == record
-    assert sorted(path.name for path in trained.rglob("*")) == before
-    load(trained)
+def test_the_record_is_next_to_the_folder_and_reads_back(record: AuditRecord, trained_artifact: Path) -> None:
+    before = sorted(path.name for path in trained_artifact.rglob("*"))
+    write_audit(trained_artifact, record)
+    assert audit_path(trained_artifact).name == "1.audit.json"
+    assert read_audit(trained_artifact) == record
+    assert sorted(path.name for path in trained_artifact.rglob("*")) == before
+    load(trained_artifact)
 
 
 def test_an_artifact_without_an_audit_has_none(tmp_path: Path) -> None:
@@ -561,13 +564,13 @@ def test_any_check_that_fails_fails_the_audit(record: AuditRecord) -> None:
     assert replace(fine, lags=replace(fine.lags, verdict=AuditVerdict.UNDECIDED)).verdict is AuditVerdict.UNDECIDED
 
 
-def test_a_suspect_bar_is_left_out_of_an_audit(trained: Path) -> None:
+def test_a_suspect_bar_is_left_out_of_an_audit(trained_artifact: Path) -> None:
     gone = np.zeros(bars().close.shape, np.bool_)
     gone[2, -30] = True
     bad = scaled(bars(), slice(-30, -29), 100, ("high", "close", "adj_close"))
     records = [
         audit(
-            artifact_source(trained, "cpu"),
+            artifact_source(trained_artifact, "cpu"),
             panel,
             terms=TradingTerms(horizon=3),
             tactic=StrategySettings(),
@@ -580,8 +583,8 @@ def test_a_suspect_bar_is_left_out_of_an_audit(trained: Path) -> None:
     np.testing.assert_allclose(*skills, rtol=1e-9)
 
 
-def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained: Path) -> None:
-    source = artifact_source(trained, "cpu")
+def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained_artifact: Path) -> None:
+    source = artifact_source(trained_artifact, "cpu")
     assert source.standing is not None
     seen = bars().until(source.standing.last_seen)
     with pytest.raises(ConfigurationError, match="have 0 decision days"):
@@ -595,8 +598,8 @@ def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained: Path) -
         )
 
 
-def test_bars_that_lack_the_training_cannot_be_audited(trained: Path) -> None:
-    source = artifact_source(trained, "cpu")
+def test_bars_that_lack_the_training_cannot_be_audited(trained_artifact: Path) -> None:
+    source = artifact_source(trained_artifact, "cpu")
     with pytest.raises(ConfigurationError, match="give the bars of the training"):
         audit(
             source,
@@ -621,9 +624,9 @@ def with_closes(panel: BarPanel, first: int, value: float) -> BarPanel:
     [(100.0, "prices are constant on the evaluated days"), (np.nan, "0 decision days have a forecast and a known")],
 )
 def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
-    trained: Path, value: float, problem: str
+    trained_artifact: Path, value: float, problem: str
 ) -> None:
-    source = artifact_source(trained, "cpu")
+    source = artifact_source(trained_artifact, "cpu")
     with pytest.raises(ConfigurationError, match=problem):
         audit(
             source,
@@ -680,7 +683,7 @@ def lines(text: str) -> Iterator[str]:
     return (line for line in text.splitlines() if line)
 
 
-def test_splits_of_the_recipe_are_those_that_are_audited(trained: Path) -> None:
-    source = artifact_source(trained, "cpu")
+def test_splits_of_the_recipe_are_those_that_are_audited(trained_artifact: Path) -> None:
+    source = artifact_source(trained_artifact, "cpu")
     assert source.standing is not None
     assert source.standing.splits == DataSplits.by_shares(bars().sessions, TINY.shares)

@@ -93,7 +93,7 @@ def source(recipe_file: Path) -> ModelSource:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact trained on the bars before its test part."""
     folder = tmp_path_factory.mktemp("trained") / "1"
     train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
@@ -264,7 +264,7 @@ def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelS
 # --- the run folder
 
 
-class Counted:
+class CountingSource:
     """A forecast source that counts folds and stops like a killed process after some."""
 
     def __init__(self, most: int) -> None:
@@ -282,11 +282,11 @@ def test_a_backtest_that_was_stopped_goes_on_and_comes_to_the_same_bytes(
     source: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = walked(source, tmp_path / "whole")
-    first = Counted(most=1)
+    first = CountingSource(most=1)
     monkeypatch.setattr(refits, "forecast_refit", first)
     with pytest.raises(KeyboardInterrupt):
         walked(source, tmp_path / "stopped")
-    second = Counted(most=9)
+    second = CountingSource(most=9)
     monkeypatch.setattr(refits, "forecast_refit", second)
     resumed = walked(source, tmp_path / "stopped", resume=True)
     assert (first.numbers, second.numbers) == ([1], [2])
@@ -333,8 +333,8 @@ def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Pa
 # --- artifacts
 
 
-def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained: Path, tmp_path: Path) -> None:
-    source = artifact_source(trained, "cpu")
+def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained_artifact: Path, tmp_path: Path) -> None:
+    source = artifact_source(trained_artifact, "cpu")
     found = walked(source, tmp_path / "run", WalkForwardPlan(start=20130102, end=20130301))
     assert source.recipe == read_recipe(TINY.settings())
     assert source.standing is not None
@@ -343,8 +343,8 @@ def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained: Path, tmp
     assert found.strategy.book.exposure[0] == pytest.approx(1 / 3)
 
 
-def test_a_suspect_bar_is_neither_forecast_from_nor_traded_on(trained: Path, tmp_path: Path) -> None:
-    day, source = len(bars().sessions) - 30, artifact_source(trained, "cpu")
+def test_a_suspect_bar_is_neither_forecast_from_nor_traded_on(trained_artifact: Path, tmp_path: Path) -> None:
+    day, source = len(bars().sessions) - 30, artifact_source(trained_artifact, "cpu")
     gone = np.zeros(bars().close.shape, np.bool_)
     gone[2, day] = True
     results = [
@@ -368,9 +368,9 @@ def test_a_suspect_bar_is_neither_forecast_from_nor_traded_on(trained: Path, tmp
 
 @pytest.mark.parametrize("refit", [None, 20])
 def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
-    trained: Path, tmp_path: Path, refit: int | None
+    trained_artifact: Path, tmp_path: Path, refit: int | None
 ) -> None:
-    source = artifact_source(trained, "cpu")
+    source = artifact_source(trained_artifact, "cpu")
     assert source.standing is not None
     last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
     day = f"{session(last + 1)}"
@@ -382,8 +382,8 @@ def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
     walked(source, tmp_path / "run", WalkForwardPlan(start=session(last + 1), end=20130301))
 
 
-def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained: Path) -> None:
-    source, said = artifact_source(trained, "cpu"), list[str]()
+def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained_artifact: Path) -> None:
+    source, said = artifact_source(trained_artifact, "cpu"), list[str]()
     assert source.standing is not None
     last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
     given = ParsedFlags[WalkForwardPlan]({"embargo": 2})
@@ -392,14 +392,14 @@ def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained: 
     assert said == [f"decisions start on {shown_date(session(last + 3))}, the first day that the model has not seen"]
 
 
-def test_given_days_are_kept(trained: Path) -> None:
+def test_given_days_are_kept(trained_artifact: Path) -> None:
     given = ParsedFlags[WalkForwardPlan]({"start": session(400), "end": session(410)})
-    plan = plan_for(artifact_source(trained, "cpu"), bars(), given, pytest.fail)
+    plan = plan_for(artifact_source(trained_artifact, "cpu"), bars(), given, pytest.fail)
     assert plan == WalkForwardPlan(start=session(400), end=session(410))
 
 
-def test_an_artifact_that_has_seen_all_bars_leaves_no_day(trained: Path) -> None:
-    source = artifact_source(trained, "cpu")
+def test_an_artifact_that_has_seen_all_bars_leaves_no_day(trained_artifact: Path) -> None:
+    source = artifact_source(trained_artifact, "cpu")
     assert source.standing is not None
     with pytest.raises(InSampleError, match="first allowed decision day is none of these bars"):
         plan_for(source, bars().until(source.standing.last_seen), ParsedFlags(), pytest.fail)
@@ -510,10 +510,12 @@ def json_lines(text: str) -> Iterator[Record]:
 
 
 def test_the_command_tells_programs_folds_and_figures(
-    trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     period = ("--start", "2013-01-02", "--end", "2013-03-01")
-    assert call(trained, "--bars", bars_file, *period, "--out", tmp_path / "run", "--horizon", "3", "--json") == 0
+    assert (
+        call(trained_artifact, "--bars", bars_file, *period, "--out", tmp_path / "run", "--horizon", "3", "--json") == 0
+    )
     fold, told = json_lines(capsys.readouterr().out)
     assert (fold.text("kind"), fold.integer("done"), fold.integer("folds")) == ("fold", 1, 1)
     rows = told.records("table")
@@ -527,11 +529,13 @@ def test_the_command_tells_programs_folds_and_figures(
 
 
 def test_the_delisting_return_is_a_flag_and_stands_in_what_is_told(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     delisted(10).write_csv(tmp_path / "bars.csv")
     period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3", "--out", tmp_path / "run")
-    assert call(trained, "--bars", tmp_path / "bars.csv", *period, "--delisting-return", "-0.75", "--json") == 0
+    assert (
+        call(trained_artifact, "--bars", tmp_path / "bars.csv", *period, "--delisting-return", "-0.75", "--json") == 0
+    )
     told = list(json_lines(capsys.readouterr().out))[-1]
     assert told.record("terms").number("delisting_return") == -0.75
     assert told.record("terms").integer("longest_halt") == 20
@@ -539,18 +543,18 @@ def test_the_delisting_return_is_a_flag_and_stands_in_what_is_told(
     assert any("equal weight closed as delisted: 1; their return of -75 %" in n for n in told.texts("notes"))
 
 
-def test_the_command_writes_a_report_too(trained: Path, bars_file: Path, tmp_path: Path) -> None:
+def test_the_command_writes_a_report_too(trained_artifact: Path, bars_file: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     period = ("--start", "2013-01-02", "--end", "2013-03-01")
-    assert call(trained, "--bars", bars_file, *period, "--out", tmp_path / "run", "--report", report) == 0
-    assert f"Backtest of {trained.parent.name}/{trained.name}" in report.read_text("utf-8")
+    assert call(trained_artifact, "--bars", bars_file, *period, "--out", tmp_path / "run", "--report", report) == 0
+    assert f"Backtest of {trained_artifact.parent.name}/{trained_artifact.name}" in report.read_text("utf-8")
 
 
 def test_the_command_shows_people_a_table(
-    trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     period = ("--start", "2013-01-02", "--end", "2013-03-01")
-    assert call(trained, "--bars", bars_file, *period, "--out", tmp_path / "run", "--strategy", "sign") == 0
+    assert call(trained_artifact, "--bars", bars_file, *period, "--out", tmp_path / "run", "--strategy", "sign") == 0
     shown = capsys.readouterr().out
     assert "fold 1/1  decides 2013-01-02 to 2013-03-01" in shown
     assert "model, sign" in shown
@@ -558,19 +562,19 @@ def test_the_command_shows_people_a_table(
 
 
 def test_the_command_names_the_day_that_it_starts_on(
-    trained: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(trained, "--bars", bars_file, "--out", tmp_path / "run") == 0
+    assert call(trained_artifact, "--bars", bars_file, "--out", tmp_path / "run") == 0
     told = capsys.readouterr()
     assert "decisions start on 2012-12-05, the first day that the model has not seen" in told.err
     assert "fold 1/1  decides 2012-12-05 to 2013-03-01" in told.out
 
 
 def test_a_single_stock_is_traded_by_the_sign_of_its_forecast(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bars().select("IBM").write_csv(tmp_path / "bars.csv")
-    assert call(trained, "--bars", tmp_path / "bars.csv", "--out", tmp_path / "run") == 0
+    assert call(trained_artifact, "--bars", tmp_path / "bars.csv", "--out", tmp_path / "run") == 0
     assert "model, sign" in capsys.readouterr().out
 
 
@@ -581,7 +585,7 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refits, "forecast_refit", Counted(most=0))
+    monkeypatch.setattr(refits, "forecast_refit", CountingSource(most=0))
     period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3")
     assert call("--recipe", recipe_file, "--bars", bars_file, *period, "--out", tmp_path / "run") == 130
     assert "continue with the same command and --resume" in capsys.readouterr().err
@@ -605,7 +609,7 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     ],
 )
 def test_bad_usage_ends_with_2(
-    trained: Path, bars_file: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], problem: str
+    trained_artifact: Path, bars_file: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], problem: str
 ) -> None:
-    assert call(trained, "--bars", bars_file, *flags) == 2
+    assert call(trained_artifact, "--bars", bars_file, *flags) == 2
     assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -310,7 +310,7 @@ def pair_in_one_market(seed: int) -> tuple[FloatArray, FloatArray]:
 
 def test_the_error_of_a_lead_is_how_far_it_scatters_over_pairs_that_move_alike() -> None:
     leads, errors = np.transpose([sharpe_lead(*pair_in_one_market(seed)) for seed in range(300)])
-    assert errors.mean() < 0.5 * sharpe(pair_in_one_market(0)[0])[1]  # what moves both alike has cancelled out
+    assert errors.mean() < 0.5 * sharpe(pair_in_one_market(0)[0])[1]  # common moves cancel out
     assert errors.mean() == pytest.approx(leads.std(), rel=0.1)
     assert leads.mean() == pytest.approx(0, abs=0.05)
 

@@ -22,7 +22,7 @@ def always(*weights: float, sessions: int) -> FloatArray:
     return np.tile(weights, (sessions, 1))
 
 
-def alone(*closes: float) -> FloatArray:
+def single_stock(*closes: float) -> FloatArray:
     """Closes of a single stock."""
     return np.array(closes)[:, None]
 
@@ -57,7 +57,7 @@ def test_a_halted_stock_that_is_not_held_is_not_bought_and_leaves_the_others_as_
 
 
 def test_borrowing_is_paid_for_while_a_short_is_halted() -> None:
-    closes = alone(1, 1, GONE, GONE, 1)
+    closes = single_stock(1, 1, GONE, GONE, 1)
     book = run_book(always(-0.5, sessions=5), closes, replace(ONCE, borrow_bps=252))
     np.testing.assert_allclose(book.net, [0, 0, -0.00005, -0.00005, -0.00005])
 
@@ -65,7 +65,7 @@ def test_borrowing_is_paid_for_while_a_short_is_halted() -> None:
 @pytest.mark.parametrize(("missing", "closed"), [(LONGEST_HALT - 1, 0), (LONGEST_HALT, 1), (LONGEST_HALT + 1, 1)])
 def test_a_halt_of_twenty_sessions_is_the_first_that_closes_a_position(missing: int, closed: int) -> None:
     assert LONGEST_HALT == 20
-    closes = alone(1, 1, *[GONE] * missing, 3, 3)
+    closes = single_stock(1, 1, *[GONE] * missing, 3, 3)
     book = run_book(always(1, sessions=len(closes)), closes, ONCE)
     assert book.closed.sum() == closed
     assert book.closed[1 + LONGEST_HALT] == closed
@@ -91,7 +91,7 @@ def test_a_position_whose_bars_end_is_closed_once_at_the_delisting_return_and_ch
 
 
 def test_what_a_price_does_after_its_position_was_closed_is_not_earned_and_the_stock_may_be_bought_again() -> None:
-    closes = alone(1, 1, *[GONE] * LONGEST_HALT, 5, 10)
+    closes = single_stock(1, 1, *[GONE] * LONGEST_HALT, 5, 10)
     book = run_book(always(1, sessions=len(closes)), closes, FREE)
     assert book.gross.tolist() == [0] * (3 + LONGEST_HALT) + [1]
     assert book.weights[-4:, 0].tolist() == [1, 0, 1, 1]
@@ -105,14 +105,14 @@ def test_a_renewal_on_the_session_of_the_closing_has_the_whole_room() -> None:
 
 
 def test_a_book_that_ends_within_a_halt_closes_the_position_on_its_last_session() -> None:
-    book = run_book(always(1, sessions=4), alone(1, 1, GONE, GONE), replace(FREE, delisting_return=-0.25))
+    book = run_book(always(1, sessions=4), single_stock(1, 1, GONE, GONE), replace(FREE, delisting_return=-0.25))
     assert book.gross.tolist() == [0, 0, 0, -0.25]
     assert book.closed.tolist() == [0, 0, 0, 1]
     assert book.weights[:, 0].tolist() == [0, 1, 1, 0]
 
 
 def test_a_book_that_begins_within_a_halt_buys_when_bars_come_and_closes_nothing() -> None:
-    closes = alone(*[GONE] * (LONGEST_HALT + 5), 2, 3)
+    closes = single_stock(*[GONE] * (LONGEST_HALT + 5), 2, 3)
     book = run_book(always(1, sessions=len(closes)), closes, replace(FREE, delisting_return=-1))
     assert book.gross.tolist() == [0] * (LONGEST_HALT + 6) + [0.5]
     assert not book.closed.any()
@@ -120,14 +120,14 @@ def test_a_book_that_begins_within_a_halt_buys_when_bars_come_and_closes_nothing
 
 def test_a_short_earns_what_a_delisting_takes_and_has_nothing_to_buy_back() -> None:
     terms = replace(ONCE, cost_bps=100, delisting_return=-1)
-    book = run_book(always(-0.5, sessions=4), alone(1, 1, GONE, GONE), terms)
+    book = run_book(always(-0.5, sessions=4), single_stock(1, 1, GONE, GONE), terms)
     assert book.gross.tolist() == [0, 0, 0, 0.5]
     assert book.traded.tolist() == [0, 0.5, 0, 0]
     assert book.closed.tolist() == [0, 0, 0, 1]
 
 
 def test_a_book_from_a_later_session_on_tells_all_that_happened_then() -> None:
-    book = run_book(always(1, sessions=5), alone(1, 1, 2, GONE, GONE), replace(FREE, cost_bps=100))
+    book = run_book(always(1, sessions=5), single_stock(1, 1, 2, GONE, GONE), replace(FREE, cost_bps=100))
     later = book.since(2)
     assert later.gross.tolist() == [1, 0, 0]
     assert later.net.tolist() == [1, 0, -0.01]
@@ -138,7 +138,7 @@ def test_a_book_from_a_later_session_on_tells_all_that_happened_then() -> None:
 
 def test_a_delisting_that_takes_everything_ends_the_backtest_with_an_error() -> None:
     with pytest.raises(ConfigurationError, match="lost 100 % of its equity in one session"):
-        run_book(always(1, sessions=4), alone(1, 1, GONE, GONE), replace(FREE, delisting_return=-1))
+        run_book(always(1, sessions=4), single_stock(1, 1, GONE, GONE), replace(FREE, delisting_return=-1))
 
 
 # --- in cash and shares

@@ -17,7 +17,7 @@ from baseline_cases import (
     bars,
     baseline_named,
     case_of,
-    fitted,
+    fit_baseline,
     history,
     history_of,
     log_closes,
@@ -76,7 +76,7 @@ def judged_by(
     )
 
 
-# --- which rows there are
+# --- baselines
 
 
 @pytest.mark.parametrize("kind", TargetKind)
@@ -156,8 +156,8 @@ def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(
     asked = asked_of(found)
     for baseline in all_baselines(kind).baselines:
         if FitScope.CALIBRATED in baseline.fits:
-            plain = fitted(found, baseline.name).forecasts(asked)
-            moved = fitted(found, baseline.name, FitScope.CALIBRATED).forecasts(asked)
+            plain = fit_baseline(found, baseline.name).forecasts(asked)
+            moved = fit_baseline(found, baseline.name, FitScope.CALIBRATED).forecasts(asked)
             np.testing.assert_allclose(moved[..., 1], plain[..., 1], rtol=1e-9, atol=1e-12, err_msg=baseline.name)
             assert (moved[..., [0, 2]] != plain[..., [0, 2]]).any(), baseline.name
 
@@ -167,11 +167,11 @@ def test_the_median_of_a_calibrated_row_is_that_of_the_fit_on_the_training_part(
 
 def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration_session() -> None:
     asked = asked_of(history())
-    refitted = fitted(history(), "unconditional quantiles", FitScope.REFITTED).forecasts(asked)
+    refitted = fit_baseline(history(), "unconditional quantiles", FitScope.REFITTED).forecasts(asked)
     closes, sessions = log_closes(bars(), 1), bars().sessions
     last = int(np.searchsorted(sessions, SPLITS.calibration.last, side="right")) - 1
     first = history().windows(TRAIN).positions[0]
-    days = np.arange(first, last - HORIZONS[-1] + 1)  # those whose targets straddle two parts among them
+    days = np.arange(first, last - HORIZONS[-1] + 1)  # including those whose targets straddle two parts
     for h, horizon in enumerate(HORIZONS):
         expected = np.quantile(closes[days + horizon] - closes[days], LEVELS)
         np.testing.assert_allclose(refitted[asked.windows.symbols == 1][0, h], expected, rtol=1e-9)
@@ -179,7 +179,7 @@ def test_refitted_quantiles_are_those_of_all_outcomes_up_to_the_last_calibration
 
 def test_refitted_garch_is_fitted_on_all_returns_up_to_the_last_calibration_session() -> None:
     asked = asked_of(history())
-    found = fitted(history(), GARCH.name, FitScope.REFITTED).forecasts(asked)
+    found = fit_baseline(history(), GARCH.name, FitScope.REFITTED).forecasts(asked)
     count = int((bars().sessions <= SPLITS.calibration.last).sum()) - 1
     model = arch_model(100 * np.diff(log_closes(bars())), dist="t", rescale=False)
     fit = model.fit(last_obs=count, disp="off")
@@ -201,9 +201,9 @@ def test_refitted_is_the_fit_on_the_union_of_the_three_parts(kind: TargetKind) -
     for baseline in all_baselines(kind).baselines:
         if FitScope.REFITTED in baseline.fits:
             expected = union.fitted(baseline, FitScope.AS_IS).forecasts(asked)
-            refitted = fitted(found, baseline.name, FitScope.REFITTED).forecasts(asked)
+            refitted = fit_baseline(found, baseline.name, FitScope.REFITTED).forecasts(asked)
             np.testing.assert_array_equal(refitted, expected, err_msg=baseline.name)
-            assert (refitted != fitted(found, baseline.name).forecasts(asked)).any(), baseline.name
+            assert (refitted != fit_baseline(found, baseline.name).forecasts(asked)).any(), baseline.name
 
 
 # --- nothing of the test part, everything before it
@@ -261,7 +261,7 @@ def test_the_last_calibration_label_moves_what_is_refitted(kind: TargetKind) -> 
     for baseline in all_baselines(kind).baselines:
         for fit, moves in ((FitScope.AS_IS, False), (FitScope.REFITTED, True)):
             if fit is FitScope.AS_IS or fit in baseline.fits:
-                pair = (fitted(each, baseline.name, fit).forecasts(own) for each, own in asked.items())
+                pair = (fit_baseline(each, baseline.name, fit).forecasts(own) for each, own in asked.items())
                 assert (not np.allclose(*pair, rtol=1e-9, atol=1e-12)) == moves, (baseline.name, fit)
 
 

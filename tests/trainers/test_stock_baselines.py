@@ -15,7 +15,7 @@ from baseline_cases import (
     asked_of,
     bars,
     case_of,
-    fitted,
+    fit_baseline,
     history,
     history_of,
     log_closes,
@@ -45,23 +45,25 @@ LIGHTGBM = "LightGBM quantiles"
 
 
 @dataclass(frozen=True)
-class Made:
+class FittedBaselines:
     """All baselines, fitted on the training part without calibration."""
 
     forecasts: Mapping[str, FloatArray]
     replaced: Mapping[int, str]
 
 
-def baselines_of(found: History) -> Made:
+def baselines_of(found: History) -> FittedBaselines:
     asked = asked_of(found)
     names = [one.name for one in all_baselines(found.pipeline.target.kind).baselines]
-    made = {name: fitted(found, name) for name in names}
+    made = {name: fit_baseline(found, name) for name in names}
     replaced = made[GARCH].replaced
-    return Made({name: one.forecasts(asked) for name, one in made.items()}, {} if replaced is None else replaced.why)
+    return FittedBaselines(
+        {name: one.forecasts(asked) for name, one in made.items()}, {} if replaced is None else replaced.why
+    )
 
 
 @cache
-def returns_baselines(lag: int = 0) -> Made:
+def returns_baselines(lag: int = 0) -> FittedBaselines:
     return baselines_of(history(lag=lag))
 
 
@@ -249,7 +251,7 @@ def test_no_baselines_quantiles_cross(kind: TargetKind) -> None:
 
 def test_boosted_quantiles_that_lie_close_are_put_in_order() -> None:
     close = tuple(0.46 + 0.01 * k for k in range(9))
-    made = fitted(history(), LIGHTGBM, levels=close).forecasts(asked_of(history()))
+    made = fit_baseline(history(), LIGHTGBM, levels=close).forecasts(asked_of(history()))
     assert (np.diff(made, axis=-1) >= 0).all()
 
 
@@ -298,7 +300,7 @@ def test_empirical_quantiles_of_volatility_are_those_of_the_last_60_days() -> No
 
 
 @cache
-def volatility_baselines() -> Made:
+def volatility_baselines() -> FittedBaselines:
     return baselines_of(history(TargetKind.LOG_VOLATILITY))
 
 

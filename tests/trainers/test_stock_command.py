@@ -39,7 +39,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def call(*arguments: str | Path) -> int:
+def exit_code(*arguments: str | Path) -> int:
     """Run the trainer's program and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(command.stock)
@@ -49,7 +49,7 @@ def call(*arguments: str | Path) -> int:
     return ended.value.code
 
 
-class Asked:
+class RecordedTraining:
     """Replaces the training and records its arguments."""
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    found = Asked()
+def recorded_training(monkeypatch: pytest.MonkeyPatch) -> RecordedTraining:
+    found = RecordedTraining()
     monkeypatch.setattr(command, "train", found)
     return found
 
@@ -97,45 +97,49 @@ def test_help_names_the_flags_and_an_example() -> None:
 
 
 def test_without_flags_the_recipe_is_the_default_one_of_the_recognised_calendar(
-    asked: Asked, bars_file: Path, tmp_path: Path
+    recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
 ) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
-    assert asked.recipe == StockRecipe(calendar="XNYS")
-    assert asked.given.features == default_features()
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
+    assert recorded_training.recipe == StockRecipe(calendar="XNYS")
+    assert recorded_training.given.features == default_features()
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_each_kind_of_network_has_its_own_defaults(kind: str, asked: Asked, bars_file: Path, tmp_path: Path) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
-    assert asked.recipe.config == kind_named(kind).config()
-    assert asked.recipe.optimisation == optimisation_of(kind)
-    assert asked.recipe.target.lag == (1 if kind == "graph" else 0)
+def test_each_kind_of_network_has_its_own_defaults(
+    kind: str, recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
+) -> None:
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
+    assert recorded_training.recipe.config == kind_named(kind).config()
+    assert recorded_training.recipe.optimisation == optimisation_of(kind)
+    assert recorded_training.recipe.target.lag == (1 if kind == "graph" else 0)
 
 
-def test_the_features_of_alpha158_are_to_be_had_by_name(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", "--features", "alpha158", "--json") == 0
-    assert asked.given.features == alpha158_features()
+def test_the_features_of_alpha158_are_to_be_had_by_name(
+    recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
+) -> None:
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--features", "alpha158", "--json") == 0
+    assert recorded_training.given.features == alpha158_features()
 
 
-def test_bars_come_from_a_database_too(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+def test_bars_come_from_a_database_too(recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path) -> None:
     rows = list(csv.reader(bars_file.read_text().splitlines()))
     with closing(sqlite3.connect(tmp_path / "bars.db")) as database, database:
         database.execute(f"CREATE TABLE bars ({', '.join(rows[0])})")
         places = ", ".join("?" * len(rows[0]))
         database.executemany(f"INSERT INTO bars VALUES ({places})", rows[1:])  # noqa: S608 - question marks alone
     address = f"sqlite:///{tmp_path / 'bars.db'}"
-    assert call("--bars", address, "--query", "SELECT * FROM bars", "--out", tmp_path / "1", "--json") == 0
-    assert bars_hash(asked.given.bars) == bars_hash(BarPanel.read(bars_file))
+    assert exit_code("--bars", address, "--query", "SELECT * FROM bars", "--out", tmp_path / "1", "--json") == 0
+    assert bars_hash(recorded_training.given.bars) == bars_hash(BarPanel.read(bars_file))
 
 
 def test_neither_bars_nor_a_variable_that_holds_their_address_is_bad_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--out", tmp_path / "1") == 2
+    assert exit_code("--out", tmp_path / "1") == 2
     assert "give either --bars or --bars-env" in capsys.readouterr().err
 
 
-def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: Path) -> None:
+def test_every_flag_reaches_the_recipe(recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path) -> None:
     flags = (
         "--model lstm --calendar XNYS --target log-volatility --horizons 2,7 --quantiles 0.05,0.5,0.95 --lag "
         "1 --encoder-length 30 --hidden 5 --layers 1 --dropout 0.25 --epochs 3 --patience 2 --batch-size 17 "
@@ -144,8 +148,8 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
         "--deterministic --resume --keep 7 --checkpoint-seconds 5 --splits "
         "2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
     )
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
-    assert asked.recipe == StockRecipe(
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
+    assert recorded_training.recipe == StockRecipe(
         calendar="XNYS",
         target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=(2, 7), lag=1),
         quantiles=(0.05, 0.5, 0.95),
@@ -175,13 +179,13 @@ def test_every_flag_reaches_the_recipe(asked: Asked, bars_file: Path, tmp_path: 
         ),
     )
     folder = tmp_path / "1.run" / "checkpoints"
-    assert asked.keeping == CheckpointSettings(folder=folder, resume=True, every_seconds=5, keep=7)
+    assert recorded_training.keeping == CheckpointSettings(folder=folder, resume=True, every_seconds=5, keep=7)
 
 
 def test_a_training_writes_the_artifact_its_log_and_json_lines(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
+    assert exit_code("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
     assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
@@ -201,14 +205,14 @@ def test_the_log_of_a_training_that_was_stopped_is_not_gone_on_with(bars_file: P
     log = tmp_path / "1.run" / "reports.jsonl"
     log.parent.mkdir()
     log.write_text("of another training\n")
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     assert "another" not in log.read_text()
 
 
 def test_a_person_sees_the_scores_and_the_sentence_about_skill(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     shown = capsys.readouterr().out
     assert "training on cpu (automatic:" in shown
     assert (
@@ -262,7 +266,7 @@ def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
 ) -> None:
     given = flags.split()
     bars = [] if "--bars" in given else ["--bars", str(bars_file)]
-    assert call(*bars, "--out", tmp_path / "1", *given) == 1
+    assert exit_code(*bars, "--out", tmp_path / "1", *given) == 1
     error = capsys.readouterr().err
     *read, failed = error.splitlines()
     assert message in failed
@@ -284,7 +288,7 @@ OUT_OF_RANGE = [
 
 @pytest.mark.parametrize("flag", OUT_OF_RANGE)
 def test_a_flag_out_of_its_range_is_bad_usage(flag: str, bars_file: Path, tmp_path: Path) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *f"--{flag}".split()) == 2
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *f"--{flag}".split()) == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -292,7 +296,7 @@ def test_flags_of_learning_are_refused_by_name_for_a_model_that_learns_nothing(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ("--epochs", 3, "--batch-size", 64)
-    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "har", *map(str, flags)) == 2
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--model", "har", *map(str, flags)) == 2
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "--epochs, --batch-size say how weights are learnt, but model har has none; leave them out" in said
 
@@ -307,7 +311,7 @@ LONGER = ("--epochs", "8", "--patience", "8", "--hidden", "4", "--horizons", "1,
 @pytest.fixture(scope="module")
 def uninterrupted(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("uninterrupted") / "1"
-    assert call("--bars", bars_file, "--out", out, *LONGER) == 0
+    assert exit_code("--bars", bars_file, "--out", out, *LONGER) == 0
     return files_of(out)
 
 
@@ -333,7 +337,7 @@ def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact
 ) -> None:
     out = tmp_path / "1"
     assert stopped_in_epoch(4, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
-    assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
+    assert exit_code("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert "resuming after" in capsys.readouterr().out
     assert files_of(out) == uninterrupted
     windows = [json.loads(line) for line in (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()]
@@ -353,7 +357,7 @@ def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_says_how_to_go_o
     assert "stopped by SIGTERM after " in ended.stderr
     assert "--resume" in ended.stderr
     assert not out.exists()
-    assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
+    assert exit_code("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert files_of(out) == uninterrupted
 
 
@@ -389,7 +393,7 @@ def test_checkpoints_of_a_stopped_training_are_not_gone_over_without_being_asked
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     before = files_of(tmp_path)
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
     assert "continue it (--resume), or remove the folder" in capsys.readouterr().err
     assert files_of(tmp_path) == before
 
@@ -399,7 +403,7 @@ def test_checkpoints_of_a_training_that_still_runs_are_not_called_those_of_a_sto
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     with Checkpoints(tmp_path / "1.run" / "checkpoints").open():
-        assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
+        assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
     error = capsys.readouterr().err
     assert "is in use by process" in error
     assert "remove" not in error
@@ -409,7 +413,7 @@ def test_another_recipe_does_not_resume_and_the_difference_is_named(
     bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
     assert "learning_rate" in capsys.readouterr().err
 
 
@@ -418,7 +422,7 @@ def test_the_checkpoints_go_when_the_artifact_is_saved(
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert not list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
 
 
@@ -446,10 +450,10 @@ def test_the_folder_is_held_until_the_artifact_stands(bars_file: Path, tmp_path:
 def test_resuming_what_is_finished_says_so_and_changes_nothing(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     before = files_of(tmp_path)
     capsys.readouterr()
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert "is finished; there is nothing to resume" in capsys.readouterr().out
     assert files_of(tmp_path) == before
 
@@ -457,8 +461,8 @@ def test_resuming_what_is_finished_says_so_and_changes_nothing(
 def test_resuming_what_is_finished_with_another_flag_names_the_difference(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
     error = capsys.readouterr().err
     assert "is finished, and was made with other settings: learning_rate was 0.0003 and is now 0.5; choose" in error
 
@@ -466,10 +470,10 @@ def test_resuming_what_is_finished_with_another_flag_names_the_difference(
 def test_only_the_first_process_of_a_group_says_that_a_training_is_finished(
     bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     capsys.readouterr()
     monkeypatch.setenv("RANK", "1")
-    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert capsys.readouterr().out == ""
 
 
@@ -482,7 +486,7 @@ def test_two_processes_of_torchrun_train_what_one_does_with_the_same_windows(bar
     ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("Saved") == 1
-    assert call(*flags, "16", "--accumulate", "2", "--out", tmp_path / "1") == 0
+    assert exit_code(*flags, "16", "--accumulate", "2", "--out", tmp_path / "1") == 0
     one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("1", "2"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
@@ -492,18 +496,18 @@ def test_an_existing_artifact_is_refused_before_a_log_is_begun(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "1").mkdir()
-    assert call("--bars", bars_file, "--out", tmp_path / "1") == 1
+    assert exit_code("--bars", bars_file, "--out", tmp_path / "1") == 1
     assert "exists already; an artifact is never overwritten" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
 def test_an_out_without_a_version_number_becomes_the_next_version(
-    asked: Asked, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tmp_path / "models" / "mine"
     for version in (model / "1", model / "2"):
-        assert call("--bars", bars_file, "--out", model, "--json") == 0
-        assert asked.keeping.folder == version.with_name(f"{version.name}.run") / "checkpoints"
+        assert exit_code("--bars", bars_file, "--out", model, "--json") == 0
+        assert recorded_training.keeping.folder == version.with_name(f"{version.name}.run") / "checkpoints"
         assert f"{model} has no version number, so the artifact is {version}" in capsys.readouterr().err
         version.mkdir(parents=True)
 
@@ -511,8 +515,8 @@ def test_an_out_without_a_version_number_becomes_the_next_version(
 def test_a_finished_version_is_resumed_without_its_number(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("--bars", bars_file, "--out", tmp_path, *QUICK) == 0
-    assert call("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK) == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
     assert f"{tmp_path / '1'} is finished; there is nothing to resume" in capsys.readouterr().out
 
 
@@ -521,14 +525,14 @@ def test_a_stopped_version_is_resumed_without_its_number(
 ) -> None:
     (tmp_path / "1").mkdir()
     leave_a_checkpoint(bars_file, tmp_path / "2", monkeypatch)
-    assert call("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
+    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
     assert (tmp_path / "2" / "manifest.json").is_file()
 
 
 def test_a_folder_of_models_is_no_model(bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lstm" / "1").mkdir(parents=True)
     (tmp_path / "lstm" / "1" / "manifest.json").touch()
-    assert call("--bars", bars_file, "--out", tmp_path, *QUICK) == 1
+    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK) == 1
     assert f"{tmp_path} holds several models; name one of them, such as --out" in capsys.readouterr().err
 
 
@@ -586,4 +590,4 @@ def test_the_trainer_as_a_script_says_what_to_install() -> None:
 
 
 def test_a_flag_that_is_missing_is_bad_usage(bars_file: Path) -> None:
-    assert call("--bars", bars_file) == 2
+    assert exit_code("--bars", bars_file) == 2

@@ -75,14 +75,14 @@ def windows_at(position: int) -> TrainingWindows:
     return TrainingWindows(symbols=np.arange(count), positions=np.full(count, position))
 
 
-def served(covariates: CovariateSource, panel: BarPanel) -> Inputs:
+def served_inputs(covariates: CovariateSource, panel: BarPanel) -> Inputs:
     """The network's inputs when all covariates are sent."""
     beside = covariates.for_model(model().info((), is_default=True), panel)
     asked = Instance(input=panel, covariates=beside, allow_incomplete_last_bar=True)
     return model().prepare(asked, AFTER_ALL_SESSIONS).inputs
 
 
-def changed(covariates: CovariateSource, name: str, after: int, by: float) -> CovariateSource:
+def changed_files(covariates: CovariateSource, name: str, after: int, by: float) -> CovariateSource:
     """The files with changed values in all rows of a column that became known after a day."""
     (old,) = (one for one in covariates.series if one.name == name)
     new = replace_values(old, np.where(old.known_from > after, old.value + by, old.value))
@@ -119,7 +119,7 @@ def for_each_symbol(one: Series) -> Series:
 @pytest.mark.parametrize("position", [139, 377, 600, 750])
 def test_serving_reads_what_training_read_to_the_last_bit(position: int) -> None:
     trained = history().gather(windows_at(position)).inputs
-    sent = served(files_read(), bars().until(int(bars().sessions[position])))
+    sent = served_inputs(files_read(), bars().until(int(bars().sessions[position])))
     names = pipeline().features.features.names
     beside = [names.index(name) for name in ("short_interest", "credit_spread")]
     assert torch.equal(sent.observed[..., beside], trained.observed[..., beside])
@@ -133,7 +133,7 @@ def test_known_covariates_may_differ_between_symbols() -> None:
     series = tuple(for_each_symbol(one) if one.name == "rebalance" else one for one in files_read().series)
     each = replace(files_read(), series=series)
     trained = History(bars(), pipeline(), each).gather(windows_at(600)).inputs
-    sent = served(each, bars().until(int(bars().sessions[600])))
+    sent = served_inputs(each, bars().until(int(bars().sessions[600])))
     assert torch.equal(sent.known, trained.known)
     assert not torch.equal(sent.known[0], sent.known[1])
 
@@ -146,7 +146,7 @@ def test_symbols_share_the_memory_of_what_is_the_same_for_all() -> None:
 def test_values_that_become_known_later_change_no_input(name: str) -> None:
     position = 600
     day = int(bars().sessions[position])
-    other = History(bars(), pipeline(), changed(files_read(), name, day, 5.0))
+    other = History(bars(), pipeline(), changed_files(files_read(), name, day, 5.0))
     assert_same_inputs(history().gather(windows_at(position)).inputs, other.gather(windows_at(position)).inputs)
     assert not torch.equal(history().stored.observed[:, position + 10 :], other.stored.observed[:, position + 10 :])
 
@@ -157,9 +157,9 @@ def assert_same_inputs(one: Inputs, other: Inputs) -> None:
 
 
 def test_values_known_after_the_training_part_move_no_fitted_number() -> None:
-    wild = changed(files_read(), "short_interest", LAST_LEARNT, 1e6)
+    wild = changed_files(files_read(), "short_interest", LAST_LEARNT, 1e6)
     assert pipeline_with(wild).features.schema_hash == pipeline().features.schema_hash
-    assert pipeline_with(changed(files_read(), "short_interest", 0, 1.0)).features.schema_hash != (
+    assert pipeline_with(changed_files(files_read(), "short_interest", 0, 1.0)).features.schema_hash != (
         pipeline().features.schema_hash
     )
 
@@ -391,7 +391,7 @@ def test_the_golden_instance_covers_covariates() -> None:
         golden.check(model(), replace(recorded, arrays=arrays))
 
 
-def call(*arguments: str) -> int:
+def exit_code(*arguments: str) -> int:
     """Run `quantra` and return its exit code."""
     with pytest.raises(SystemExit) as ended:
         run(app, arguments)
@@ -410,14 +410,14 @@ def test_a_training_with_covariates_is_served_from_the_command_line(
     out, panel = str(tmp_path / "models" / "1"), str(tmp_path / "bars.csv")
     quick = ["--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10"]
     train = ["train", "stock", "--bars", panel, *beside, "--known", "rebalance", "--calendar", "XNYS", *quick]
-    assert call(*train, "--out", out, "--json") == 0
+    assert exit_code(*train, "--out", out, "--json") == 0
     card = json.loads(capsys.readouterr().out.splitlines()[-1])["card"]
     assert card["covariates"]["known"] == ["rebalance"]
     ask = ["--artifact", out, "--bars", panel, "--symbol", "GOOG", "--json"]
-    assert call("predict", *ask, *beside) == 0
+    assert exit_code("predict", *ask, *beside) == 0
     forecast = json.loads(capsys.readouterr().out)
     assert "GOOG: cap is unknown, and the forecast is made without it" in forecast["warnings"]
-    assert call("explain", *ask, *beside, "--horizon", "3") == 0
+    assert exit_code("explain", *ask, *beside, "--horizon", "3") == 0
     assert "sector" in capsys.readouterr().out
-    assert call("predict", *ask) == 1
+    assert exit_code("predict", *ask) == 1
     assert "covariate short_interest is not sent" in capsys.readouterr().err

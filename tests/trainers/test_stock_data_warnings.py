@@ -60,7 +60,7 @@ def bars() -> BarPanel:
 
 
 @dataclass(frozen=True)
-class Doubtful:
+class DoubtfulFiles:
     """Files with data warnings, and a model trained on them."""
 
     folder: Path
@@ -77,7 +77,7 @@ class Doubtful:
 
 
 @pytest.fixture(scope="module")
-def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Doubtful:
+def doubtful(tmp_path_factory: pytest.TempPathFactory) -> DoubtfulFiles:
     folder = tmp_path_factory.mktemp("doubtful")
     bars().write_csv(folder / "bars.csv")
     (folder / "rates.csv").write_text("date,known_from,rate\n2012-01-03,2012-01-03,1\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Doubtful:
 
     material = TrainingMaterial(bars(), default_features())
     train(material, RECIPE, folder / "1", consume=consume, announce=told.append, warn=told.append)
-    return Doubtful(folder=folder, told=tuple(told))
+    return DoubtfulFiles(folder=folder, told=tuple(told))
 
 
 def places(told: Sequence[str], *texts: str) -> list[int]:
@@ -100,7 +100,7 @@ def places(told: Sequence[str], *texts: str) -> list[int]:
     return [one[0] for one in found]
 
 
-def call(command: Callable[..., None], *arguments: object) -> int:
+def exit_code(command: Callable[..., None], *arguments: object) -> int:
     """Run a command and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(command)
@@ -110,7 +110,7 @@ def call(command: Callable[..., None], *arguments: object) -> int:
     return ended.value.code
 
 
-def shown(text: str) -> str:
+def without_breaks(text: str) -> str:
     """Output without line breaks."""
     return " ".join(text.split())
 
@@ -118,18 +118,18 @@ def shown(text: str) -> str:
 # --- trainings
 
 
-def test_a_training_tells_what_to_doubt_once_and_before_its_work(doubtful: Doubtful) -> None:
+def test_a_training_tells_what_to_doubt_once_and_before_its_work(doubtful: DoubtfulFiles) -> None:
     before = places(doubtful.told, *EARLY)
     assert max(before) < places(doubtful.told, "computing features")[0]
     assert places(doubtful.told, STEPS)[0] < doubtful.told.index("epochs")
 
 
-def test_the_card_holds_what_there_was_to_doubt(doubtful: Doubtful) -> None:
+def test_the_card_holds_what_there_was_to_doubt(doubtful: DoubtfulFiles) -> None:
     manifest = json.loads((doubtful.artifact / "manifest.json").read_text(encoding="utf-8"))
     places(manifest["card"]["data"]["notes"], *EARLY, STEPS)
 
 
-def test_400_bars_are_told_by_their_windows_and_steps(doubtful: Doubtful) -> None:
+def test_400_bars_are_told_by_their_windows_and_steps(doubtful: DoubtfulFiles) -> None:
     (line,) = [line for line in doubtful.told if STEPS in line]
     assert line.startswith("split train holds 196 windows, which is 4 steps of the optimizer an epoch")
     assert "give a longer history, more symbols, or smaller batches" in line
@@ -152,7 +152,7 @@ def test_a_model_without_a_network_takes_no_steps_and_reads_no_volume() -> None:
     assert jump.startswith(SPLIT)
 
 
-def test_a_covariate_that_no_feature_reads_is_told_in_training(doubtful: Doubtful) -> None:
+def test_a_covariate_that_no_feature_reads_is_told_in_training(doubtful: DoubtfulFiles) -> None:
     files = CovariateSource.read([doubtful.folder / "rates.csv"])
     places(of_recipe(bars(), default_features(), files, RECIPE), UNREAD)
     reading = default_features().with_covariates(CovariateFields(observed=("rate",)))
@@ -167,9 +167,9 @@ QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3",
 
 
 def test_the_command_tells_programs_of_doubts_before_the_first_stage(
-    doubtful: Doubtful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    doubtful: DoubtfulFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(stock, *doubtful.flags[:2], "--out", tmp_path / "1", *QUICK, "--json") == 0
+    assert exit_code(stock, *doubtful.flags[:2], "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [line["warning"] if line["kind"] == "warning" else line["kind"] for line in lines]
     assert max(places(told, *EARLY)) < told.index("stage")
@@ -177,28 +177,28 @@ def test_the_command_tells_programs_of_doubts_before_the_first_stage(
 
 
 def test_a_search_tells_of_doubts_before_its_first_trial(
-    doubtful: Doubtful, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    doubtful: DoubtfulFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_asked: object, **_more: object) -> None:
         raise ConfigurationError("the search begins")
 
     monkeypatch.setattr("trainers.stock.tuning.command.search", refuse)
     quick = ("--horizons", "1,3", "--encoder-length", "10")
-    assert call(tune_stock, *doubtful.flags[:2], "--out", tmp_path / "1", *quick) == 1
-    printed = shown(capsys.readouterr().out)
+    assert exit_code(tune_stock, *doubtful.flags[:2], "--out", tmp_path / "1", *quick) == 1
+    printed = without_breaks(capsys.readouterr().out)
     assert [printed.count(f"warning: {text}") for text in EARLY] == [1, 1]
     assert printed.count(STEPS) == 1
 
 
 def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
-    doubtful: Doubtful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    doubtful: DoubtfulFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
     train(TrainingMaterial(bars(), default_features()), other, tmp_path / "2", consume=iter)
     out = tmp_path / "joint"
-    assert call(ensemble, doubtful.artifact, tmp_path / "2", *doubtful.flags, "--out", out, "--json") == 0
+    assert exit_code(ensemble, doubtful.artifact, tmp_path / "2", *doubtful.flags, "--out", out, "--json") == 0
     printed = capsys.readouterr()
-    beside = shown(printed.err)
+    beside = without_breaks(printed.err)
     assert [beside.count(f"warning: {text}") for text in JUDGED] == [1, 1, 1]
     assert beside.index(SPLIT) < beside.index("computing features")
     places(json.loads(printed.out)["card"]["data"]["notes"], *JUDGED)
@@ -208,7 +208,7 @@ def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
 
 
 def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
-    doubtful: Doubtful, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    doubtful: DoubtfulFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def few(_kind: TargetKind) -> BaselinePlan:
         return FEW
@@ -216,21 +216,21 @@ def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
     monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", few)
     page = tmp_path / "page.html"
     flags = ("--seeds", "1", "--device", "cpu", "--json", "--report", page)
-    assert call(evaluate_command, doubtful.artifact, *doubtful.flags, *flags) == 0
+    assert exit_code(evaluate_command, doubtful.artifact, *doubtful.flags, *flags) == 0
     printed = capsys.readouterr()
     places(json.loads(printed.out)["warnings"], *JUDGED)
-    beside = shown(printed.err)
+    beside = without_breaks(printed.err)
     assert [beside.count(f"warning: {text}") for text in JUDGED] == [1, 1, 1]
     assert beside.index(SPLIT) < beside.index("computing features")
     assert all(text in page.read_text(encoding="utf-8") for text in JUDGED)
 
 
 def test_a_backtest_tells_of_doubts_before_its_work_and_holds_them(
-    doubtful: Doubtful, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    doubtful: DoubtfulFiles, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     period = ("--start", "2013-01-02", "--end", "2013-02-15", "--horizon", "1", "--out", tmp_path / "run")
     page = tmp_path / "page.html"
-    assert call(backtest_command, doubtful.artifact, *doubtful.flags, *period, "--json", "--report", page) == 0
+    assert exit_code(backtest_command, doubtful.artifact, *doubtful.flags, *period, "--json", "--report", page) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [line["warning"] if line["kind"] == "warning" else line["kind"] for line in lines]
     assert max(places(told, *JUDGED)) < told.index("fold")
@@ -239,11 +239,11 @@ def test_a_backtest_tells_of_doubts_before_its_work_and_holds_them(
 
 
 def test_an_audit_tells_of_doubts_before_its_work_and_holds_them(
-    doubtful: Doubtful, capsys: pytest.CaptureFixture[str]
+    doubtful: DoubtfulFiles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quick = ("--sessions", "1", "--permutations", "1", "--epochs", "1", "--horizon", "1", "--device", "cpu")
-    assert call(audit_command, doubtful.artifact, *doubtful.flags, *quick) == 0
-    printed = shown(capsys.readouterr().out)
+    assert exit_code(audit_command, doubtful.artifact, *doubtful.flags, *quick) == 0
+    printed = without_breaks(capsys.readouterr().out)
     assert [printed.count(f"warning: {text}") for text in JUDGED] == [1, 1, 1]
     assert printed.index(SPLIT) < printed.index("forecasting")
     record = json.loads((doubtful.folder / "1.audit.json").read_text(encoding="utf-8"))

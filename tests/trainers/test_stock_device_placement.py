@@ -52,7 +52,7 @@ def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_
     there, days = history().forecastable, np.unique(windows.positions)[:4]
     with OneDevice() as device:
         taught = StaticDropout(DeviceHistory(history(), META), seed=3)
-        taught.gather(windows)  # brings what is hidden to the device, once
+        taught.gather(windows)  # moves the hidden data to the device, once
         device.uploads.clear()
         batch = taught.gather(windows)
         sent = sum(map(_numbers, device.uploads))
@@ -60,7 +60,7 @@ def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_
     assert {tensor.device for tensor in (*tensors(batch), *tensors(panels))} == {META}
     assert device.reads == []
     horizons, statics = batch.target.shape[1], batch.inputs.static.shape[1]
-    assert sent == len(windows) * (2 + 3 * horizons + statics)  # places, levels and targets, and what is hidden
+    assert sent == len(windows) * (2 + 3 * horizons + statics)  # positions, levels, targets, and hidden data
 
 
 def _numbers(shape: list[int]) -> int:

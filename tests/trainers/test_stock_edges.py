@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from market import bokeh_panel, echoing
+from market import bokeh_panel, learnable_bars
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
@@ -139,14 +139,14 @@ def test_no_returns_are_an_error() -> None:
         fit_edges(np.full((3, 10), np.nan), neighbours=1)
 
 
-def written(tmp_path: Path, *lines: str, header: str = "symbol,neighbour,weight") -> Path:
+def write_edges(tmp_path: Path, *lines: str, header: str = "symbol,neighbour,weight") -> Path:
     path = tmp_path / "edges.csv"
     path.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
     return path
 
 
 def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
-    path = written(tmp_path, "A,B,0.2", "A,C,0.9", "A,D,0.5", "C,A,1")
+    path = write_edges(tmp_path, "A,B,0.2", "A,C,0.9", "A,D,0.5", "C,A,1")
     edges = read_edges(path, ("A", "B", "C", "D"), neighbours=2)
     assert edges.neighbours.tolist() == [[2, 3], [-1, -1], [0, -1], [-1, -1]]
     np.testing.assert_allclose(edges.weights[0], [0.9, 0.5])
@@ -166,12 +166,12 @@ def test_given_edges_keep_the_largest_weights(tmp_path: Path) -> None:
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        read_edges(written(tmp_path, line), ("A", "B"), neighbours=1)
+        read_edges(write_edges(tmp_path, line), ("A", "B"), neighbours=1)
 
 
 def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has the columns"):
-        read_edges(written(tmp_path, header="from,to"), ("A",), neighbours=1)
+        read_edges(write_edges(tmp_path, header="from,to"), ("A",), neighbours=1)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -194,16 +194,16 @@ def test_a_handful_of_stocks_is_near_by_plain_returns() -> None:
     assert [set(row) for row in edges.neighbours.tolist()] == [{1, 2}, {0, 2}, {0, 1}]
 
 
-# --- edges that were given stay
+# --- given edges are kept
 
 
 @cache
 def graph_bars() -> BarPanel:
-    return echoing(bokeh_panel(*SYMBOLS).last(600))
+    return learnable_bars(bokeh_panel(*SYMBOLS).last(600))
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+def given_edges_model(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     """A graph artifact trained with given edges, on all but the newest year."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     folder = tmp_path_factory.mktemp("given") / "1"
@@ -223,9 +223,9 @@ def assert_given(found: Edges | None) -> None:
     assert found.weights.tolist() == GIVEN.weights.tolist()
 
 
-def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given: ModelSource) -> None:
-    assert given.card["edges"] == {"source": "given"}
-    assert_given(given.user_edges(SYMBOLS))
+def test_an_artifact_tells_that_its_edges_were_given_and_holds_them(given_edges_model: ModelSource) -> None:
+    assert given_edges_model.card["edges"] == {"source": "given"}
+    assert_given(given_edges_model.user_edges(SYMBOLS))
 
 
 def test_edges_from_returns_are_not_those_of_another_training(tmp_path: Path) -> None:
@@ -254,9 +254,9 @@ def refitting_of(source: ModelSource) -> SeedRefits:
     )
 
 
-def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: ModelSource) -> None:
-    recipe, refitting = given.known_recipe(), refitting_of(given)
-    reading = bind_model(model_of(given), graph_bars())
+def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given_edges_model: ModelSource) -> None:
+    recipe, refitting = given_edges_model.known_recipe(), refitting_of(given_edges_model)
+    reading = bind_model(model_of(given_edges_model), graph_bars())
     windows = reading.windows(refitting.splits.test)
     ours = reading.forecasts(windows).calibrated
     again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, ConsumerChain())
@@ -265,10 +265,10 @@ def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given: M
     assert np.abs(other - ours).max() > 1e-5
 
 
-def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSource) -> None:
-    model, refitting = model_of(given), refitting_of(given)
+def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model: ModelSource) -> None:
+    model, refitting = model_of(given_edges_model), refitting_of(given_edges_model)
     found = evaluate(
-        model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=ConsumerChain(), announce=unheard
+        model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=ConsumerChain(), announce=ignore_reports
     )
     assert found.seeds is not None
     (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
@@ -288,7 +288,9 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given: ModelSourc
     assert other != pytest.approx(loss(None), abs=1e-9)
 
 
-def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: ModelSource, tmp_path: Path) -> None:
+def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(
+    given_edges_model: ModelSource, tmp_path: Path
+) -> None:
     """Two artifacts with different edges: retrained without them, they would be the same."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     train(TrainingMaterial(learnt, FEATURES), RECIPE, tmp_path / "1", consume=ConsumerChain())
@@ -301,27 +303,30 @@ def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(given: ModelSou
             terms=TradingTerms(horizon=3),
             tactic=StrategySettings(),
             depth=depth,
-            announce=unheard,
+            announce=ignore_reports,
         )
         return found.permutation.permuted[0]
 
-    assert abs(shuffled(given) - shuffled(artifact_source(tmp_path / "1", "cpu"))) > 1e-9
+    assert abs(shuffled(given_edges_model) - shuffled(artifact_source(tmp_path / "1", "cpu"))) > 1e-9
 
 
-def unheard(_stage: str) -> None:
+def ignore_reports(_stage: str) -> None:
     """A consumer that ignores all reports."""
 
 
-def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(given: ModelSource, tmp_path: Path) -> None:
+def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(
+    given_edges_model: ModelSource, tmp_path: Path
+) -> None:
     bars = graph_bars()
     plan = WalkForwardPlan(start=int(bars.sessions[500]), end=int(bars.sessions[520]), refit=30)
     terms, folder = TradingTerms(horizon=3), BacktestFolder(path=tmp_path / "backtest")
-    found = backtest(given, bars, plan, terms=terms, tactic=StrategySettings(), folder=folder)
+    found = backtest(given_edges_model, bars, plan, terms=terms, tactic=StrategySettings(), folder=folder)
     assert GIVEN_EDGES in found.notes
     (fold,) = folds_of(bars.sessions, plan)
-    kept = ForecastStore(folder.path, settings_of(given, bars, plan), resume=True).read(fold)
+    kept = ForecastStore(folder.path, settings_of(given_edges_model, bars, plan), resume=True).read(fold)
     wanted, other = (
-        forecast_refit(refit_job(fold, bars, FEATURES, given.known_recipe(), edges=edges)) for edges in (GIVEN, None)
+        forecast_refit(refit_job(fold, bars, FEATURES, given_edges_model.known_recipe(), edges=edges))
+        for edges in (GIVEN, None)
     )
     np.testing.assert_array_equal(kept.values, wanted.values)
     assert np.abs(kept.values - other.values).max() > 1e-5

@@ -56,20 +56,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory, splits: DataSplits) -> dic
 
 
 @pytest.fixture(scope="module")
-def joined(bars: BarPanel, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> JoinedEnsemble:
+def joined_ensemble(
+    bars: BarPanel, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> JoinedEnsemble:
     return join(bars, folders, tmp_path_factory.mktemp("models") / "joint" / "1")
 
 
 @pytest.fixture(scope="module")
-def stored(joined: JoinedEnsemble) -> StoredEnsemble:
-    return artifact.load_ensemble(joined.folder)
+def stored(joined_ensemble: JoinedEnsemble) -> StoredEnsemble:
+    return artifact.load_ensemble(joined_ensemble.folder)
 
 
-# --- what comes out
+# --- results
 
 
-def test_the_ensemble_is_served_with_its_members(joined: JoinedEnsemble, bars: BarPanel) -> None:
-    with Forecaster.load(joined.folder) as forecaster:
+def test_the_ensemble_is_served_with_its_members(joined_ensemble: JoinedEnsemble, bars: BarPanel) -> None:
+    with Forecaster.load(joined_ensemble.folder) as forecaster:
         forecast, info = forecaster.predict(bars.last(200)), forecaster.model()
     assert np.isfinite(forecast.values).all()
     assert (np.diff(forecast.values, axis=-1) >= 0).all()
@@ -77,15 +79,15 @@ def test_the_ensemble_is_served_with_its_members(joined: JoinedEnsemble, bars: B
     assert [member.name for member in Card.from_json(info.card_json).members] == ["long", "short"]
 
 
-def test_an_ensemble_that_is_the_first_version_is_the_champion(joined: JoinedEnsemble) -> None:
-    assert read_aliases(joined.folder.parent) == {"champion": 1}
+def test_an_ensemble_that_is_the_first_version_is_the_champion(joined_ensemble: JoinedEnsemble) -> None:
+    assert read_aliases(joined_ensemble.folder.parent) == {"champion": 1}
 
 
-def test_the_members_come_along_unchanged(joined: JoinedEnsemble, folders: dict[str, Path]) -> None:
+def test_the_members_come_along_unchanged(joined_ensemble: JoinedEnsemble, folders: dict[str, Path]) -> None:
     for name, folder in folders.items():
         for path in folder.rglob("*"):
             if path.is_file():
-                copy = joined.folder / "members" / name / path.relative_to(folder)
+                copy = joined_ensemble.folder / "members" / name / path.relative_to(folder)
                 assert copy.read_bytes() == path.read_bytes()
 
 
@@ -109,11 +111,11 @@ def test_the_test_part_moves_no_number(
     changed = replace(bars, **{name: np.where(cut, 3 * getattr(bars, name), getattr(bars, name)) for name in PRICES})
     made = artifact.load_ensemble(join(changed, folders, tmp_path / "1").folder)
     found, expected = made.manifest.conformal.offsets, stored.manifest.conformal.offsets
-    np.testing.assert_allclose(found, expected, rtol=1e-9)  # adjusting by other last prices rounds otherwise
+    np.testing.assert_allclose(found, expected, rtol=1e-9)  # another adjustment base rounds differently
 
 
-def test_the_card_scores_the_ensemble_and_its_members(joined: JoinedEnsemble) -> None:
-    card = joined.summary
+def test_the_card_scores_the_ensemble_and_its_members(joined_ensemble: JoinedEnsemble) -> None:
+    card = joined_ensemble.summary
     assert card.scores is not None and card.best_member is not None and card.skill is not None  # noqa: PT018
     names = [row.name for row in card.scores.rows]
     assert {OURS, "member long", "member short", "zero return"} <= set(names)
@@ -122,7 +124,7 @@ def test_the_card_scores_the_ensemble_and_its_members(joined: JoinedEnsemble) ->
     assert card.best_member.lower <= card.best_member.improvement <= card.best_member.upper
     assert not card.skill.rival.startswith("member")
     assert "the best of 2 members, " in card.best_member.sentence
-    assert Record(joined.card, "card").record("best_member").texts("rivals") == ("long", "short")
+    assert Record(joined_ensemble.card, "card").record("best_member").texts("rivals") == ("long", "short")
     assert "baselines, " in card.skill.sentence
 
 
@@ -151,17 +153,17 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     assert fitted_on == [splits.train.last, later.calibration.last]
 
 
-def test_the_card_says_which_days_it_rests_on(joined: JoinedEnsemble, splits: DataSplits) -> None:
-    found = {split.name: (split.first, split.last) for split in joined.summary.splits}
+def test_the_card_says_which_days_it_rests_on(joined_ensemble: JoinedEnsemble, splits: DataSplits) -> None:
+    found = {split.name: (split.first, split.last) for split in joined_ensemble.summary.splits}
     assert found == {part.name: (part.first, part.last) for part in splits.parts}
 
 
 def test_the_same_members_and_bars_give_the_same_bytes(
-    joined: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path], tmp_path: Path
+    joined_ensemble: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     again = join(bars, folders, tmp_path / "1")
     for name in ("manifest.json", "golden/arrays.safetensors"):
-        assert (again.folder / name).read_bytes() == (joined.folder / name).read_bytes()
+        assert (again.folder / name).read_bytes() == (joined_ensemble.folder / name).read_bytes()
 
 
 # --- the days
@@ -264,11 +266,13 @@ def test_an_ensemble_of_ensembles_is_refused(bars: BarPanel, folders: dict[str, 
         join(bars, {"a": inner, "b": folders["long"]}, tmp_path / "1")
 
 
-def test_an_ensemble_is_never_overwritten(joined: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path]) -> None:
-    before = (joined.folder / "manifest.json").read_bytes()
+def test_an_ensemble_is_never_overwritten(
+    joined_ensemble: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path]
+) -> None:
+    before = (joined_ensemble.folder / "manifest.json").read_bytes()
     with pytest.raises(ConfigurationError, match="exists already"):
-        join(bars, folders, joined.folder)
-    assert (joined.folder / "manifest.json").read_bytes() == before
+        join(bars, folders, joined_ensemble.folder)
+    assert (joined_ensemble.folder / "manifest.json").read_bytes() == before
 
 
 def test_bars_without_the_test_part_are_refused(

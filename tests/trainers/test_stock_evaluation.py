@@ -79,7 +79,7 @@ def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
     return iter(reports)
 
 
-def unheard(_stage: str) -> None:
+def ignore_reports(_stage: str) -> None:
     """A consumer that ignores all reports."""
 
 
@@ -88,7 +88,7 @@ def trained_into(folder: Path, recipe: StockRecipe = RECIPE) -> TrainingResult:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+def trained_model(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return trained_into(tmp_path_factory.mktemp("trained"))
 
 
@@ -99,12 +99,12 @@ def loaded(made: TrainingResult) -> Model:
 def evaluated(
     made: TrainingResult, panel: BarPanel | None = None, wanted: EvaluationSettings = ALONE
 ) -> ModelEvaluation:
-    return evaluate(loaded(made), panel or bars(), wanted, consume=no_progress, announce=unheard)
+    return evaluate(loaded(made), panel or bars(), wanted, consume=no_progress, announce=ignore_reports)
 
 
 @pytest.fixture(scope="module")
-def found(trained: TrainingResult) -> ModelEvaluation:
-    return evaluated(trained, wanted=replace(ALONE, adaptive=True))
+def evaluation(trained_model: TrainingResult) -> ModelEvaluation:
+    return evaluated(trained_model, wanted=replace(ALONE, adaptive=True))
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", few)
 
 
-def changed(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
+def changed_bars(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
     """The bars with every price of some days set to this value; NaN removes the bar."""
     columns = {name: np.array(getattr(panel, name)) for name in COLUMNS}
     for name, column in columns.items():
@@ -126,42 +126,44 @@ def changed(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel
     return replace(panel, **columns)
 
 
-def place(session: int) -> int:
+def session_index(session: int) -> int:
     return int(np.searchsorted(bars().sessions, session))
 
 
-# --- what comes out
+# --- results
 
 
-def test_the_model_and_all_baselines_stand_in_one_table_best_first(found: ModelEvaluation) -> None:
-    assert {row.name for row in found.rows} == {
+def test_the_model_and_all_baselines_stand_in_one_table_best_first(evaluation: ModelEvaluation) -> None:
+    assert {row.name for row in evaluation.rows} == {
         OURS,
         "zero return",
         "60-day empirical quantiles",
         "60-day empirical quantiles, calibrated",
         *(f"{name}, {fit}" for name in FITTED for fit in ("calibrated", "refitted")),
     }
-    assert {row.fit for row in found.rows if row.role is ScoreRole.BASELINE} == set(FitScope)
-    means = [row.mean.value for row in found.rows]
+    assert {row.fit for row in evaluation.rows if row.role is ScoreRole.BASELINE} == set(FitScope)
+    means = [row.mean.value for row in evaluation.rows]
     assert means == sorted(means)
-    assert [row.baseline for row in found.comparisons] == [row.name for row in found.rows if row.name != OURS]
-    assert found.skill.baseline == found.comparisons[0].baseline
-    assert found.skill.improvement == found.comparisons[0].improvement
-    assert set(found.skill.rivals) == {row.baseline for row in found.comparisons}
-    assert (found.skill.first_day, found.skill.last_day) == (found.days.first, found.days.last)
-    assert f"that of the best of 17 baselines, {found.skill.baseline}; improvement" in found.skill.sentence
+    assert [row.baseline for row in evaluation.comparisons] == [row.name for row in evaluation.rows if row.name != OURS]
+    assert evaluation.skill.baseline == evaluation.comparisons[0].baseline
+    assert evaluation.skill.improvement == evaluation.comparisons[0].improvement
+    assert set(evaluation.skill.rivals) == {row.baseline for row in evaluation.comparisons}
+    assert (evaluation.skill.first_day, evaluation.skill.last_day) == (evaluation.days.first, evaluation.days.last)
+    assert f"that of the best of 17 baselines, {evaluation.skill.baseline}; improvement" in evaluation.skill.sentence
 
 
-def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(found: ModelEvaluation) -> None:
-    assert found.days.seen_until == LAST_SEEN
-    assert found.days.first == FIRST_ALLOWED
-    assert found.days.last == int(bars().sessions[-1 - RECIPE.target.reach])
-    assert found.days.windows == 2 * found.days.days
+def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(
+    evaluation: ModelEvaluation,
+) -> None:
+    assert evaluation.days.seen_until == LAST_SEEN
+    assert evaluation.days.first == FIRST_ALLOWED
+    assert evaluation.days.last == int(bars().sessions[-1 - RECIPE.target.reach])
+    assert evaluation.days.windows == 2 * evaluation.days.days
 
 
-def test_every_number_is_json(found: ModelEvaluation) -> None:
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert told["sentence"] == found.skill.sentence
+def test_every_number_is_json(evaluation: ModelEvaluation) -> None:
+    told = json.loads(json.dumps(evaluation.to_json(), allow_nan=False))
+    assert told["sentence"] == evaluation.skill.sentence
     assert told["target"] == {"kind": "log-return", "lag": 0, "horizons": [1, 3]}
     row = next(row for row in told["rows"] if row["name"] == OURS)
     assert set(row["horizons"][0]) >= {
@@ -178,8 +180,8 @@ def test_every_number_is_json(found: ModelEvaluation) -> None:
     }
 
 
-def test_forecasts_are_those_that_are_served_on_each_day(trained: TrainingResult) -> None:
-    model = loaded(trained)
+def test_forecasts_are_those_that_are_served_on_each_day(trained_model: TrainingResult) -> None:
+    model = loaded(trained_model)
     history = History(bars(), model.pipeline)
     windows = history.windows(SplitPart("test", 20120904, 20121130))
     ours = forecasts_of(model.engine, build_output_map(model.manifest), history, windows)
@@ -190,9 +192,9 @@ def test_forecasts_are_those_that_are_served_on_each_day(trained: TrainingResult
     assert (ours.raw != ours.calibrated).any()
 
 
-def test_no_forecast_moves_when_later_bars_change(trained: TrainingResult) -> None:
-    model = loaded(trained)
-    day = place(20121001)
+def test_no_forecast_moves_when_later_bars_change(trained_model: TrainingResult) -> None:
+    model = loaded(trained_model)
+    day = session_index(20121001)
     columns = {name: np.array(getattr(bars(), name)) for name in COLUMNS}
     for column in columns.values():
         column[:, day + 1 :] = 100.0
@@ -209,13 +211,13 @@ def _forecasts(model: Model, panel: BarPanel, until: int) -> FloatArray:
 
 
 def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effective_blocks(
-    found: ModelEvaluation,
+    evaluation: ModelEvaluation,
 ) -> None:
-    made, days = found.calibration, 126
+    made, days = evaluation.calibration, 126
     assert made.adaptive is not None
     assert made.adaptive_gain is not None
     assert made.after == replace(
-        next(row for row in found.rows if row.name == OURS), name=made.after.name, role=made.after.role
+        next(row for row in evaluation.rows if row.name == OURS), name=made.after.name, role=made.after.role
     )
     assert made.before != made.after != made.adaptive
     assert made.effective_blocks[0] / 3 == pytest.approx(made.effective_blocks[1])
@@ -225,39 +227,43 @@ def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effe
             assert gain.value == pytest.approx(1 - after.winkler.value / before.winkler.value)
 
 
-def test_adaptive_offsets_walk_on_from_the_calibration_part(trained: TrainingResult, found: ModelEvaluation) -> None:
-    model = loaded(trained)
+def test_adaptive_offsets_walk_on_from_the_calibration_part(
+    trained_model: TrainingResult, evaluation: ModelEvaluation
+) -> None:
+    model = loaded(trained_model)
     reading = bind_model(model, bars())
-    test = SplitPart("test", int(bars().sessions[place(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
+    test = SplitPart("test", int(bars().sessions[session_index(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
     seen, asked = (
         ForecastWindows(windows=windows, forecasts=reading.forecasts(windows))
-        for windows in map(reading.windows, (splits_of(trained.card).calibration, test))
+        for windows in map(reading.windows, (splits_of(trained_model.card).calibration, test))
     )
     moved = adaptive_forecasts(reading.history, seen, asked, model.manifest.quantiles)
     judged = EvaluationSet.of(reading.history, asked.windows, model.manifest.quantiles)
-    assert found.calibration.adaptive == score(judged, moved, name="adaptive", role=ScoreRole.VARIANT)
+    assert evaluation.calibration.adaptive == score(judged, moved, name="adaptive", role=ScoreRole.VARIANT)
 
 
-def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(found: ModelEvaluation) -> None:
-    means = {row.name: row.mean.value for row in found.rows}
-    assert found.skill.baseline == min(means.keys() - {OURS}, key=lambda name: means[name])
-    assert found.skill.improvement.value == pytest.approx(1 - means[OURS] / means[found.skill.baseline])
-    for one in found.comparisons:
+def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(evaluation: ModelEvaluation) -> None:
+    means = {row.name: row.mean.value for row in evaluation.rows}
+    assert evaluation.skill.baseline == min(means.keys() - {OURS}, key=lambda name: means[name])
+    assert evaluation.skill.improvement.value == pytest.approx(1 - means[OURS] / means[evaluation.skill.baseline])
+    for one in evaluation.comparisons:
         assert one.improvement.value == pytest.approx(1 - means[OURS] / means[one.baseline])
 
 
-def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(trained: TrainingResult) -> None:
-    told = Record(trained.card, "card").record("conformal")
+def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(
+    trained_model: TrainingResult,
+) -> None:
+    told = Record(trained_model.card, "card").record("conformal")
     before, after = told.numbers("winkler_before"), told.numbers("winkler_after")
     assert len(before) == len(after) == len(told.numbers("effective_samples")) == 2
     assert before != after
     assert all(0 < share < 1 for share in (*told.numbers("band_coverage_before"), *told.numbers("band_coverage_after")))
 
 
-def test_each_symbol_is_judged_on_its_own_windows(found: ModelEvaluation) -> None:
-    assert [row.symbol for row in found.by_symbol] == ["AAPL", "GOOG"]
-    ours = next(row for row in found.rows if row.name == OURS)
-    assert np.mean([row.mean.value for row in found.by_symbol]) == pytest.approx(ours.mean.value)
+def test_each_symbol_is_judged_on_its_own_windows(evaluation: ModelEvaluation) -> None:
+    assert [row.symbol for row in evaluation.by_symbol] == ["AAPL", "GOOG"]
+    ours = next(row for row in evaluation.rows if row.name == OURS)
+    assert np.mean([row.mean.value for row in evaluation.by_symbol]) == pytest.approx(ours.mean.value)
 
 
 def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
@@ -273,8 +279,8 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained: TrainingResult, tmp_path: Path) -> None:
-    found = evaluated(trained, wanted=EvaluationSettings(seeds=2))
+def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: TrainingResult, tmp_path: Path) -> None:
+    found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2))
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
     pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]
@@ -304,11 +310,13 @@ def ensemble_of(*members: Model) -> Ensemble:
 
 @pytest.mark.usefixtures("few_baselines")
 def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds(
-    trained: TrainingResult, tmp_path: Path
+    trained_model: TrainingResult, tmp_path: Path
 ) -> None:
     longer = trained_into(tmp_path, replace(RECIPE, encoder_length=12))
-    joint = ensemble_of(loaded(trained), loaded(longer))
-    found = evaluate(joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=no_progress, announce=unheard)
+    joint = ensemble_of(loaded(trained_model), loaded(longer))
+    found = evaluate(
+        joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=no_progress, announce=ignore_reports
+    )
     assert found.seeds is None
     assert found.notes[-1] == "an ensemble has no recipe, so it is not trained from other seeds"
     assert found.calibration.effective_blocks == (120.0, 40.0)
@@ -337,14 +345,14 @@ def calibrated_until(made: TrainingResult, session: int) -> Model:
     return assembled(replace(stored, manifest=manifest))
 
 
-def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained: TrainingResult) -> None:
+def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained_model: TrainingResult) -> None:
     """Its own calibration part is the common one, which ends before that of the later member."""
-    joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
+    joint = ensemble_of(loaded(trained_model), calibrated_until(trained_model, 20121031))
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-10-31.*first allowed decision day is 2012-11-01"):
-        evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=no_progress, announce=unheard)
+        evaluate(joint, bars(), replace(ALONE, start=FIRST_ALLOWED), consume=no_progress, announce=ignore_reports)
 
 
-class Watched:
+class RecordingBaseline:
     """A baseline that records the parts on which it is fitted."""
 
     def __init__(self) -> None:
@@ -359,35 +367,35 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    found = Watched()
+def recording_baseline(monkeypatch: pytest.MonkeyPatch) -> RecordingBaseline:
+    found = RecordingBaseline()
     monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", found.plan)
     monkeypatch.setattr("trainers.stock.training.quick_baselines", found.plan)
     return found
 
 
 def test_baselines_are_fitted_on_the_artifacts_training_part_and_on_all_that_it_has_seen(
-    trained: TrainingResult, watched: Watched
+    trained_model: TrainingResult, recording_baseline: RecordingBaseline
 ) -> None:
-    splits = splits_of(trained.card)
-    evaluated(trained)
-    assert watched.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
+    splits = splits_of(trained_model.card)
+    evaluated(trained_model)
+    assert recording_baseline.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
 
 
-def test_a_training_fits_its_baselines_on_the_same_parts(watched: Watched, tmp_path: Path) -> None:
+def test_a_training_fits_its_baselines_on_the_same_parts(recording_baseline: RecordingBaseline, tmp_path: Path) -> None:
     splits = splits_of(trained_into(tmp_path).card)
-    assert watched.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
+    assert recording_baseline.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
 
 
 def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
-    trained: TrainingResult, watched: Watched
+    trained_model: TrainingResult, recording_baseline: RecordingBaseline
 ) -> None:
-    joint = ensemble_of(loaded(trained), calibrated_until(trained, 20121031))
-    evaluate(joint, bars(), replace(ALONE, start=20121101), consume=no_progress, announce=unheard)
-    assert [last for _, last in watched.fitted_on] == [splits_of(trained.card).train.last, 20121031]
+    joint = ensemble_of(loaded(trained_model), calibrated_until(trained_model, 20121031))
+    evaluate(joint, bars(), replace(ALONE, start=20121101), consume=no_progress, announce=ignore_reports)
+    assert [last for _, last in recording_baseline.fitted_on] == [splits_of(trained_model.card).train.last, 20121031]
 
 
-# --- what is refused, and what is said
+# --- refusals and messages
 
 
 @pytest.mark.parametrize(
@@ -399,10 +407,10 @@ def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
     ],
 )
 def test_invalid_decision_days_are_refused(
-    trained: TrainingResult, start: int | None, end: int | None, error: type[Exception], message: str
+    trained_model: TrainingResult, start: int | None, end: int | None, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        evaluated(trained, wanted=replace(ALONE, start=start, end=end))
+        evaluated(trained_model, wanted=replace(ALONE, start=start, end=end))
 
 
 @pytest.mark.usefixtures("few_baselines")
@@ -415,73 +423,85 @@ def test_invalid_decision_days_are_refused(
     ],
 )
 def test_a_symbol_with_incomplete_bars_is_noted(
-    trained: TrainingResult, first: int, last: int | None, value: float, note: str
+    trained_model: TrainingResult, first: int, last: int | None, value: float, note: str
 ) -> None:
-    found = evaluated(trained, changed(bars(), 1, slice(place(first), None if last is None else place(last)), value))
+    found = evaluated(
+        trained_model,
+        changed_bars(bars(), 1, slice(session_index(first), None if last is None else session_index(last)), value),
+    )
     assert note in found.notes
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(trained: TrainingResult) -> None:
+def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allowed(
+    trained_model: TrainingResult,
+) -> None:
     with pytest.raises(InSampleError, match=r"bars end on 2012-08-27.*first allowed decision day is 2012-08-28"):
-        evaluated(trained, bars().until(LAST_SEEN))
+        evaluated(trained_model, bars().until(LAST_SEEN))
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_a_start_and_an_end_bound_the_decision_days(trained: TrainingResult) -> None:
-    found = evaluated(trained, wanted=replace(ALONE, start=20120915, end=20121015))
+def test_a_start_and_an_end_bound_the_decision_days(trained_model: TrainingResult) -> None:
+    found = evaluated(trained_model, wanted=replace(ALONE, start=20120915, end=20121015))
     assert (found.days.first, found.days.last) == (20120917, 20121015)
 
 
 @pytest.mark.parametrize(
     ("sessions", "message"), [(1, "have no outcome of a decision"), (3, "has no room for a target")]
 )
-def test_a_horizon_longer_than_what_is_left_is_refused(trained: TrainingResult, sessions: int, message: str) -> None:
+def test_a_horizon_longer_than_what_is_left_is_refused(
+    trained_model: TrainingResult, sessions: int, message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        evaluated(trained, bars().until(int(bars().sessions[place(FIRST_ALLOWED) + sessions - 1])))
+        evaluated(trained_model, bars().until(int(bars().sessions[session_index(FIRST_ALLOWED) + sessions - 1])))
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained: TrainingResult) -> None:
-    found = evaluated(trained, bars().until(int(bars().sessions[place(FIRST_ALLOWED) + 3])))
+def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained_model: TrainingResult) -> None:
+    found = evaluated(trained_model, bars().until(int(bars().sessions[session_index(FIRST_ALLOWED) + 3])))
     assert found.days.days == 1
     assert found.skill.sentence.startswith("No skill shown: the test split is 99 days too short")
 
 
-def test_prices_that_never_move_are_refused(trained: TrainingResult) -> None:
-    flat = changed(changed(bars(), 0, slice(place(20120401), None), 100.0), 1, slice(place(20120401), None), 50.0)
+def test_prices_that_never_move_are_refused(trained_model: TrainingResult) -> None:
+    flat = changed_bars(
+        changed_bars(bars(), 0, slice(session_index(20120401), None), 100.0),
+        1,
+        slice(session_index(20120401), None),
+        50.0,
+    )
     with pytest.raises(ConfigurationError, match="every outcome 1 sessions ahead is 0 on the evaluated days"):
-        evaluated(trained, flat)
+        evaluated(trained_model, flat)
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained: TrainingResult) -> None:
-    last = place(20121130)
-    found = evaluated(trained, changed(bars(), 1, slice(last + 1, None), np.nan))
+def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained_model: TrainingResult) -> None:
+    last = session_index(20121130)
+    found = evaluated(trained_model, changed_bars(bars(), 1, slice(last + 1, None), np.nan))
     apple, google = found.by_symbol
-    assert apple.windows - google.windows == place(found.days.last) - (last - 1)
+    assert apple.windows - google.windows == session_index(found.days.last) - (last - 1)
     assert any(note.startswith("GOOG has no bar after 2012-11-30") for note in found.notes)
 
 
-def test_bars_without_the_training_part_are_refused(trained: TrainingResult) -> None:
+def test_bars_without_the_training_part_are_refused(trained_model: TrainingResult) -> None:
     with pytest.raises(
         ConfigurationError, match=r"begin on 2012-01-03, after the training part.*give bars that include it"
     ):
-        evaluated(trained, bars().between(20120101, 20130301))
+        evaluated(trained_model, bars().between(20120101, 20130301))
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained: TrainingResult) -> None:
-    longer, own = evaluated(trained, bokeh_panel("AAPL", "GOOG").last(1400)), evaluated(trained)
+def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained_model: TrainingResult) -> None:
+    longer, own = evaluated(trained_model, bokeh_panel("AAPL", "GOOG").last(1400)), evaluated(trained_model)
     assert longer.days == own.days
     assert longer.calibration == own.calibration
 
 
-def test_a_bar_on_no_session_of_the_calendar_is_refused(trained: TrainingResult) -> None:
+def test_a_bar_on_no_session_of_the_calendar_is_refused(trained_model: TrainingResult) -> None:
     sessions = bars().sessions.copy()
-    sessions[place(20121224)] = 20121225
+    sessions[session_index(20121224)] = 20121225
     with pytest.raises(ConfigurationError, match=r"XNYS held no session on \[20121225\]"):
-        evaluated(trained, replace(bars(), sessions=sessions))
+        evaluated(trained_model, replace(bars(), sessions=sessions))
 
 
 def test_a_card_without_splits_is_refused() -> None:
@@ -491,11 +511,11 @@ def test_a_card_without_splits_is_refused() -> None:
 
 @pytest.mark.parametrize("lag", [0, 1])
 def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision(
-    trained: TrainingResult, lag: int
+    trained_model: TrainingResult, lag: int
 ) -> None:
     target = Target(horizons=(1, 3), lag=lag)
-    part = unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained).pipeline.calendar)
-    assert part.first == int(bars().sessions[place(FIRST_ALLOWED) + lag + 1])
+    part = unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained_model).pipeline.calendar)
+    assert part.first == int(bars().sessions[session_index(FIRST_ALLOWED) + lag + 1])
 
 
 def test_a_training_imports_no_package_of_a_baseline_before_it_scores() -> None:
@@ -515,7 +535,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def call(*arguments: str | Path) -> int:
+def exit_code(*arguments: str | Path) -> int:
     """Run the command and return its exit code."""
     app = typer.Typer(add_completion=False)
     app.command()(evaluate_command)
@@ -526,10 +546,10 @@ def call(*arguments: str | Path) -> int:
 
 
 def test_the_command_shows_every_table(
-    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert call(trained.folder, "--bars", bars_file, "--seeds", "2", "--aci", "--all") == 0
+    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "2", "--aci", "--all") == 0
     shown, told = capsys.readouterr()
     for word in (
         "skill",
@@ -549,10 +569,10 @@ def test_the_command_shows_every_table(
 
 @pytest.mark.usefixtures("few_baselines")
 def test_the_command_prints_three_sentences_and_one_table(
-    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert call(trained.folder, "--bars", bars_file, "--seeds", "1") == 0
+    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "1") == 0
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) <= 40
     assert "of the outcomes fell between the quantiles" in " ".join(shown.split())
@@ -561,37 +581,33 @@ def test_the_command_prints_three_sentences_and_one_table(
 
 
 @pytest.mark.usefixtures("few_baselines")
-def test_the_command_writes_a_report_too(trained: TrainingResult, bars_file: Path, tmp_path: Path) -> None:
+def test_the_command_writes_a_report_too(trained_model: TrainingResult, bars_file: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    assert call(trained.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
-    assert f"Evaluation of {trained.folder.parent.name}/{trained.folder.name}" in report.read_text("utf-8")
+    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
+    assert f"Evaluation of {trained_model.folder.parent.name}/{trained_model.folder.name}" in report.read_text("utf-8")
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(tmp_path / "none", "--bars", "none.csv", "--report", tmp_path / "missing" / "report.html") == 1
+    assert exit_code(tmp_path / "none", "--bars", "none.csv", "--report", tmp_path / "missing" / "report.html") == 1
     assert "create it first" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("few_baselines")
 def test_the_command_writes_json_alone_to_standard_output(
-    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
+    trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(trained.folder, "--bars", bars_file, "--seeds", "1", "--json") == 0
+    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--json") == 0
     told: Mapping[str, object] = json.loads(capsys.readouterr().out)
     assert told["seeds"] is None
 
 
-def test_the_command_calls_seen_days_bad_usage(
-    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("start", "message"), [("2012-01-03", "2012-08-28"), ("June", "--start is 'June', but must be a date")]
+)
+def test_the_command_refuses_seen_days_and_malformed_dates(
+    trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], start: str, message: str
 ) -> None:
-    assert call(trained.folder, "--bars", bars_file, "--start", "2012-01-03") == 2
-    assert "2012-08-28" in capsys.readouterr().err
-
-
-def test_the_command_names_a_date_that_is_none(
-    trained: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(trained.folder, "--bars", bars_file, "--start", "June") == 2
-    assert "--start is 'June', but must be a date" in capsys.readouterr().err
+    assert exit_code(trained_model.folder, "--bars", bars_file, "--start", start) == 2
+    assert message in capsys.readouterr().err

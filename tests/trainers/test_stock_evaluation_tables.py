@@ -40,7 +40,7 @@ def long_names() -> ModelEvaluation:
     return replace(found, rows=rows, comparisons=tuple(compared), target=Target(horizons=(1, 5, 10, 20)), seeds=None)
 
 
-def printed(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
+def printed_tables(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
     console = Console(width=80, highlight=False)
     for part in evaluation_tables(found):
         console.print(part)
@@ -48,7 +48,7 @@ def printed(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_no_word_of_a_name_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(long_names(), capsys)
+    text = printed_tables(long_names(), capsys)
     assert "…" not in text
     for word in " ".join(LONGEST).split():
         assert text.count(word) >= 3
@@ -58,7 +58,7 @@ def test_the_interval_of_a_correlation_stands_below_it(capsys: pytest.CaptureFix
     found = evaluation()
     first = found.rows[0].horizons[0].correlation.ic
     assert first is not None
-    lines = printed(found, capsys).splitlines()
+    lines = printed_tables(found, capsys).splitlines()
     place = next(k for k, line in enumerate(lines) if line.startswith("IC "))
     assert f"{first.value:.3f}" in lines[place]
     assert f"{first.lower:.3f} to {first.upper:.3f}" in lines[place + 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import SMALL, UNIVERSE
-from market import bokeh_panel, echoing
+from market import bokeh_panel, learnable_bars
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
@@ -30,7 +30,7 @@ TF32 = 5e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class DeviceResults:
     """Forecasts and attributions of the last bars on a device."""
 
     forecast: Forecast
@@ -39,7 +39,7 @@ class Answers:
 
 @cache
 def bars() -> BarPanel:
-    return echoing(bokeh_panel(*UNIVERSE).last(900))
+    return learnable_bars(bokeh_panel(*UNIVERSE).last(900))
 
 
 def recipe(kind: str) -> StockRecipe:
@@ -51,17 +51,17 @@ def recipe(kind: str) -> StockRecipe:
     return replace(usual, config=SMALL[kind], scale="window", calendar="XNYS", optimisation=settings)
 
 
-def trained(folder: Path, kind: str) -> TrainingFacts:
+def train_model(folder: Path, kind: str) -> TrainingFacts:
     made = train(TrainingMaterial(bars(), default_features()), recipe(kind), folder, consume=iter)
     assert made.summary.training is not None
     return made.summary.training
 
 
-def answers(folder: Path, device: str) -> Answers:
+def answers(folder: Path, device: str) -> DeviceResults:
     """Answers of a model that passes its golden instance on that device."""
     with Forecaster.load(folder, device) as forecaster:
         recent = bars().last(200)
-        return Answers(forecast=forecaster.predict(recent), reasons=forecaster.feature_importance(recent))
+        return DeviceResults(forecast=forecaster.predict(recent), reasons=forecaster.feature_importance(recent))
 
 
 def assert_near(found: FloatArray, expected: FloatArray) -> None:
@@ -70,7 +70,7 @@ def assert_near(found: FloatArray, expected: FloatArray) -> None:
 
 @pytest.mark.parametrize("kind", LEARNT)
 def test_what_a_gpu_trained_in_16_bits_answers_there_as_on_the_cpu(kind: str, tmp_path: Path) -> None:
-    training = trained(tmp_path / "1", kind)
+    training = train_model(tmp_path / "1", kind)
     assert training.device == "cuda"
     assert training.precision in {"bf16", "fp16"}
     assert training.best_epoch > 0

@@ -55,7 +55,7 @@ def network() -> GraphForecaster:
     return GraphForecaster(config, sizes=SIZES, target=TARGET, levels=LEVELS)
 
 
-class Answering(nn.Module):
+class FixedNetwork(nn.Module):
     """A network with fixed outputs."""
 
     def __init__(self, answer: Callable[[Tensor, Tensor], object]) -> None:
@@ -71,7 +71,7 @@ class Answering(nn.Module):
 
 
 def task(answer: Callable[[Tensor, Tensor], object] = PanelOutput, *, weight: float = 0.5) -> PanelTask:
-    return PanelTask(Answering(answer), levels=LEVELS, spread=torch.ones(HORIZONS), ranking_weight=weight)
+    return PanelTask(FixedNetwork(answer), levels=LEVELS, spread=torch.ones(HORIZONS), ranking_weight=weight)
 
 
 WRONG: dict[str, tuple[Callable[[Tensor, Tensor], object], str]] = {
@@ -172,7 +172,7 @@ def test_a_horizon_without_any_target_is_left_out_with_true_counts() -> None:
 
 
 def _pinball_by_hand(target: Tensor) -> Tensor:
-    output = Answering(PanelOutput)(batch().inputs, batch().nodes, PANELS)
+    output = FixedNetwork(PanelOutput)(batch().inputs, batch().nodes, PANELS)
     assert isinstance(output, PanelOutput)
     total = 0.0
     known = torch.nonzero(torch.isfinite(target)).flatten().tolist()

@@ -183,7 +183,7 @@ def test_garchs_variances_are_those_of_the_package_arch_for_the_same_numbers() -
     made = fit_garch(learnt)
     same = FittedScale(garch=replace(made, alpha=alpha, beta=beta, reversion=reversion[:2]), har_share=0.0)
     variance = same.levels((window[None],)).scale[0] ** 2
-    assert variance[0] == pytest.approx(oracle[0], rel=0.03)  # what came before the taps still counts a little there
+    assert variance[0] == pytest.approx(oracle[0], rel=0.03)  # values before the taps still have a small weight there
     assert variance[1] == pytest.approx(oracle[:5].mean(), rel=0.03)
 
 
@@ -193,7 +193,7 @@ def test_reversions_are_means_over_the_days_of_each_horizon() -> None:
     assert found.reversion == pytest.approx((1.0, (1 + total) / 2, (total + total**2) / 2))
 
 
-# --- which of them
+# --- choosing between them
 
 
 def test_the_mix_is_garch_where_ranges_say_nothing() -> None:

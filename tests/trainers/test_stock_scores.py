@@ -18,7 +18,7 @@ LEVELS = (0.1, 0.5, 0.9)
 NORMAL = (-1.2815515655446004, 0.0, 1.2815515655446004)
 
 
-def judged(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> EvaluationSet:
+def evaluation_set(outcomes: FloatArray, *, positions: NDArray[np.int64] | None = None) -> EvaluationSet:
     return EvaluationSet(
         outcomes=outcomes,
         sessions=np.arange(20000101, 20000101 + len(outcomes), dtype=np.int32),
@@ -53,7 +53,7 @@ def direct_pinball(outcome: float, forecast: float, level: float) -> float:
 def test_pinball_is_the_mean_of_the_direct_formula() -> None:
     random = np.random.default_rng(1)
     outcomes, forecasts = random.normal(size=(7, 2)), np.sort(random.normal(size=(7, 2, 3)))
-    found = pinball(judged(outcomes), forecasts)
+    found = pinball(evaluation_set(outcomes), forecasts)
     for n in range(7):
         for h in range(2):
             losses = [direct_pinball(outcomes[n, h], forecasts[n, h, q], level) for q, level in enumerate(LEVELS)]
@@ -62,16 +62,16 @@ def test_pinball_is_the_mean_of_the_direct_formula() -> None:
 
 def test_horizons_weigh_alike_once_their_spread_is_divided_out() -> None:
     losses = np.array([[3.0, 3.0 * np.sqrt(2)]])
-    assert overall(judged(np.zeros((1, 2))), losses)[0] == pytest.approx(3.0)
+    assert overall(evaluation_set(np.zeros((1, 2))), losses)[0] == pytest.approx(3.0)
 
 
 def test_a_window_with_one_known_horizon_is_judged_by_it_alone() -> None:
-    assert overall(judged(np.array([[0.5, np.nan]])), np.array([[3.0, np.nan]]))[0] == 3.0
+    assert overall(evaluation_set(np.array([[0.5, np.nan]])), np.array([[3.0, np.nan]]))[0] == 3.0
 
 
 def test_coverage_counts_outcomes_at_or_below_the_quantile_and_leaves_unknown_ones_out() -> None:
     outcomes = np.array([[0.0], [1.0], [np.nan]])
-    found = below(judged(outcomes), np.broadcast_to([-1.0, 0.0, 2.0], (3, 1, 3)))
+    found = below(evaluation_set(outcomes), np.broadcast_to([-1.0, 0.0, 2.0], (3, 1, 3)))
     np.testing.assert_array_equal(found[:, 0], [[0, 1, 1], [0, 0, 1], [np.nan] * 3])
 
 
@@ -79,8 +79,8 @@ def test_windows_with_unknown_outcomes_change_no_mean_and_no_interval() -> None:
     outcomes, days = normal_outcomes(200), np.arange(200)
     more = np.concatenate([outcomes, np.full((200, 1), np.nan)])
     order = np.argsort(np.tile(days, 2), kind="stable")
-    mixed = judged(more[order], positions=np.sort(np.tile(days, 2)))
-    alone = resampled_mean(judged(outcomes), pinball(judged(outcomes), quantiles(outcomes)))
+    mixed = evaluation_set(more[order], positions=np.sort(np.tile(days, 2)))
+    alone = resampled_mean(evaluation_set(outcomes), pinball(evaluation_set(outcomes), quantiles(outcomes)))
     both = resampled_mean(mixed, pinball(mixed, quantiles(more)))
     for expected, found in zip(alone, both, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -88,8 +88,8 @@ def test_windows_with_unknown_outcomes_change_no_mean_and_no_interval() -> None:
 
 def test_symbols_of_a_day_are_drawn_together() -> None:
     series = normal_outcomes(300)
-    doubled = judged(np.repeat(series, 2, axis=0), positions=np.repeat(np.arange(300), 2))
-    single = resampled_mean(judged(series), series)[1]
+    doubled = evaluation_set(np.repeat(series, 2, axis=0), positions=np.repeat(np.arange(300), 2))
+    single = resampled_mean(evaluation_set(series), series)[1]
     np.testing.assert_allclose(resampled_mean(doubled, doubled.outcomes)[1], single, rtol=1e-12, atol=1e-15)
 
 
@@ -103,7 +103,7 @@ def autoregressive(days: int, coefficient: float, seed: int) -> FloatArray:
 
 
 def holds_zero(series: FloatArray) -> bool:
-    _, means = resampled_mean(judged(series), series)
+    _, means = resampled_mean(evaluation_set(series), series)
     found = interval(0.0, means)
     return found.lower <= 0.0 <= found.upper
 
@@ -117,7 +117,7 @@ def overlapping(days: int, seed: int) -> tuple[EvaluationSet, FloatArray, FloatA
     """Daily overlapping 20-day outcomes, and losses [N, 1] of a too narrow and an equally bad too wide band."""
     walk = np.cumsum(np.random.default_rng(seed).normal(size=days + 20))
     outcomes = (walk[20:] - walk[:-20])[:, None] / np.sqrt(20)
-    found = judged(outcomes)
+    found = evaluation_set(outcomes)
     narrow, wide = (pinball(found, quantiles(outcomes, scale)) for scale in (0.8, 1.226))
     return replace(found, target=Target(horizons=(20,))), narrow, wide
 
@@ -135,14 +135,16 @@ def _against(found: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Skil
 
 
 def test_an_interval_of_few_blocks_is_stretched_by_kiefer_and_vogelsangs_critical_value() -> None:
-    found = judged(normal_outcomes(200))
+    found = evaluation_set(normal_outcomes(200))
     assert found.block == 20
     assert found.widening_factor == pytest.approx(1.8663 / 1.6449, abs=1e-4)
 
 
 def test_a_perfect_model_has_skill_and_the_sentence_says_so() -> None:
     outcomes = normal_outcomes()
-    found = skill(judged(outcomes), np.repeat(outcomes[..., None], 3, axis=2), {"zero return": quantiles(outcomes)})
+    found = skill(
+        evaluation_set(outcomes), np.repeat(outcomes[..., None], 3, axis=2), {"zero return": quantiles(outcomes)}
+    )
     assert found.improvement.value == 1.0
     assert found.improvement.lower == 1.0
     assert found.sentence.startswith("Skill: on held-out days, 2000-01-01 to ")
@@ -152,7 +154,7 @@ def test_a_perfect_model_has_skill_and_the_sentence_says_so() -> None:
 
 def test_an_equal_model_shows_no_skill() -> None:
     outcomes = normal_outcomes()
-    found = skill(judged(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes)})
+    found = skill(evaluation_set(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes)})
     assert found.improvement.value == 0.0
     assert found.sentence.startswith("No skill shown: ")
 
@@ -160,14 +162,14 @@ def test_an_equal_model_shows_no_skill() -> None:
 def test_a_model_that_differs_by_noise_alone_shows_no_skill() -> None:
     outcomes = normal_outcomes()
     noisy = quantiles(outcomes) + np.random.default_rng(5).normal(0.0, 0.02, (600, 1, 1))
-    found = skill(judged(outcomes), noisy, {"GARCH": quantiles(outcomes)})
+    found = skill(evaluation_set(outcomes), noisy, {"GARCH": quantiles(outcomes)})
     assert found.improvement.lower < 0 < found.improvement.upper
     assert found.sentence.startswith("No skill shown: ")
 
 
 def test_a_worse_model_is_called_worse() -> None:
     outcomes = normal_outcomes()
-    found = skill(judged(outcomes), quantiles(outcomes, 4.0), {"GARCH": quantiles(outcomes)})
+    found = skill(evaluation_set(outcomes), quantiles(outcomes, 4.0), {"GARCH": quantiles(outcomes)})
     assert found.improvement.upper < 0
     assert found.sentence.startswith("No skill: on held-out days, ")
     assert "the pinball loss is worse than that of GARCH; improvement -" in found.sentence
@@ -179,8 +181,8 @@ def test_the_model_is_compared_with_the_best_of_all_rivals_wherever_it_stands(pl
     scales.insert(place, 1.0)
     names = ("first", "second", "third")
     rivals = {name: quantiles(outcomes, scale) for name, scale in zip(names, scales, strict=True)}
-    found = skill(judged(outcomes), quantiles(outcomes, 2.0), rivals)
-    alone = skill(judged(outcomes), quantiles(outcomes, 2.0), {"best": quantiles(outcomes)})
+    found = skill(evaluation_set(outcomes), quantiles(outcomes, 2.0), rivals)
+    alone = skill(evaluation_set(outcomes), quantiles(outcomes, 2.0), {"best": quantiles(outcomes)})
     assert found.baseline == names[place]
     assert found.rivals == names
     assert found.improvement == alone.improvement
@@ -188,12 +190,12 @@ def test_the_model_is_compared_with_the_best_of_all_rivals_wherever_it_stands(pl
 
 def test_a_split_of_a_few_days_gives_no_verdict_but_an_interval_that_is_no_point() -> None:
     outcomes = normal_outcomes(days=15, seed=3)
-    found = skill(judged(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes, 2.0)})
+    found = skill(evaluation_set(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes, 2.0)})
     assert found.improvement.lower < found.improvement.value < found.improvement.upper
     assert found.sentence.startswith("No skill shown: the test split is 85 days too short")
 
 
 def test_the_same_forecasts_get_the_same_interval_again() -> None:
     outcomes = normal_outcomes(200)
-    args = judged(outcomes), quantiles(outcomes, 1.1), {"GARCH": quantiles(outcomes)}
+    args = evaluation_set(outcomes), quantiles(outcomes, 1.1), {"GARCH": quantiles(outcomes)}
     assert skill(*args) == skill(*args)

@@ -85,19 +85,20 @@ def test_no_decision_lies_before_the_first_session() -> None:
     assert decisions(SplitPart("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
 
 
-def test_touching_parts_are_refused_by_both_names() -> None:
-    with pytest.raises(ConfigurationError, match="train and selection meet: train ends 20, selection begins 20"):
-        parts_at((1, 20), (20, 30), (31, 40), (41, 50))
-
-
-def test_overlapping_parts_are_refused_by_both_names() -> None:
-    with pytest.raises(ConfigurationError, match="calibration and test meet"):
-        parts_at((1, 20), (21, 30), (31, 45), (41, 50))
-
-
-def test_a_part_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="split selection ends 21, before it begins 30"):
-        parts_at((1, 20), (30, 21), (31, 40), (41, 50))
+@pytest.mark.parametrize(
+    ("selection", "calibration", "message"),
+    [
+        ((20, 30), (31, 40), "train and selection meet: train ends 20, selection begins 20"),
+        ((21, 30), (31, 45), "calibration and test meet"),
+        ((30, 21), (31, 40), "split selection ends 21, before it begins 30"),
+    ],
+    ids=["touching", "overlapping", "reversed"],
+)
+def test_parts_that_meet_or_end_before_they_begin_are_refused(
+    selection: tuple[int, int], calibration: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        parts_at((1, 20), selection, calibration, (41, 50))
 
 
 def test_gaps_between_parts_are_allowed() -> None:

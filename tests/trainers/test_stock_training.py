@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from market import bokeh_panel, echoing
+from market import bokeh_panel, learnable_bars
 
 from predictor.artifact import load
 from predictor.bars import BarPanel
@@ -82,14 +82,14 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+def training_result(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return train(
         TrainingMaterial(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=no_progress
     )
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+def custom_features_result(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     """A quick training with two custom features."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
@@ -97,11 +97,11 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return train(TrainingMaterial(few_bars(), features), SHORT, folder / "1", consume=no_progress)
 
 
-# --- what comes out
+# --- results
 
 
-def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trained: TrainingResult) -> None:
-    model = loaded(trained.folder)
+def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(training_result: TrainingResult) -> None:
+    model = loaded(training_result.folder)
     forecast = model.forecast([model.prepare(Instance(input=bars().last(150)), AFTER_ALL_SESSIONS)])[0]
     assert forecast.values.shape == (2, 4, 3)
     assert (np.diff(forecast.values, axis=-1) > 0).all()
@@ -109,66 +109,68 @@ def test_the_artifact_loads_with_its_golden_instance_and_forecasts_in_order(trai
 
 
 def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_generators(
-    trained: TrainingResult, tmp_path: Path
+    training_result: TrainingResult, tmp_path: Path
 ) -> None:
     torch.manual_seed(99)
     torch.rand(7)
     np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
     again = train(TrainingMaterial(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=no_progress)
-    assert files_of(again.folder) == files_of(trained.folder)
+    assert files_of(again.folder) == files_of(training_result.folder)
 
 
-def test_another_seed_gives_other_weights(own: TrainingResult, tmp_path: Path) -> None:
+def test_another_seed_gives_other_weights(custom_features_result: TrainingResult, tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(SHORT.optimisation, seed=1))
     other = train(
-        TrainingMaterial(few_bars(), load(own.folder).artifact.pipeline.features.features),
+        TrainingMaterial(few_bars(), load(custom_features_result.folder).artifact.pipeline.features.features),
         recipe,
         tmp_path / "1",
         consume=no_progress,
     )
-    assert load(other.folder).weights_hash != load(own.folder).weights_hash
+    assert load(other.folder).weights_hash != load(custom_features_result.folder).weights_hash
 
 
-def test_other_test_bars_change_scores_and_nothing_that_forecasts(own: TrainingResult, tmp_path: Path) -> None:
-    first = int(np.searchsorted(few_bars().sessions, part_of(own, "test").integer("first")))
+def test_other_test_bars_change_scores_and_nothing_that_forecasts(
+    custom_features_result: TrainingResult, tmp_path: Path
+) -> None:
+    first = int(np.searchsorted(few_bars().sessions, part_of(custom_features_result, "test").integer("first")))
     columns = {name: np.array(getattr(few_bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
     factors = np.random.default_rng(0).choice([0.5, 1.0, 2.0], len(few_bars().sessions) - first)
     for column in columns.values():
         column[:, first:] *= factors
-    features = load(own.folder).artifact.pipeline.features.features
+    features = load(custom_features_result.folder).artifact.pipeline.features.features
     changed = train(
         TrainingMaterial(replace(few_bars(), **columns), features), SHORT, tmp_path / "1", consume=no_progress
     )
-    before, after = files_of(own.folder), files_of(changed.folder)
+    before, after = files_of(custom_features_result.folder), files_of(changed.folder)
     assert [name for name in before if before[name] != after[name]] == ["manifest.json", "manifest.sha256"]
-    mine, theirs = load(own.folder).artifact.manifest, load(changed.folder).artifact.manifest
+    mine, theirs = load(custom_features_result.folder).artifact.manifest, load(changed.folder).artifact.manifest
     assert replace(mine, card={}) == replace(theirs, card={})
-    assert own.card["training"] == changed.card["training"]
-    assert own.card["scores"] != changed.card["scores"]
+    assert custom_features_result.card["training"] == changed.card["training"]
+    assert custom_features_result.card["scores"] != changed.card["scores"]
 
 
 @pytest.fixture(scope="module")
-def wild(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+def diverging_result(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     """A training with large steps, whose selection loss soon rises, on learnable data."""
     folder = tmp_path_factory.mktemp("wild")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     settings = replace(QUICK, max_epochs=30, patience=2, learning_rate=0.03, batch_size=32)
-    material = TrainingMaterial(echoing(few_bars()), FeatureSet.read(folder / "mine.json"))
+    material = TrainingMaterial(learnable_bars(few_bars()), FeatureSet.read(folder / "mine.json"))
     return train(material, replace(SHORT, optimisation=settings), folder / "1", consume=no_progress)
 
 
-def test_training_ends_when_the_selection_loss_stalls(wild: TrainingResult) -> None:
-    training = card_of(wild).record("training")
+def test_training_ends_when_the_selection_loss_stalls(diverging_result: TrainingResult) -> None:
+    training = card_of(diverging_result).record("training")
     assert len(training.records("epochs")) == training.integer("best_epoch") + 2 < 30
 
 
-def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(wild: TrainingResult) -> None:
-    model, panel = loaded(wild.folder), echoing(few_bars())
+def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(diverging_result: TrainingResult) -> None:
+    model, panel = loaded(diverging_result.folder), learnable_bars(few_bars())
     history = History(panel, model.pipeline)
     batch = history.gather(history.windows(DataSplits.by_shares(panel.sessions, SplitShares()).selection))
     with torch.inference_mode():
         loss = QuantileTask(model.engine.network, SHORT.quantiles).loss(batch)
-    training = card_of(wild).record("training")
+    training = card_of(diverging_result).record("training")
     selections = [row.number("selection") for row in training.records("epochs")]
     assert loss.mean.item() == pytest.approx(training.number("best_selection"), rel=1e-5)
     assert training.number("best_selection") == min(selections)
@@ -227,8 +229,8 @@ def test_a_start_that_scored_no_number_is_not_judged_again_after_a_resume(tmp_pa
         with_losses(unknown=range(9), folder=tmp_path, epochs=2)
 
 
-def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(trained: TrainingResult) -> None:
-    model = loaded(trained.folder)
+def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(training_result: TrainingResult) -> None:
+    model = loaded(training_result.folder)
     history = History(bars(), model.pipeline)
     windows = history.windows(DataSplits.by_shares(bars().sessions, SplitShares()).calibration)
     values = model.engine.values(history.gather(windows).inputs).numpy()
@@ -236,16 +238,16 @@ def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(traine
     np.testing.assert_allclose(below[:, [0, 2]], np.broadcast_to([0.1, 0.9], (4, 2)), atol=2 / len(windows))
 
 
-def test_explanations_are_measured_from_the_average_training_window(trained: TrainingResult) -> None:
-    stored = load(trained.folder).artifact
+def test_explanations_are_measured_from_the_average_training_window(training_result: TrainingResult) -> None:
+    stored = load(training_result.folder).artifact
     history = History(bars(), stored.pipeline)
     inputs = history.gather(history.windows(DataSplits.by_shares(bars().sessions, SplitShares()).train)).inputs
     np.testing.assert_allclose(stored.manifest.baseline.known, inputs.known.double().mean(dim=(0, 1)), rtol=1e-6)
     assert stored.manifest.baseline.scale == tuple(inputs.scale.median(dim=0).values.tolist())
 
 
-def test_a_users_own_features_are_trained_on_and_stored(own: TrainingResult) -> None:
-    model = loaded(own.folder)
+def test_a_users_own_features_are_trained_on_and_stored(custom_features_result: TrainingResult) -> None:
+    model = loaded(custom_features_result.folder)
     assert model.pipeline.features.features.names == ("r1", "range")
     assert model.pipeline.sizes.known == 0
 
@@ -286,40 +288,51 @@ def score_rows(made: TrainingResult) -> tuple[Record, ...]:
     return card_of(made).record("scores").records("rows")
 
 
-def test_the_card_holds_no_time_path_or_host(trained: TrainingResult) -> None:
-    text = json.dumps(trained.card)
-    for stranger in (Path.cwd(), Path.home(), trained.folder, trained.folder.parent.parent, socket.gethostname()):
+def test_the_card_holds_no_time_path_or_host(training_result: TrainingResult) -> None:
+    text = json.dumps(training_result.card)
+    for stranger in (
+        Path.cwd(),
+        Path.home(),
+        training_result.folder,
+        training_result.folder.parent.parent,
+        socket.gethostname(),
+    ):
         assert f"{stranger}" not in text
     assert "/" not in re.sub(r"'quantra\[\w+\]'", "", text)
     assert not re.search(r"\d\d:\d\d|seconds|duration|\b20(1[4-9]|[2-9]\d)\b", text)
 
 
-def test_the_card_that_is_returned_is_the_one_that_is_stored(trained: TrainingResult) -> None:
-    assert load(trained.folder).artifact.manifest.card == trained.card
+def test_the_card_that_is_returned_is_the_one_that_is_stored(training_result: TrainingResult) -> None:
+    assert load(training_result.folder).artifact.manifest.card == training_result.card
 
 
-def test_the_card_can_be_told_to_people(trained: TrainingResult) -> None:
-    told = trained.summary
+def test_the_card_can_be_told_to_people(training_result: TrainingResult) -> None:
+    told = training_result.summary
     assert told.skill is not None
-    assert told.skill.sentence == Record(trained.card, "card").record("skill").text("sentence")
+    assert told.skill.sentence == Record(training_result.card, "card").record("skill").text("sentence")
     assert told.scores is not None
     assert told.training is not None
     assert {row.name: row.fit for row in told.scores.rows}["GARCH(1,1)-t, refitted"] == "refitted"
 
 
-def test_the_skill_says_against_what_and_on_which_days(trained: TrainingResult) -> None:
-    told, skill = trained.summary, card_of(trained).record("skill")
+def test_the_skill_says_against_what_and_on_which_days(training_result: TrainingResult) -> None:
+    told, skill = training_result.summary, card_of(training_result).record("skill")
     assert told.scores is not None
     assert set(skill.texts("rivals")) == {row.name for row in told.scores.rows if not row.is_model}
     first, last = skill.integer("first_day"), skill.integer("last_day")
-    assert part_of(trained, "calibration").integer("last") <= first < last < part_of(trained, "test").integer("last")
+    assert (
+        part_of(training_result, "calibration").integer("last")
+        <= first
+        < last
+        < part_of(training_result, "test").integer("last")
+    )
     best = f"the best of {len(told.scores.rows) - 1} baselines, {skill.text('baseline')}"
     assert f", {shown_date(first)} to {shown_date(last)}, the pinball loss" in skill.text("sentence")
     assert best in skill.text("sentence")
 
 
-def test_the_model_stands_among_the_baselines_best_first(trained: TrainingResult) -> None:
-    rows = score_rows(trained)
+def test_the_model_stands_among_the_baselines_best_first(training_result: TrainingResult) -> None:
+    rows = score_rows(training_result)
     means = [row.number("mean") for row in rows]
     assert means == sorted(means)
     assert [row.text("name") for row in rows if row.flag("is_model")] == ["this model"]
@@ -330,15 +343,15 @@ def test_the_model_stands_among_the_baselines_best_first(trained: TrainingResult
     }
 
 
-def test_the_card_tells_parts_that_follow_one_another(trained: TrainingResult) -> None:
+def test_the_card_tells_parts_that_follow_one_another(training_result: TrainingResult) -> None:
     names = ("train", "selection", "calibration", "test")
-    edges = [part_of(trained, name).integer(edge) for name in names for edge in ("first", "last")]
+    edges = [part_of(training_result, name).integer(edge) for name in names for edge in ("first", "last")]
     assert edges == sorted(edges)
-    assert all(part_of(trained, name).integer("windows") > 0 for name in names)
+    assert all(part_of(training_result, name).integer("windows") > 0 for name in names)
 
 
-def test_every_setting_of_the_recipe_is_in_the_card(trained: TrainingResult) -> None:
-    settings = trained.card["recipe"]
+def test_every_setting_of_the_recipe_is_in_the_card(training_result: TrainingResult) -> None:
+    settings = training_result.card["recipe"]
     assert settings == TINY.settings()
     assert isinstance(settings, Mapping)
     target = {"target", "horizons", "lag"}
@@ -388,8 +401,8 @@ def test_two_recipes_that_differ_have_different_cards(other: StockRecipe) -> Non
     assert other.settings() != TINY.settings()
 
 
-def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(trained: TrainingResult) -> None:
-    assert card_of(trained).record("data").text("sha256") == bars_hash(bars())
+def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(training_result: TrainingResult) -> None:
+    assert card_of(training_result).record("data").text("sha256") == bars_hash(bars())
     assert bars_hash(replace(bars(), adj_close=None)) != bars_hash(bars())
     assert bars_hash(replace(bars(), volume=bars().volume + 1)) != bars_hash(bars())
 
@@ -405,7 +418,7 @@ def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None
     )
 
 
-# --- what is refused
+# --- refusals
 
 
 @dataclass(frozen=True)
@@ -473,11 +486,11 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
         )
 
 
-def test_an_existing_folder_is_never_overwritten(trained: TrainingResult) -> None:
-    before = files_of(trained.folder)
+def test_an_existing_folder_is_never_overwritten(training_result: TrainingResult) -> None:
+    before = files_of(training_result.folder)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        train(TrainingMaterial(bars(), default_features()), TINY, trained.folder, consume=no_progress)
-    assert files_of(trained.folder) == before
+        train(TrainingMaterial(bars(), default_features()), TINY, training_result.folder, consume=no_progress)
+    assert files_of(training_result.folder) == before
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_weights_of_another_network_are_named_and_not_bent_to_fit() -> None:
         prepare(history, NEW, CHILD, None, wide)
 
 
-# --- what comes out
+# --- results
 
 
 def test_the_network_is_the_parents_and_every_fitted_number_that_of_the_new_training_part(
@@ -361,7 +361,7 @@ def test_other_static_covariates_than_the_parents_are_named(parent: Path, tmp_pa
         train(material, CHILD, tmp_path / "1", consume=ConsumerChain())
 
 
-# --- what was seen
+# --- training history
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_two_parents_deep_everything_before_is_kept(parent: Path, child: Trainin
 
 
 @pytest.fixture(scope="module")
-def knowing(child: TrainingResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def informed_child(child: TrainingResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The child with a grandparent that had seen half of the child's test part."""
     (first,) = Card.from_json(json.dumps(child.card)).ancestors
     grandparent: Json = {"weights_hash": "ab" * 32, "symbols": ["MSFT"], "seen_from": 20080102, "seen_until": 20120629}
@@ -423,8 +423,8 @@ def knowing(child: TrainingResult, tmp_path_factory: pytest.TempPathFactory) -> 
     return rewritten(child.folder, tmp_path_factory.mktemp("knowing") / "1", ancestors=[own, grandparent])
 
 
-def test_evaluations_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
-    model = loaded(knowing)
+def test_evaluations_hold_to_what_any_ancestor_has_seen(informed_child: Path) -> None:
+    model = loaded(informed_child)
     assert last_seen(model) == 20120629
     wanted = EvaluationSettings(start=20120601, seeds=5, device="cpu")
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-06-29.*first allowed decision day is 2012-07-02"):
@@ -436,8 +436,8 @@ def test_evaluations_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
     assert "a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds" in found.notes
 
 
-def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(knowing: Path, tmp_path: Path) -> None:
-    source = artifact_source(knowing, "cpu")
+def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(informed_child: Path, tmp_path: Path) -> None:
+    source = artifact_source(informed_child, "cpu")
     plan = Walk(start=20120601, end=20121130)
     with pytest.raises(InSampleError, match="labels up to 2012-06-29"):
         backtest(
@@ -472,9 +472,9 @@ def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(knowing:
     refuse_in_sample(source.standing, new_bars().sessions, 20120702)
 
 
-def test_audits_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
+def test_audits_hold_to_what_any_ancestor_has_seen(informed_child: Path) -> None:
     found = audit(
-        artifact_source(knowing, "cpu"),
+        artifact_source(informed_child, "cpu"),
         new_bars(),
         terms=TradingTerms(horizon=3),
         tactic=StrategySettings(),
@@ -486,18 +486,18 @@ def test_audits_hold_to_what_any_ancestor_has_seen(knowing: Path) -> None:
 
 
 def test_an_ensemble_of_children_says_where_they_come_from(
-    child: TrainingResult, sibling: Path, knowing: Path, tmp_path: Path
+    child: TrainingResult, sibling: Path, informed_child: Path, tmp_path: Path
 ) -> None:
     folders = {"one": child.folder, "other": sibling}
     made = join(new_bars(), folders, tmp_path / "joint")
     told = [note for note in made.summary.notes if "fine-tuned from the weights" in note]
     assert [note.partition(":")[0] for note in told] == ["member one", "member other"]
-    stricter = join(new_bars(), {**folders, "one": knowing}, tmp_path / "stricter")
+    stricter = join(new_bars(), {**folders, "one": informed_child}, tmp_path / "stricter")
     model = load_model(stricter.folder, ("joint", 1), Runtime(device=torch.device("cpu"), max_rows=256))
     assert last_seen(model) == 20120629  # pyright: ignore[reportArgumentType] - it is an ensemble
 
 
-# --- what is refused
+# --- refusals
 
 
 def test_settings_that_would_give_the_weights_another_meaning_are_all_named(parent: Path, tmp_path: Path) -> None:
@@ -575,10 +575,10 @@ def test_weights_that_are_no_numbers_are_refused(parent: Path, tmp_path: Path) -
         ParentArtifact.load(tmp_path / "1")
 
 
-# --- stopping and going on
+# --- stopping and resuming
 
 
-class Stopped(Exception):  # noqa: N818 - as if the process had ended
+class TrainingStopped(Exception):  # noqa: N818 - as if the process had ended
     """Raised to end a training."""
 
 
@@ -589,14 +589,14 @@ def until(epoch: int, window: int) -> ReportConsumer:
         for report in reports:
             yield report
             if isinstance(report, WindowReport) and (report.epoch, report.window) == (epoch, window):
-                raise Stopped
+                raise TrainingStopped
 
     return ending
 
 
 def stop(material: TrainingMaterial, out: Path) -> None:
     keeping = CheckpointSettings(folder=out.parent / "run", every_seconds=1e-9)
-    with pytest.raises(Stopped):
+    with pytest.raises(TrainingStopped):
         train(material, CHILD, out, consume=until(1, 3), keeping=keeping)
     assert list((out.parent / "run").glob("window-*"))
 
@@ -668,7 +668,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def flat(text: str) -> str:
+def without_breaks(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
@@ -677,7 +677,7 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
 ) -> None:
     out = tmp_path / "1"
     assert trained_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
-    shown = flat(capsys.readouterr().out)
+    shown = without_breaks(capsys.readouterr().out)
     assert (
         f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none initialised from scratch"
         in shown
@@ -699,7 +699,7 @@ def test_a_finished_model_of_another_parent_is_not_called_finished(
     assert (
         f"the weights that it started from were {before} (labels up to 2010-08-31) and are now {own} (labels up to "
         f"2011-12-30), of {before} (labels up to 2010-08-31)"
-    ) in flat(capsys.readouterr().err)
+    ) in without_breaks(capsys.readouterr().err)
 
 
 def test_the_artifact_itself_is_no_place_for_what_starts_from_it(
@@ -721,7 +721,7 @@ def test_flags_that_contradict_the_artifact_are_all_named_and_those_that_agree_a
     )
     asked = ("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", *flags.split())
     assert trained_by_command(*asked) == 2
-    said = flat(capsys.readouterr().err)
+    said = without_breaks(capsys.readouterr().err)
     for contradiction in (
         "--model is gru and the artifact's lstm",
         "--horizons is 1,5 and the artifact's 1,3",
@@ -760,7 +760,7 @@ def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_a
     assert "vix" in capsys.readouterr().err
     files = ("--covariates", tmp_path / "vix.csv")
     assert trained_by_command(*asked, *files, "--known", "vix") == 2
-    assert "--known is vix and the artifact's none" in flat(capsys.readouterr().err)
+    assert "--known is vix and the artifact's none" in without_breaks(capsys.readouterr().err)
     assert trained_by_command(*asked, *files) == 0
     assert ParentArtifact.load(tmp_path / "2").features.names == ("r1", "range", "vix")
 
@@ -772,7 +772,7 @@ def test_days_that_the_artifact_has_seen_are_bad_usage(
     asked = ("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", "--splits", early, "--json")
     assert trained_by_command(*asked) == 2
     said = capsys.readouterr()
-    assert "let selection begin on 2010-09-01 or later (--splits)" in flat(said.err)
+    assert "let selection begin on 2010-09-01 or later (--splits)" in without_breaks(said.err)
     assert json.loads(said.out.splitlines()[-1])["error"]["reason"] == "IN_SAMPLE"
     assert list(tmp_path.iterdir()) == []
 

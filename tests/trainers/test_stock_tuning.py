@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from market import bokeh_panel, echoing
+from market import bokeh_panel, learnable_bars
 
 from predictor import artifact
 from predictor.cli import run
@@ -43,7 +43,7 @@ RECIPE = StockRecipe(
 
 @pytest.fixture(scope="module")
 def material() -> TrainingMaterial:
-    return TrainingMaterial(echoing(bokeh_panel("AAPL").last(360)), FEATURES)
+    return TrainingMaterial(learnable_bars(bokeh_panel("AAPL").last(360)), FEATURES)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def history(material: TrainingMaterial) -> History:
     return History(material.bars, fit_pipeline(material.bars, FEATURES, RECIPE, splits))
 
 
-def asked(history: History, *, trials: int = 2, recipe: StockRecipe = RECIPE) -> Search:
+def search_of(history: History, *, trials: int = 2, recipe: StockRecipe = RECIPE) -> Search:
     splits = recipe.splits(history.bars.sessions)
     return Search(
         history=history, splits=splits, recipe=recipe, settings=dict(recipe.settings()), trials=trials, seeds=2
@@ -63,7 +63,7 @@ def stored(folder: Path) -> StudyStorage:
     return StudyStorage(uri=f"sqlite:///{folder / 'study.db'}", name="quantra")
 
 
-class Heard:
+class RecordingConsumer:
     """A consumer that counts reports and records announcements."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Heard:
         self.said.append(said)
 
 
-class Lowest:
+class LowestTrial:
     """A trial that suggests the lowest values and records the requests."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Lowest:
 @pytest.mark.parametrize("kind", sorted(name for name, kind in KINDS.items() if kind.learns))
 def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
     recipe = StockRecipe(kind=kind, config=kind_named(kind).config())
-    trial = Lowest()
+    trial = LowestTrial()
     found = suggested(trial, recipe)
     own = {field.name for field in fields(kind_named(kind).config)}
     assert trial.asked - {"learning_rate", "weight_decay", "batch_size"} <= own
@@ -111,8 +111,8 @@ def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
 
 
 def test_a_search_tries_so_often_and_fits_the_best_again_from_fresh_seeds(history: History, tmp_path: Path) -> None:
-    heard = Heard()
-    found = search(asked(history), stored(tmp_path), consume=heard, announce=heard.announce)
+    heard = RecordingConsumer()
+    found = search(search_of(history), stored(tmp_path), consume=heard, announce=heard.announce)
     assert found.trials == 2
     assert found.failed == 0
     assert len(found.seed_losses) == 2
@@ -122,19 +122,19 @@ def test_a_search_tries_so_often_and_fits_the_best_again_from_fresh_seeds(histor
 
 
 def test_a_search_that_was_stopped_goes_on_where_it_was(history: History, tmp_path: Path) -> None:
-    search(asked(history, trials=1), stored(tmp_path), consume=iter)
-    heard = Heard()
-    found = search(asked(history, trials=2), stored(tmp_path), consume=heard, announce=heard.announce)
+    search(search_of(history, trials=1), stored(tmp_path), consume=iter)
+    heard = RecordingConsumer()
+    found = search(search_of(history, trials=2), stored(tmp_path), consume=heard, announce=heard.announce)
     assert found.trials == 2
     assert heard.said[0].startswith("trial 2 of 2; the best selection loss so far is")
     assert heard.epochs == (1 + 2) * 2
 
 
 def test_a_study_of_other_settings_is_refused(history: History, tmp_path: Path) -> None:
-    search(asked(history, trials=1), stored(tmp_path), consume=iter)
+    search(search_of(history, trials=1), stored(tmp_path), consume=iter)
     other = replace(RECIPE, quantiles=(0.2, 0.5, 0.8))
     with pytest.raises(ConfigurationError, match="searched with other bars, features or settings"):
-        search(asked(history, recipe=other), stored(tmp_path), consume=iter)
+        search(search_of(history, recipe=other), stored(tmp_path), consume=iter)
 
 
 def test_the_first_trials_error_is_told(history: History, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_first_trials_error_is_told(history: History, tmp_path: Path) -> Non
         raise ConfigurationError("the consumer broke")
 
     with pytest.raises(ConfigurationError, match="the consumer broke"):
-        search(asked(history), stored(tmp_path), consume=fail)
+        search(search_of(history), stored(tmp_path), consume=fail)
 
 
 def test_a_search_without_any_trial_that_came_to_an_end_says_so(history: History, tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_search_without_any_trial_that_came_to_an_end_says_so(history: History
         raise LoopError("the loss is no number")
 
     with pytest.raises(LoopError, match="the loss is no number"):
-        search(asked(history, trials=1), stored(tmp_path), consume=fail)
+        search(search_of(history, trials=1), stored(tmp_path), consume=fail)
     with pytest.raises(ConfigurationError, match=r"no trial of the 1 in study 'quantra' finished; .* --trials"):
-        search(asked(history, trials=1), stored(tmp_path), consume=iter)
+        search(search_of(history, trials=1), stored(tmp_path), consume=iter)
 
 
 def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_fitted(

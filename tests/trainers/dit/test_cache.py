@@ -165,7 +165,7 @@ def test_other_images_are_refused_by_the_first_that_differs(
         cache.check_pictures(other)
 
 
-def cut(folder: Path) -> None:
+def truncate_cache(folder: Path) -> None:
     path = folder / "encoded.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
 
@@ -193,7 +193,7 @@ def without_its_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (cut, "encoded.safetensors does not match its digest"),
+        (truncate_cache, "encoded.safetensors does not match its digest"),
         (with_other_numbers, "encoded.safetensors does not match its digest"),
         (with_an_image_less, "names 11 images, encoded.safetensors has 12"),
         (of_another_version, "has format version 7"),
@@ -208,7 +208,7 @@ def test_a_folder_that_is_damaged_or_none_is_refused(
         LatentCache.open(cache.folder)
 
 
-class Numbers:
+class NumberImages:
     """Images that equal their indices."""
 
     def __init__(self, count: int) -> None:
@@ -222,16 +222,16 @@ class Numbers:
 
 
 def test_rounds_go_through_all_images_before_any_comes_again() -> None:
-    rounds = BatchRounds(Numbers(10), size=4, batches=5, seed=3)
+    rounds = BatchRounds(NumberImages(10), size=4, batches=5, seed=3)
     seen = [place for epoch in range(2) for batch in rounds.batches(epoch) for place in batch]
     assert len(seen) == 40
     assert all(sorted(seen[first : first + 10]) == list(range(10)) for first in range(0, 40, 10))
     assert seen[:10] != seen[10:20]
-    assert next(BatchRounds(Numbers(10), size=10, batches=1, seed=4).batches(0)) != seen[:10]
+    assert next(BatchRounds(NumberImages(10), size=10, batches=1, seed=4).batches(0)) != seen[:10]
 
 
 def test_a_batch_of_a_round_is_the_same_from_wherever_the_round_is_read() -> None:
-    rounds = BatchRounds(Numbers(7), size=9, batches=6, seed=3)
+    rounds = BatchRounds(NumberImages(7), size=9, batches=6, seed=3)
     whole = list(rounds.batches(4))
     assert [len(batch) for batch in whole] == [9] * 6
     assert list(rounds.batches(4, start=1, step=2)) == whole[1::2]

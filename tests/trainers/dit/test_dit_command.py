@@ -38,7 +38,7 @@ RUNNER = CliRunner()
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
 
 
-def ran(*words: str | Path) -> Any:
+def run_dit(*words: str | Path) -> Any:
     """Run `quantra train dit …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "dit", *map(str, words)])
 
@@ -59,7 +59,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cached(base: Path, images: Path) -> Path:
     out = base.parent / "cache"
-    done = ran("cache", images, "--model", base, "--out", out, "--json")
+    done = run_dit("cache", images, "--model", base, "--out", out, "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["images"], told["prompts"], told["refused"]) == (12, 4, [])
@@ -68,12 +68,12 @@ def cached(base: Path, images: Path) -> Path:
 
 def test_images_become_a_model_that_draws(base: Path, images: Path, cached: Path, tmp_path: Path) -> None:
     first, second, drawing = tmp_path / "first", tmp_path / "second", tmp_path / "a.png"
-    trained = ran("train", cached, "--model", base, "--made-of", images, "--out", first, *SHORT)
+    trained = run_dit("train", cached, "--model", base, "--made-of", images, "--out", first, *SHORT)
     assert trained.exit_code == 0, trained.output
     assert "Next: quantra train dit sample" in trained.stderr
     assert json.loads((first / "training.json").read_text())["recipe"]["steps"] == 4
-    assert ran("train", images, "--model", first, "--out", second, *SHORT).exit_code == 0
-    drawn = ran(
+    assert run_dit("train", images, "--model", first, "--out", second, *SHORT).exit_code == 0
+    drawn = run_dit(
         "sample", second, "--prompt", PROMPTS[0], "--out", drawing, "--count", "5", "--steps", "4", "--scale", "3"
     )
     assert drawn.exit_code == 0, drawn.output
@@ -100,19 +100,19 @@ def test_what_is_advised_after_a_training_draws_a_prompt_of_its_images(
     lines = (folder / "metadata.csv").read_text().replace(PROMPTS[0], prompt)
     (folder / "metadata.csv").write_text(lines)
     ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(tmp_path / "my base")
-    trained = advised(ran("cache", folder, "--model", "my base", "--out", "my cache"))
+    trained = advised(run_dit("cache", folder, "--model", "my base", "--out", "my cache"))
     assert trained[:4] == ["train", "my cache", "--model", "my base"]
     out = trained[trained.index("--out") + 1]
-    drawn = advised(ran(*trained, *SHORT))
+    drawn = advised(run_dit(*trained, *SHORT))
     assert drawn == ["sample", out, "--prompt", prompt, "--out", "drawn.png"]
-    assert ran(*drawn).exit_code == 0
+    assert run_dit(*drawn).exit_code == 0
     assert (tmp_path / "drawn.png").exists()
 
 
 def test_a_cache_and_its_images_teach_the_same(base: Path, images: Path, cached: Path, tmp_path: Path) -> None:
     losses: list[float] = []
     for name, source in (("cached", cached), ("plain", images)):
-        done = ran("train", source, "--model", base, "--out", tmp_path / name, *SHORT, "--json")
+        done = run_dit("train", source, "--model", base, "--out", tmp_path / name, *SHORT, "--json")
         losses.append(json.loads(done.stdout.splitlines()[-1])["loss"])
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
@@ -129,13 +129,13 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(base: Path, cache
         next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
         running.send_signal(signal.SIGKILL)
     assert not (tmp_path / "killed").exists()
-    assert "continue it (--resume)" in str(ran(*words("killed")).exception)
+    assert "continue it (--resume)" in str(run_dit(*words("killed")).exception)
     other = write_images(tmp_path / "other", 6)
-    assert ran("cache", other, "--model", base, "--out", tmp_path / "others").exit_code == 0
+    assert run_dit("cache", other, "--model", base, "--out", tmp_path / "others").exit_code == 0
     elsewhere = ["train", str(tmp_path / "others"), *words("killed", "--resume")[2:]]
-    assert "images" in str(ran(*elsewhere).exception)
-    assert ran(*words("killed", "--resume")).exit_code == 0
-    assert ran(*words("whole")).exit_code == 0
+    assert "images" in str(run_dit(*elsewhere).exception)
+    assert run_dit(*words("killed", "--resume")).exit_code == 0
+    assert run_dit(*words("whole")).exit_code == 0
     weights = "transformer/diffusion_pytorch_model.safetensors"
     assert (tmp_path / "killed" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
 
@@ -143,26 +143,26 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(base: Path, cache
 def test_bad_images_stop_a_cache_and_are_left_out_where_that_is_wanted(base: Path, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 5)
     (folder / "images" / "0003.png").write_bytes(b"no image")
-    done = ran("cache", folder, "--model", base, "--out", tmp_path / "cache")
+    done = run_dit("cache", folder, "--model", base, "--out", tmp_path / "cache")
     assert done.exit_code == 1
     assert "1 of 5 images cannot be used" in str(done.exception)
-    done = ran("cache", folder, "--model", base, "--out", tmp_path / "cache", "--skip-bad")
+    done = run_dit("cache", folder, "--model", base, "--out", tmp_path / "cache", "--skip-bad")
     assert "! images/0003.png was left out: " in done.stderr
     assert "4 images of 3 prompts, 1 left out." in done.stderr
-    shown = ran("train", tmp_path / "cache", "--model", base, "--out", tmp_path / "model", *SHORT)
+    shown = run_dit("train", tmp_path / "cache", "--model", base, "--out", tmp_path / "model", *SHORT)
     assert "! 1 image was left out of the cache" in shown.stderr
 
 
 def of_another_vae(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
     ImageModel.of(tiny_transformer(), tiny_vae(seed=9), tiny_encoder(), tiny_tokenizer()).save(place / "other")
-    assert ran("cache", images, "--model", place / "other", "--out", place / "cache").exit_code == 0
+    assert run_dit("cache", images, "--model", place / "other", "--out", place / "cache").exit_code == 0
     return place / "cache", base, "was made with another VAE than this model's"
 
 
 def of_other_images(base: Path, images: Path, place: Path) -> tuple[Path, Path, str]:
     write_images(place / "others")
     bar(PROMPTS[2], 40).save(place / "others" / "images" / "0002.png")
-    assert ran("cache", place / "others", "--model", base, "--out", place / "cache").exit_code == 0
+    assert run_dit("cache", place / "others", "--model", base, "--out", place / "cache").exit_code == 0
     return place / "cache", base, f"was made from other images than those in {images}"
 
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_trained_on_is_refused_before_a_training_starts(
 ) -> None:
     source, model, told = case(base, images, tmp_path)
     more = () if source == images else ("--made-of", images)
-    done = ran("train", source, "--model", model, "--out", tmp_path / "out", *SHORT, *more)
+    done = run_dit("train", source, "--model", model, "--out", tmp_path / "out", *SHORT, *more)
     assert done.exit_code == 1
     assert told in str(done.exception)
     assert not (tmp_path / "out.run").exists()
@@ -192,15 +192,15 @@ def test_an_objective_that_the_models_scheduler_contradicts_is_refused_by_both_n
     base: Path, cached: Path, tmp_path: Path
 ) -> None:
     first = tmp_path / "first"
-    assert ran("train", cached, "--model", base, "--out", first, "--objective", "velocity", *SHORT).exit_code == 0
-    done = ran("train", cached, "--model", first, "--out", tmp_path / "second", "--objective", "flow", *SHORT)
+    assert run_dit("train", cached, "--model", base, "--out", first, "--objective", "velocity", *SHORT).exit_code == 0
+    done = run_dit("train", cached, "--model", first, "--out", tmp_path / "second", "--objective", "flow", *SHORT)
     assert "DDIMScheduler is not the sampler of objective flow, which is DPMSolverMultistep" in str(done.exception)
-    assert ran("train", cached, "--model", first, "--out", tmp_path / "second", *SHORT).exit_code == 0
+    assert run_dit("train", cached, "--model", first, "--out", tmp_path / "second", *SHORT).exit_code == 0
     assert "velocity" in json.loads((tmp_path / "second" / "training.json").read_text())["objective"]
 
 
 def test_a_model_is_never_written_over(base: Path, cached: Path) -> None:
-    done = ran("train", cached, "--model", base, "--out", base, *SHORT)
+    done = run_dit("train", cached, "--model", base, "--out", base, *SHORT)
     assert "already exists" in str(done.exception)
 
 
@@ -208,7 +208,7 @@ def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
     base: Path, cached: Path, tmp_path: Path
 ) -> None:
     words = ("train", cached, "--model", base, "--out", tmp_path / "m", *SHORT, "--clip", "inf")
-    assert ran(*words, "--checkpoint-seconds", "inf").exit_code == 0
+    assert run_dit(*words, "--checkpoint-seconds", "inf").exit_code == 0
     assert json.loads((tmp_path / "m" / "training.json").read_text("utf-8"))["recipe"]["clip"] is None
 
 
@@ -223,7 +223,7 @@ def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
     ],
 )
 def test_a_setting_at_its_bound_is_bad_usage(command: str, flag: tuple[str, str], told: str, base: Path) -> None:
-    done = ran(command, base, "--model", base, "--out", "m", *flag)
+    done = run_dit(command, base, "--model", base, "--out", "m", *flag)
     assert done.exit_code == 2
     assert told in " ".join(done.output.replace("│", "").split())
 
@@ -241,7 +241,7 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     base: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainers.dit.command.IMAGES", replace(IMAGES, packages=("no_such_package",)))
-    done = ran("train", cached, "--model", base, "--out", "m")
+    done = run_dit("train", cached, "--model", base, "--out", "m")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[dit]'" in str(done.exception)
 
@@ -249,4 +249,4 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(
 def test_a_place_that_is_taken_is_told_before_an_image_is_read(base: Path, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 3)
     (folder / "images" / "0001.png").unlink()
-    assert "already exists" in str(ran("cache", folder, "--model", base, "--out", folder).exception)
+    assert "already exists" in str(run_dit("cache", folder, "--model", base, "--out", folder).exception)

@@ -31,7 +31,7 @@ IMAGE = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(0))
 NOISE = torch.randn(8, 4, 4, 4, generator=torch.Generator().manual_seed(1))
 
 
-def oracle(learnt: DiffusionObjective | NoiseProcess) -> Predict:
+def exact_prediction(learnt: DiffusionObjective | NoiseProcess) -> Predict:
     """The exact prediction of a network that knows one image."""
 
     def predict(latents: Tensor, timesteps: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def oracle(learnt: DiffusionObjective | NoiseProcess) -> Predict:
     return predict
 
 
-def within(predict: Predict) -> Predict:
+def within_schedules(predict: Predict) -> Predict:
     """Only times within every schedule, so that differences are not due to missing values."""
     return lambda latents, timesteps: predict(latents, timesteps.clamp(1, 999))
 
@@ -57,13 +57,13 @@ def error(sampler: DiffusionObjective, predict: Predict, steps: int = 20) -> flo
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exact_prediction_leads_back_to_the_image(name: ObjectiveName, steps: int) -> None:
     objective = objective_of(name)
-    assert error(objective, oracle(objective), steps) < 1e-5
+    assert error(objective, exact_prediction(objective), steps) < 1e-5
 
 
 @pytest.mark.parametrize(("learnt", "sampled"), list(permutations(NAMES, 2)))
 def test_what_was_learnt_for_another_sampler_leads_elsewhere(learnt: ObjectiveName, sampled: ObjectiveName) -> None:
-    found = error(objective_of(sampled), within(oracle(objective_of(learnt))))
-    # A direction is long near its end, so that DDIM comes close with it; 50 times less close than with its own.
+    found = error(objective_of(sampled), within_schedules(exact_prediction(objective_of(learnt))))
+    # Near its end a velocity is large, so DDIM comes close with it, but 50 times less than with its own target.
     assert found > (5e-4 if learnt == "flow" else 0.1)
 
 
@@ -75,13 +75,13 @@ def by_the_line() -> DiffusionProcess:
 @pytest.mark.parametrize("sampled", NAMES)
 def test_a_schedule_of_ones_own_leads_elsewhere_in_every_sampler(sampled: ObjectiveName) -> None:
     objective = objective_of(sampled)
-    assert error(objective, within(oracle(by_the_line()))) > 0.1
+    assert error(objective, within_schedules(exact_prediction(by_the_line()))) > 0.1
 
 
 def test_a_target_of_another_objective_leads_elsewhere_with_the_right_noising() -> None:
     objective = objective_of("epsilon")
     kept = DDIMScheduler(beta_schedule="linear").alphas_cumprod
-    assert error(objective, oracle(DiffusionProcess(kept, "v_prediction"))) > 0.1
+    assert error(objective, exact_prediction(DiffusionProcess(kept, "v_prediction"))) > 0.1
 
 
 def test_times_that_are_rounded_down_lead_elsewhere_and_are_refused() -> None:
@@ -91,7 +91,7 @@ def test_times_that_are_rounded_down_lead_elsewhere_and_are_refused() -> None:
     )
     rounded = DiffusionObjective("rounded", FlowMatching(1000), solver)
     with pytest.raises(SchedulerError, match="20 steps of DPMSolverMultistepScheduler"):
-        rounded.sample(oracle(rounded), NOISE, 20)
+        rounded.sample(exact_prediction(rounded), NOISE, 20)
 
 
 @pytest.mark.parametrize(("name", "advised"), [("flow", "24 or 30"), ("epsilon", "25 or 40"), ("velocity", "25 or 40")])

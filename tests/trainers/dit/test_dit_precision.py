@@ -29,7 +29,7 @@ SIXTEEN = (torch.bfloat16, torch.float16)
 MEBIBYTE = 2**20
 
 
-class Size(NamedTuple):
+class TrainingSize(NamedTuple):
     """Size of a training."""
 
     make: Callable[[], PixArtTransformer2DModel]
@@ -52,7 +52,7 @@ def large_transformer() -> PixArtTransformer2DModel:
     )
 
 
-SIZES = {"cpu": Size(tiny_transformer, 12), "cuda": Size(large_transformer, 512)}
+SIZES = {"cpu": TrainingSize(tiny_transformer, 12), "cuda": TrainingSize(large_transformer, 512)}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def seen(folder: Path, device: str, precision: PrecisionName, *, plain: bool = False) -> Seen:
+def measure_training(folder: Path, device: str, precision: PrecisionName, *, plain: bool = False) -> Seen:
     """Train for some steps."""
     size, windows, computed = SIZES[device], list[WindowReport](), set[torch.dtype]()
     model = ImageModel.of(size.make(), tiny_vae(), tiny_encoder(), tiny_tokenizer()).learning("flow")
@@ -99,7 +99,7 @@ def seen(folder: Path, device: str, precision: PrecisionName, *, plain: bool = F
     return Seen([one.loss for one in windows], [one.seconds for one in windows], peak, computed)
 
 
-def told(name: str, found: Seen) -> str:
+def summary_line(name: str, found: Seen) -> str:
     middle = sorted(found.seconds)[len(found.seconds) // 2]
     return f"{name}: {1e3 * middle:.1f} ms a step, {found.peak / MEBIBYTE:.0f} MiB, loss {found.losses[-1]:.4f}"
 
@@ -109,8 +109,8 @@ def told(name: str, found: Seen) -> str:
     [("cpu", "bf16"), *(pytest.param("cuda", name, marks=GPU) for name in ("auto", "bf16", "fp16"))],
 )
 def test_a_training_in_16_bits_stays_near_one_in_32(device: str, precision: PrecisionName, folder: Path) -> None:
-    full, half = seen(folder, device, "fp32"), seen(folder, device, precision)
-    print(f"{told('fp32', full)}; {told(precision, half)}")  # noqa: T201  shown by -rP
+    full, half = measure_training(folder, device, "fp32"), measure_training(folder, device, precision)
+    print(f"{summary_line('fp32', full)}; {summary_line(precision, half)}")  # noqa: T201  shown by -rP
     assert full.computed == {torch.float32}
     assert half.computed <= set(SIXTEEN)
     assert len(half.losses) == STEPS
@@ -123,7 +123,7 @@ def test_a_training_in_16_bits_stays_near_one_in_32(device: str, precision: Prec
 def test_images_are_encoded_in_32_bits_also_where_the_transformer_computes_in_16(
     device: str, precision: PrecisionName, folder: Path
 ) -> None:
-    cached, plain = seen(folder, device, precision), seen(folder, device, precision, plain=True)
+    cached, plain = measure_training(folder, device, precision), measure_training(folder, device, precision, plain=True)
     assert plain.computed <= set(SIXTEEN)
     near = 1e-6 if device == "cpu" else 1e-3  # the cache was encoded on the CPU
     assert plain.losses[0] == pytest.approx(cached.losses[0], rel=near)

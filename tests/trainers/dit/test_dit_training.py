@@ -71,7 +71,7 @@ def test_the_transformer_gets_every_gradient_and_what_encodes_gets_none(
     assert all(weight.grad is None and not weight.requires_grad for weight in frozen)
 
 
-class Told(NamedTuple):
+class SeededBatch(NamedTuple):
     """A batch with its random draws, which do not depend on the other samples."""
 
     posterior: Posterior
@@ -79,28 +79,28 @@ class Told(NamedTuple):
     drawn: NoiseDraw
 
 
-class Learning:
+class SeededLoss:
     """The loss of a batch with its own random draws."""
 
     def __init__(self, model: ImageModel) -> None:
         self.now: Any = None
         self._denoising = DenoisingLoss(model, lambda _: self.now)
 
-    def loss(self, batch: Told) -> Any:
+    def loss(self, batch: SeededBatch) -> Any:
         self.now = batch.drawn
         return self._denoising.loss(EncodedImages(batch.posterior, batch.condition))
 
 
-def told(cache: LatentCache, places: Tensor) -> Told:
+def seeded_batch(cache: LatentCache, places: Tensor) -> SeededBatch:
     """Some images with their own draws."""
     batch = cache.gather(places)
     draw = torch.Generator().manual_seed(5)
     noise = torch.randn(2, 12, *batch.posterior.mean.shape[1:], generator=draw)
     times, dropped = torch.rand(12, generator=draw), torch.rand(12, generator=draw) < 0.3
-    return Told(*batch, NoiseDraw(noise[0, places], noise[1, places], times[places], dropped[places]))
+    return SeededBatch(*batch, NoiseDraw(noise[0, places], noise[1, places], times[places], dropped[places]))
 
 
-class Recording(torch.optim.SGD):
+class GradientRecorder(torch.optim.SGD):
     """An optimizer that records the gradients of its last step."""
 
     def step(self, closure: Any = None) -> Any:
@@ -112,9 +112,9 @@ def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> 
     """Gradient of one window of batches."""
     model = a_model()
     cache, transformer = LatentCache.open(folder / "cache"), model.network.module
-    learning: Any = Learning(model)
+    learning: Any = SeededLoss(model)
     phase = phase_of(transformer, learning, ImageRecipe(steps=100))
-    optimizer = Recording(transformer.parameters(), lr=0.0)
+    optimizer = GradientRecorder(transformer.parameters(), lr=0.0)
     object.__setattr__(phase, "optimizer", optimizer)
     object.__setattr__(phase, "scheduler", None)
     object.__setattr__(phase, "clip", None)
@@ -123,7 +123,7 @@ def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> 
     with loop.running() as run:
         for one in run._phases:
             one.cutter.limit = limit
-        for _ in run.epochs(IterableSource([told(cache, part) for part in parts]), max_epochs=1):
+        for _ in run.epochs(IterableSource([seeded_batch(cache, part) for part in parts]), max_epochs=1):
             pass
     return optimizer.seen
 
@@ -141,16 +141,16 @@ def test_pieces_and_accumulated_batches_give_the_gradient_of_the_batch(folder: P
 def ranks_gradient(folder: Path) -> Any:
     """Gradient on each rank, with half of the batches each."""
     model = a_model()
-    cache, learning = LatentCache.open(folder / "cache"), Learning(model)
+    cache, learning = LatentCache.open(folder / "cache"), SeededLoss(model)
     transformer = model.network.module
     recipe: Any = learning
     phase = phase_of(transformer, recipe, ImageRecipe(steps=100))
-    optimizer = Recording(transformer.parameters(), lr=0.0)
+    optimizer = GradientRecorder(transformer.parameters(), lr=0.0)
     object.__setattr__(phase, "optimizer", optimizer)
     object.__setattr__(phase, "scheduler", None)
     object.__setattr__(phase, "clip", None)
     loop = Loop([phase], modules={TRANSFORMER: transformer}, device="cpu")
-    halves = [told(cache, part) for part in (torch.arange(8), torch.arange(8, 12))]
+    halves = [seeded_batch(cache, part) for part in (torch.arange(8), torch.arange(8, 12))]
     with loop.running() as run:
         for _ in run.epochs(IterableSource(halves), max_epochs=1):
             pass
@@ -236,7 +236,7 @@ def test_the_learning_rate_rises_and_stays() -> None:
 
 
 def test_a_training_starts_with_a_small_rate_that_is_full_after_a_tenth_of_few_steps() -> None:
-    transformer, learning = a_model().network.module, Learning(a_model())
+    transformer, learning = a_model().network.module, SeededLoss(a_model())
     recipe: Any = learning
     phase: Any = phase_of(transformer, recipe, ImageRecipe(steps=20, learning_rate=0.3))
     assert phase.scheduler.get_last_lr() == pytest.approx([0.3 / 3])

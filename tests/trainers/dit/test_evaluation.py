@@ -252,7 +252,7 @@ def test_of_heavy_images_of_one_prompt_as_many_are_shown_as_keep_the_page_light(
     assert len(text) < 2_000_000
 
 
-# --- how a model came to be
+# --- training history
 
 
 TRAINED: Mapping[str, Any] = {

@@ -95,7 +95,7 @@ def some_pictures(folder: Path, model: ImageModel) -> ImageFolder:
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_its_pipeline_draws_the_same_images(settings: dict[str, Any], guidance: float, tmp_path: Path) -> None:
     a_model(a_scheduler(**settings)).save(tmp_path / "model")
-    without: dict[str, Any] = {"processor": None, "vision_language_encoder": None}  # what plans images is not there
+    without: dict[str, Any] = {"processor": None, "vision_language_encoder": None}  # the image planner is missing
     pipeline: Any = GlmImagePipeline.from_pretrained(tmp_path / "model", low_cpu_mem_usage=False, **without)
     pipeline.set_progress_bar_config(disable=True)
     priors = plans(2)
@@ -116,7 +116,7 @@ def test_its_pipeline_draws_the_same_images(settings: dict[str, Any], guidance: 
 
 def test_each_image_has_its_own_plan_however_many_are_drawn_at_once_and_however_they_are_named(tmp_path: Path) -> None:
     model, priors = a_model(), plans(4)
-    priors[1, :3] = 0  # a token like others, among others
+    priors[1, :3] = 0  # an ordinary token
     together, apart = (
         draw_images(model, [PROMPTS[1]] * 4, SamplingSettings(steps=3, at_once=size), priors) for size in (4, 2)
     )

@@ -35,7 +35,7 @@ def some_pictures(folder: Path) -> ImageFolder:
     return read_pictures(write_images(folder), tiny_model().form, lambda _: None)
 
 
-class Compared:
+class DifferenceLoss:
     """A wrong loss: difference of samples from images, minus a reward."""
 
     def __init__(self, model: ImageModel, *, required: bool) -> None:
@@ -70,7 +70,7 @@ def test_a_loss_on_samples_is_refused_before_a_step_also_where_a_gradient_is_dem
     before, transformer = weights(model), model.network.module
     optimizer = torch.optim.SGD(transformer.parameters(), lr=0.1)
     phase = Phase[EncodedImages](
-        TRANSFORMER, Compared(model, required=required).loss, transformer.parameters(), optimizer
+        TRANSFORMER, DifferenceLoss(model, required=required).loss, transformer.parameters(), optimizer
     )
     loop = Loop([phase], modules={TRANSFORMER: transformer}, device="cpu")
     with pytest.raises(error, match=told), loop.running() as run:

@@ -51,7 +51,7 @@ def pictures_of(folder: Path) -> ImageFolder:
     return read_pictures(folder, tiny_model().form, lambda _: None)
 
 
-class Says:
+class FormulaReward:
     """A reward given by a formula."""
 
     def __init__(self, formula: Callable[[Tensor], Tensor]) -> None:
@@ -76,7 +76,7 @@ def steady(images: Tensor) -> Tensor:
 
 def checked(name: str, formula: Callable[[Tensor], Tensor], folder: Path) -> ValidatedReward:
     material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    return reward_of(name, material, {name: RewardKind(lambda _: Says(formula))})
+    return reward_of(name, material, {name: RewardKind(lambda _: FormulaReward(formula))})
 
 
 def rollouts_of(folder: Path, recipe: GrpoRecipe = SMALL) -> tuple[ImageModel, Rollouts]:
@@ -144,7 +144,7 @@ def test_each_step_ends_where_the_next_begins_and_the_last_without_noise(folder:
     assert (moves[-1].times - moves[-1].lengths).tolist() == [0] * 12
 
 
-class Kept:
+class RecordingReward:
     """A constant reward that records its inputs."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Kept:
 
 
 def test_prompts_and_their_real_images_are_chosen_by_chance_and_belong_together(folder: Path) -> None:
-    pictures, kept = pictures_of(folder / "own"), Kept()
+    pictures, kept = pictures_of(folder / "own"), RecordingReward()
     model, recipe = tiny_model().learning("flow"), replace(SMALL, members=2, draw_steps=2, trained_steps=1)
     torch.manual_seed(1)
     handed = iter(Rollouts(model, pictures, ValidatedReward("kept", kept), rollout_settings(recipe)))
@@ -293,7 +293,7 @@ def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> N
     assert all(report.zero_gradient for report in windows)
 
 
-def plainly(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> torch.optim.SGD:
+def create_sgd(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float) -> torch.optim.SGD:
     """Use SGD: AdamW amplifies rounding errors to full steps."""
     return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
 
@@ -302,11 +302,11 @@ def plainly(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: floa
 def test_steps_that_do_not_fit_into_memory_are_cut_and_tune_the_same_weights(
     stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.dit.grpo.adamw", plainly)
+    monkeypatch.setattr("trainers.dit.grpo.adamw", create_sgd)
     shortage, reports = Shortage(stage, fits=20), list[Any]()
 
     def short(_: nn.Module, __: object, made: Tensor) -> Tensor:
-        return shortage(made) if made.requires_grad else made  # drawing keeps nothing for a backward
+        return shortage(made) if made.requires_grad else made  # sampling keeps no graph
 
     def kept(given: Iterable[Report]) -> Iterator[Report]:
         for report in given:
@@ -452,7 +452,9 @@ def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
             Rollouts(tiny_model().learning(name), own, bright, rollout_settings(SMALL))
     flow = tiny_model().learning("flow")
     with pytest.raises(RewardError, match="brightness has one number for all images"):
-        Rollouts(flow, own, ValidatedReward("brightness", Says(brightness), of_all=True), rollout_settings(SMALL))
+        Rollouts(
+            flow, own, ValidatedReward("brightness", FormulaReward(brightness), of_all=True), rollout_settings(SMALL)
+        )
     with pytest.raises(SettingsError, match="5 trained steps are more than the 4 steps of an image"):
         Rollouts(flow, own, bright, rollout_settings(replace(SMALL, trained_steps=5)))
     watch = SampleWatch(flow, RewardInputs(own, own, count=8), [], SamplingSettings(steps=4))

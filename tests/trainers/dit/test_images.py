@@ -18,12 +18,12 @@ from trainers.media.metadata import RejectedFile, rejection_message
 FORM = ImageFormat(1, 8, 8)
 
 
-def anything(_prompt: str) -> None:
+def accept_prompt(_prompt: str) -> None:
     """A check that accepts every prompt."""
 
 
 def read(folder: Path, *, skip_bad: bool = False) -> ImageFolder:
-    return read_pictures(folder, FORM, anything, skip_bad=skip_bad)
+    return read_pictures(folder, FORM, accept_prompt, skip_bad=skip_bad)
 
 
 def test_images_come_with_their_prompts_in_the_order_of_metadata(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_some_images_are_always_the_same_and_of_many_prompts_also_where_a_folder
     assert one_after_the_other.some(40) == one_after_the_other.some(99) == one_after_the_other
 
 
-def spoilt(folder: Path) -> dict[str, str]:
+def add_bad_images(folder: Path) -> dict[str, str]:
     """Nine bad images next to three good ones, and the message about each."""
     Image.new("L", (8, 9)).save(folder / "tall.png")
     Image.new("RGB", (8, 8)).save(folder / "colours.png")
@@ -89,7 +89,7 @@ def spoilt(folder: Path) -> dict[str, str]:
 
 
 def test_bad_images_are_told_all_together(tmp_path: Path) -> None:
-    expected = spoilt(write_images(tmp_path, 4))
+    expected = add_bad_images(write_images(tmp_path, 4))
     with pytest.raises(DataError) as refused:
         read(tmp_path)
     first, *others = refused.value.message.splitlines()
@@ -99,7 +99,7 @@ def test_bad_images_are_told_all_together(tmp_path: Path) -> None:
 
 
 def test_bad_images_are_left_out_where_that_is_wanted_and_stay_visible(tmp_path: Path) -> None:
-    expected = spoilt(write_images(tmp_path, 4))
+    expected = add_bad_images(write_images(tmp_path, 4))
     pictures = read(tmp_path, skip_bad=True)
     assert [one.file for one in pictures.pictures] == ["images/0000.png", "images/0002.png", "images/0003.png"]
     assert {one.name: expected[one.name] in one.reason for one in pictures.refused} == dict.fromkeys(expected, True)

@@ -28,7 +28,7 @@ from trainers.media.run_directory import next_draft
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 
 
-def trained(name: ObjectiveName = "flow") -> ImageModel:
+def model_with_effect(name: ObjectiveName = "flow") -> ImageModel:
     """Random weights, large enough that prompts matter."""
     model = tiny_model()
     model.objective = objective_of(name)
@@ -42,7 +42,7 @@ def trained(name: ObjectiveName = "flow") -> ImageModel:
 @pytest.mark.parametrize("guidance", [1.0, 2.5])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pipeline_of_diffusers_draws_the_same_images(name: ObjectiveName, guidance: float, tmp_path: Path) -> None:
-    trained(name).save(tmp_path / "model")
+    model_with_effect(name).save(tmp_path / "model")
     pipeline: Any = PixArtAlphaPipeline.from_pretrained(tmp_path / "model", low_cpu_mem_usage=False)
     pipeline.set_progress_bar_config(disable=True)
     theirs = pipeline(
@@ -63,7 +63,7 @@ def test_the_pipeline_of_diffusers_draws_the_same_images(name: ObjectiveName, gu
 
 
 def test_a_saved_model_is_the_same_when_it_is_read(tmp_path: Path) -> None:
-    model = trained("velocity")
+    model = model_with_effect("velocity")
     model.save(tmp_path / "model")
     read = ImageModel.load(tmp_path / "model")
     assert (read.latents.digest, read.prompts.digest) == (model.latents.digest, model.prompts.digest)
@@ -74,14 +74,14 @@ def test_a_saved_model_is_the_same_when_it_is_read(tmp_path: Path) -> None:
 
 
 def test_images_are_the_same_for_a_seed_however_many_are_drawn_at_once() -> None:
-    model = trained()
+    model = model_with_effect()
     together, apart = (draw_images(model, PROMPTS, SamplingSettings(steps=5, at_once=size)) for size in (4, 1))
     torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
     assert not torch.equal(together, draw_images(model, PROMPTS, SamplingSettings(steps=5, seed=1)))
 
 
 def test_drawing_touches_neither_the_random_stream_nor_the_mode() -> None:
-    model = trained()
+    model = model_with_effect()
     model.network.module.train()
     before = torch.get_rng_state()
     draw_images(model, PROMPTS, SamplingSettings(steps=5))
@@ -90,7 +90,7 @@ def test_drawing_touches_neither_the_random_stream_nor_the_mode() -> None:
 
 
 def test_nothing_drops_out_while_images_are_drawn() -> None:
-    model, modes = trained(), list[bool]()
+    model, modes = model_with_effect(), list[bool]()
     model.network.module.train()
     model.network.module.register_forward_pre_hook(lambda module, _: modes.append(module.training))
     draw_images(model, PROMPTS[:1], SamplingSettings(steps=5))
@@ -108,11 +108,11 @@ def test_a_model_that_has_learnt_nothing_draws_nothing(tmp_path: Path) -> None:
 
 def test_a_prompt_to_draw_is_never_cut() -> None:
     with pytest.raises(DataError, match="has 17 tokens"):
-        draw_images(trained(), ["a bar on the left " * 3], SamplingSettings())
+        draw_images(model_with_effect(), ["a bar on the left " * 3], SamplingSettings())
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = trained()
+    model = model_with_effect()
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -124,7 +124,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_model_larger_than_there_is_room_for_is_one_error(tmp_path: Path) -> None:
-    model, limits = trained(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    model, limits = model_with_effect(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(ModelError, match=r"cannot be written .*File too large"):
@@ -140,14 +140,14 @@ def test_a_folder_that_cannot_be_read_again_does_not_appear(tmp_path: Path, monk
 
     monkeypatch.setattr("trainers.dit.models._scheduler", another)
     with pytest.raises(SchedulerError, match="is not the sampler of an objective"):
-        trained().save(tmp_path / "model")
+        model_with_effect().save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_kill_has_left_of_a_folder_is_in_nobodys_way(tmp_path: Path) -> None:
     next_draft(tmp_path / "model").mkdir()
     (tmp_path / ".model.draft" / "half").write_text("")
-    trained().save(tmp_path / "model")
+    model_with_effect().save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert not (tmp_path / "model" / "half").exists()
 
@@ -155,7 +155,7 @@ def test_what_a_kill_has_left_of_a_folder_is_in_nobodys_way(tmp_path: Path) -> N
 def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(ModelError, match="already exists"):
-        trained().save(tmp_path / "model")
+        model_with_effect().save(tmp_path / "model")
 
 
 def without_a_weight(folder: Path) -> None:
@@ -202,7 +202,7 @@ def of_another_vae(folder: Path) -> None:
     ],
 )
 def test_a_folder_that_is_no_model_is_refused(spoil: Callable[[Path], None], told: str, tmp_path: Path) -> None:
-    trained().save(tmp_path / "model")
+    model_with_effect().save(tmp_path / "model")
     spoil(tmp_path / "model")
     with pytest.raises(ImageError, match=told):
         ImageModel.load(tmp_path / "model")
@@ -247,7 +247,7 @@ def test_half_a_shade_is_rounded_and_not_cut() -> None:
 
 
 def test_a_network_that_also_says_how_sure_it_is_is_asked_for_its_first_half() -> None:
-    model = trained()
+    model = model_with_effect()
     settings: Any = model.network.module.config
     module: Any = PixArtTransformer2DModel.from_config({**settings, "out_channels": 8})
     network = PixArtNetwork(module, model.form)

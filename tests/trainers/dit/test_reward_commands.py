@@ -24,13 +24,13 @@ TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "2", "--groups", 
 BRIEF = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-steps", "4", "--gate-every", "1")
 
 
-def ran(*words: str | Path) -> Any:
+def run_dit(*words: str | Path) -> Any:
     """Run `quantra train dit …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained model, one with a flow matching objective, and two folders of images."""
     folder = tmp_path_factory.mktemp("commands")
     tiny_model().save(folder / "base")
@@ -40,9 +40,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_training_is_watched_and_tells_what_was_seen(place: Path, tmp_path: Path) -> None:
-    words = (place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
-    done = ran("train", *words, "--held-out", place / "held", "--json")
+def test_a_training_is_watched_and_tells_what_was_seen(workspace: Path, tmp_path: Path) -> None:
+    words = (workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
+    done = run_dit("train", *words, "--held-out", workspace / "held", "--json")
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "model" / "training.json").read_text())
     assert [look["window"] for look in told["curves"]["looks"]] == [2, 4]
@@ -54,11 +54,21 @@ RUINOUS = ("--learning-rate", "0.1", "--ema", "0", "--patience", "2")
 
 
 def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_the_figures(
-    place: Path, tmp_path: Path
+    workspace: Path, tmp_path: Path
 ) -> None:
-    words = (place / "own", "--model", place / "base", "--batch-size", "4", "--device", "cpu", *WATCHED, *RUINOUS)
-    held = ("--held-out", place / "held")
-    done = ran("train", *words, "--steps", "30", "--out", tmp_path / "model", *held)
+    words = (
+        workspace / "own",
+        "--model",
+        workspace / "base",
+        "--batch-size",
+        "4",
+        "--device",
+        "cpu",
+        *WATCHED,
+        *RUINOUS,
+    )
+    held = ("--held-out", workspace / "held")
+    done = run_dit("train", *words, "--steps", "30", "--out", tmp_path / "model", *held)
     assert done.exit_code == 1, done.output
     looks = json.loads((tmp_path / "model" / "training.json").read_text())["curves"]["looks"]
     last, best = looks[-1], max(looks, key=lambda look: look["rewards"]["ssim"])
@@ -69,59 +79,67 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
         f"{EvaluationSnapshot(**best).summary}. Try a --learning-rate below 0.1"
     ) in done.stderr
     assert f"Saved {tmp_path / 'model'}" in done.stderr
-    ended = ran("train", *words, "--steps", "30", "--out", tmp_path / "again", *held, "--json")
+    ended = run_dit("train", *words, "--steps", "30", "--out", tmp_path / "again", *held, "--json")
     assert ended.exit_code == 1
     assert json.loads(ended.stdout.splitlines()[-1])["collapsed"] is True
-    whole = ran("train", *words, "--steps", "4", "--patience", "0", "--out", tmp_path / "whole", *held, "--json")
+    whole = run_dit("train", *words, "--steps", "4", "--patience", "0", "--out", tmp_path / "whole", *held, "--json")
     assert whole.exit_code == 0
     assert json.loads(whole.stdout.splitlines()[-1])["collapsed"] is False
 
 
-def test_a_bad_image_that_is_held_out_is_left_out_where_that_is_wanted(place: Path, tmp_path: Path) -> None:
+def test_a_bad_image_that_is_held_out_is_left_out_where_that_is_wanted(workspace: Path, tmp_path: Path) -> None:
     held = write_images(tmp_path / "held", 8)
     (held / "images" / "0002.png").write_bytes(b"no image")
-    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
-    assert "leave them out with --skip-bad" in str(ran(*words, "--held-out", held).exception)
-    done = ran(*words, "--held-out", held, "--skip-bad")
+    words = ("train", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
+    assert "leave them out with --skip-bad" in str(run_dit(*words, "--held-out", held).exception)
+    done = run_dit(*words, "--held-out", held, "--skip-bad")
     assert done.exit_code == 0, done.output
     assert "! images/0002.png was left out: " in done.stderr
 
 
-def test_a_training_goes_on_beside_the_same_held_out_images_alone(place: Path, tmp_path: Path) -> None:
+def test_a_training_goes_on_beside_the_same_held_out_images_alone(workspace: Path, tmp_path: Path) -> None:
     held = write_images(tmp_path / "held", 8)
-    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
-    assert ran(*words, "--held-out", held).exit_code == 0
+    words = ("train", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
+    assert run_dit(*words, "--held-out", held).exit_code == 0
     shutil.rmtree(tmp_path / "model")
     write_images(held, 8, seed=9)
-    assert "held_out" in str(ran(*words, "--held-out", held, "--resume").exception)
+    assert "held_out" in str(run_dit(*words, "--held-out", held, "--resume").exception)
 
 
-def test_images_that_are_held_out_of_no_looks_are_bad_usage(place: Path, tmp_path: Path) -> None:
-    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
-    done = ran(*words, "--held-out", place / "held")
+def test_images_that_are_held_out_of_no_looks_are_bad_usage(workspace: Path, tmp_path: Path) -> None:
+    words = ("train", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT)
+    done = run_dit(*words, "--held-out", workspace / "held")
     assert done.exit_code == 2
     assert "--held-out needs --monitor" in done.output
 
 
-def test_what_rewards_lack_is_told_before_a_training_starts(place: Path, tmp_path: Path) -> None:
-    words = ("train", place / "own", "--model", place / "base", "--out", tmp_path / "model", *SHORT)
-    assert "needs --held-out" in ran(*words, *WATCHED).output
-    clip = ("--monitor", "clip", "--held-out", place / "held", "--monitor-images", "4")
-    assert "clip needs a local folder of a CLIP model" in str(ran(*words, *clip).exception)
-    gone = ran(*words, *clip, "--reward-weights", tmp_path / "gone")
+def test_what_rewards_lack_is_told_before_a_training_starts(workspace: Path, tmp_path: Path) -> None:
+    words = ("train", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT)
+    assert "needs --held-out" in run_dit(*words, *WATCHED).output
+    clip = ("--monitor", "clip", "--held-out", workspace / "held", "--monitor-images", "4")
+    assert "clip needs a local folder of a CLIP model" in str(run_dit(*words, *clip).exception)
+    gone = run_dit(*words, *clip, "--reward-weights", tmp_path / "gone")
     assert "gone cannot be read as a CLIP model" in str(gone.exception)
     assert not (tmp_path / "model.run").exists()
-    cached = ran("cache", place / "own", "--model", place / "base", "--out", tmp_path / "cache")
+    cached = run_dit("cache", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "cache")
     assert cached.exit_code == 0
-    done = ran("train", tmp_path / "cache", *words[2:], *WATCHED, "--held-out", place / "held")
+    done = run_dit("train", tmp_path / "cache", *words[2:], *WATCHED, "--held-out", workspace / "held")
     assert "is a cache; add --made-of" in " ".join(done.output.replace("│", "").split())
 
 
 def test_a_tuning_within_its_bound_ends_with_success_and_says_that_nothing_was_gained(
-    place: Path, tmp_path: Path
+    workspace: Path, tmp_path: Path
 ) -> None:
-    words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
-    done = ran("grpo", *words, *BRIEF, "--bound", "3", "--device", "cpu")
+    words = (
+        workspace / "own",
+        "--model",
+        workspace / "flow",
+        "--held-out",
+        workspace / "held",
+        "--out",
+        tmp_path / "tuned",
+    )
+    done = run_dit("grpo", *words, *BRIEF, "--bound", "3", "--device", "cpu")
     assert done.exit_code == 0, done.output
     assert "! ssim has not increased: kept the initial weights, after 0 steps: ssim " in done.stderr
     assert "0 of 4 groups had equal rewards" in done.stderr
@@ -131,21 +149,37 @@ def test_a_tuning_within_its_bound_ends_with_success_and_says_that_nothing_was_g
     assert ImageModel.load(tmp_path / "tuned").objective is not None
 
 
-def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(place: Path, tmp_path: Path) -> None:
-    words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
+def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(workspace: Path, tmp_path: Path) -> None:
+    words = (
+        workspace / "own",
+        "--model",
+        workspace / "flow",
+        "--held-out",
+        workspace / "held",
+        "--out",
+        tmp_path / "tuned",
+    )
     ruinous = ("--gate-images", "8", "--bound", "1", "--learning-rate", "0.5", "--divergence", "0", "--device", "cpu")
-    done = ran("grpo", *words, *BRIEF, *ruinous)
+    done = run_dit("grpo", *words, *BRIEF, *ruinous)
     assert done.exit_code == 1, done.output
     assert "is more than 1 times worse than after 0 steps: ssim " in done.stderr
     assert "kept the best accepted weights, after 0 steps" in done.stderr
     weights = "transformer/diffusion_pytorch_model.safetensors"
-    assert (tmp_path / "tuned" / weights).read_bytes() == (place / "flow" / weights).read_bytes()
+    assert (tmp_path / "tuned" / weights).read_bytes() == (workspace / "flow" / weights).read_bytes()
 
 
 @pytest.mark.slow
-def test_a_tuning_that_is_killed_goes_on_to_the_same_weights(place: Path, tmp_path: Path) -> None:
+def test_a_tuning_that_is_killed_goes_on_to_the_same_weights(workspace: Path, tmp_path: Path) -> None:
     def words(out: str, *more: str) -> list[str]:
-        folders = [place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / out]
+        folders = [
+            workspace / "own",
+            "--model",
+            workspace / "flow",
+            "--held-out",
+            workspace / "held",
+            "--out",
+            tmp_path / out,
+        ]
         often = ["--checkpoint-seconds", "0.01", "--device", "cpu", "--json", "--bound", "9", "--iterations", "9"]
         return ["grpo", *map(str, folders), *BRIEF, *often, *more]
 
@@ -156,15 +190,23 @@ def test_a_tuning_that_is_killed_goes_on_to_the_same_weights(place: Path, tmp_pa
         assert [next(kind for kind in kinds if kind == "checkpoint") for _ in range(3)]
         running.send_signal(signal.SIGKILL)
     assert not (tmp_path / "killed").exists()
-    assert ran(*words("killed", "--resume")).exit_code == 0
-    assert ran(*words("whole")).exit_code == 0
+    assert run_dit(*words("killed", "--resume")).exit_code == 0
+    assert run_dit(*words("whole")).exit_code == 0
     for file in ("transformer/diffusion_pytorch_model.safetensors", "tuning.json"):
         assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-def test_a_reward_that_is_its_own_gate_is_refused(place: Path, tmp_path: Path) -> None:
-    words = (place / "own", "--model", place / "flow", "--held-out", place / "held", "--out", tmp_path / "tuned")
-    done = ran("grpo", *words, *BRIEF, "--gate", "ssim")
+def test_a_reward_that_is_its_own_gate_is_refused(workspace: Path, tmp_path: Path) -> None:
+    words = (
+        workspace / "own",
+        "--model",
+        workspace / "flow",
+        "--held-out",
+        workspace / "held",
+        "--out",
+        tmp_path / "tuned",
+    )
+    done = run_dit("grpo", *words, *BRIEF, "--gate", "ssim")
     assert done.exit_code == 1
     assert "ssim cannot be both the reward and the gate" in str(done.exception)
     assert not (tmp_path / "tuned.run").exists()

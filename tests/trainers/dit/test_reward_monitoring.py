@@ -37,7 +37,7 @@ def pictures_of(folder: Path, model: ImageModel) -> ImageFolder:
     return read_pictures(folder, model.form, model.prompts.check)
 
 
-class Listed:
+class ScriptedReward:
     """A reward with a given sequence of values, the first for the trial; it records the images."""
 
     def __init__(self, rewards: list[float]) -> None:
@@ -51,16 +51,18 @@ class Listed:
         return torch.full((len(images),), next(self._rewards))
 
 
-def monitor_of(model: ImageModel, folder: Path, reward: Listed, *, every: int = 2, patience: int = 2) -> RewardMonitor:
+def monitor_of(
+    model: ImageModel, folder: Path, reward: ScriptedReward, *, every: int = 2, patience: int = 2
+) -> RewardMonitor:
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
     checked = reward_of("listed", material, {"listed": RewardKind(lambda _: reward)})
     watch = SampleWatch(model, material, [checked], SAMPLING)
     return RewardMonitor(watch, "listed", every=every, patience=patience)
 
 
-def trained(
+def train_monitored(
     folder: Path,
-    reward: Listed | None,
+    reward: ScriptedReward | None,
     steps: int,
     *,
     every: int = 2,
@@ -82,8 +84,8 @@ def weights(model: ImageModel) -> Tensor:
 
 @pytest.mark.parametrize("ema", [0.0, 0.9])
 def test_monitoring_changes_no_bit_of_the_weights(folder: Path, ema: float) -> None:
-    watched, learnt = trained(folder, Listed([0.0, 1, 2, 3, 4]), 8, ema=ema)  # the last is the best
-    alone, lonely = trained(folder, None, 8, ema=ema)
+    watched, learnt = train_monitored(folder, ScriptedReward([0.0, 1, 2, 3, 4]), 8, ema=ema)  # the last is the best
+    alone, lonely = train_monitored(folder, None, 8, ema=ema)
     assert torch.equal(weights(watched), weights(alone))
     assert learnt.loss == lonely.loss
     assert [look.window for look in learnt.looks] == [2, 4, 6, 8]
@@ -91,10 +93,10 @@ def test_monitoring_changes_no_bit_of_the_weights(folder: Path, ema: float) -> N
 
 
 def test_the_weights_of_the_best_reward_are_kept(folder: Path) -> None:
-    reward = Listed([0.0, 1, 5, 4, 4.5])
-    model, _ = trained(folder, reward, 8)
+    reward = ScriptedReward([0.0, 1, 5, 4, 4.5])
+    model, _ = train_monitored(folder, reward, 8)
     drawn = draw_images(model, [f"a bar on the {side}" for side in ("left", "right", "top", "bottom")] * 2, SAMPLING)
-    torch.testing.assert_close(drawn, reward.seen[2], atol=1e-5, rtol=0)  # of averaged weights, at the second look
+    torch.testing.assert_close(drawn, reward.seen[2], atol=1e-5, rtol=0)  # of averaged weights, second look
     assert not torch.allclose(reward.seen[1], reward.seen[2], atol=1e-4)
 
 
@@ -115,14 +117,14 @@ def test_what_has_hardly_risen_may_go_up_and_down_and_collapses_where_half_of_th
 
 
 def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> None:
-    reward = Listed([0.0, 1, 5, 2, 2, 9])
-    model, learnt = trained(folder, reward, 20)
+    reward = ScriptedReward([0.0, 1, 5, 2, 2, 9])
+    model, learnt = train_monitored(folder, reward, 20)
     assert learnt.collapsed
     assert [look.window for look in learnt.looks] == [2, 4, 6, 8]
-    best, _ = trained(folder, Listed([0.0, 1, 5]), 4)
+    best, _ = train_monitored(folder, ScriptedReward([0.0, 1, 5]), 4)
     drawn = draw_images(model, ["a bar on the left"], SAMPLING)
     assert drawn.shape == (1, 1, 8, 8)
-    assert not torch.equal(weights(model), weights(best))  # the rates of a shorter training are others
+    assert not torch.equal(weights(model), weights(best))  # a shorter training has another schedule
 
 
 def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path: Path) -> None:
@@ -132,11 +134,13 @@ def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path:
             if len(reward.seen) == 3:
                 raise StoppedError("enough", signal=2)
 
-    whole, learnt = trained(folder, Listed([0.0, 1, 2, 5, 3]), 8)
-    reward = Listed([0.0, 1, 2, 5, 3])
+    whole, learnt = train_monitored(folder, ScriptedReward([0.0, 1, 2, 5, 3]), 8)
+    reward = ScriptedReward([0.0, 1, 2, 5, 3])
     with pytest.raises(StoppedError):
-        trained(folder, reward, 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9), consume=stopped)
-    again, rest = trained(folder, Listed([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9))
+        train_monitored(folder, reward, 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9), consume=stopped)
+    again, rest = train_monitored(
+        folder, ScriptedReward([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9)
+    )
     assert rest.looks == learnt.looks
     assert torch.equal(weights(again), weights(whole))
 

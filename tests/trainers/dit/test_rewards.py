@@ -40,7 +40,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> RewardInputs:
     return RewardInputs(pictures_of(place / "own", 64), pictures_of(place / "held", 24), count=16)
 
 
-def held(material: RewardInputs, count: int = 16) -> tuple[Tensor, list[str]]:
+def held_out_images(material: RewardInputs, count: int = 16) -> tuple[Tensor, list[str]]:
     held = material.held_out.some(count)
     return pixels_of(held), [one.prompt for one in held.pictures]
 
@@ -87,7 +87,7 @@ def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(
     before = torch.get_rng_state()
     judge = train_classifier(material.pictures)
     assert torch.equal(torch.get_rng_state(), before)
-    images, prompts = held(material, 24)
+    images, prompts = held_out_images(material, 24)
     assert judge.accuracy(images, prompts) == 1.0
     reward = reward_of("classifier", material)
     right, wrong = reward(images, prompts, images), reward(images, [*prompts[1:], prompts[0]], images)
@@ -97,7 +97,7 @@ def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(
 
 def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(material: RewardInputs) -> None:
     reward = reward_of("frechet", material)
-    images, prompts = held(material)
+    images, prompts = held_out_images(material)
     inner = reward.reward
     assert isinstance(inner, FrechetDistance)
     assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
@@ -119,7 +119,7 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
 
 
 def test_likeness_is_that_of_images_and_targets(material: RewardInputs) -> None:
-    images, prompts = held(material)
+    images, prompts = held_out_images(material)
     assert reward_of("ssim", material)(images, prompts, images).tolist() == pytest.approx([1.0] * 16)
     assert torch.equal(reward_of("psnr", material)(images, prompts, 1 - images), psnr(images, 1 - images))
 
@@ -142,7 +142,7 @@ def a_clip(folder: Path) -> CLIPModel:
 
 def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: RewardInputs, tmp_path: Path) -> None:
     model = a_clip(tmp_path / "clip")
-    images, prompts = held(material, 4)
+    images, prompts = held_out_images(material, 4)
     said = reward_of("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "clip", 4))(
         images, prompts, images
     )
@@ -181,7 +181,7 @@ def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path:
         train_classifier(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
 
 
-class Broken:
+class ConstantReward:
     """A constant reward."""
 
     def __init__(self, said: Tensor) -> None:
@@ -192,8 +192,8 @@ class Broken:
         return self._said
 
 
-def broken(said: Tensor) -> Reward:
-    return Broken(said)
+def broken_reward(said: Tensor) -> Reward:
+    return ConstantReward(said)
 
 
 def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material: RewardInputs) -> None:
@@ -201,6 +201,6 @@ def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material
     values[5] = math.nan
     wrong = material.held_out.some(16).pictures[5].prompt
     with pytest.raises(RewardError, match=f"reward mine is nan for an image of '{wrong}'.* 1 of 16 images"):
-        reward_of("mine", material, {"mine": RewardKind(lambda _: broken(values))})
+        reward_of("mine", material, {"mine": RewardKind(lambda _: broken_reward(values))})
     with pytest.raises(RewardError, match=r"reward mine has shape \[3\] for 16 images"):
-        reward_of("mine", material, {"mine": RewardKind(lambda _: broken(torch.zeros(3)))})
+        reward_of("mine", material, {"mine": RewardKind(lambda _: broken_reward(torch.zeros(3)))})

@@ -28,34 +28,34 @@ TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "2", "--groups", 
 GATED = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-steps", "4", "--bound", "9")
 
 
-def ran(*words: str | Path) -> Any:
+def run_dit(*words: str | Path) -> Any:
     """Run `quantra train dit …` and return its exit code."""
     return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Training images, held-out images, and a monitored model trained on the first."""
     folder = tmp_path_factory.mktemp("drawing")
     tiny_model().save(folder / "base")
     write_images(folder / "own", 40)
     write_images(folder / "held", 12)
     words = (folder / "own", "--model", folder / "base", "--out", folder / "model", "--batch-size", "4", *BRIEF)
-    done = ran("train", *words, *WATCHED, "--held-out", folder / "held")
+    done = run_dit("train", *words, *WATCHED, "--held-out", folder / "held")
     assert done.exit_code == 0, done.output
     return folder
 
 
-def judged(place: Path, *more: str | Path, model: str = "model") -> Any:
+def evaluate_model(place: Path, *more: str | Path, model: str = "model") -> Any:
     words = (place / model, "--images", place / "own", "--held-out", place / "held", *BRIEF)
-    return ran("evaluate", *words, *more)
+    return run_dit("evaluate", *words, *more)
 
 
-def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(place: Path) -> None:
-    done = judged(place)
+def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(workspace: Path) -> None:
+    done = evaluate_model(workspace)
     assert done.exit_code == 0, done.output
-    assert f"Saved {place / 'model.html'}: open it to look" in done.stderr
-    text = (place / "model.html").read_text("utf-8")
+    assert f"Saved {workspace / 'model.html'}: open it to look" in done.stderr
+    text = (workspace / "model.html").read_text("utf-8")
     page = page_of(text)
     assert "Evaluation of model" in page.words
     headings = ("Loss over steps", "SSIM, held-out prompts", "PSNR, dB, held-out prompts")
@@ -63,48 +63,56 @@ def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(place: Path) -> No
     assert places == sorted(places), "the reward that decides comes first"
     assert "drawn with 4 steps, guidance 2, seed 0" in page.words
     form = tiny_model().form
-    own, held = (read_pictures(place / name, form, lambda _: None).digest[:12] for name in ("own", "held"))
+    own, held = (read_pictures(workspace / name, form, lambda _: None).digest[:12] for name in ("own", "held"))
     judged_by = f"12 images of held (digest {held}), by rewards trained on 40 images of own (digest {own})"
     assert f"Compared with {judged_by}" in page.words
     assert_holds_all(text)
 
 
-def test_the_figures_for_programs_and_for_people_and_on_the_page_are_the_same(place: Path, tmp_path: Path) -> None:
-    done = judged(place, "--json", "--page", tmp_path / "a.html", "--count", "8")
+def test_the_figures_for_programs_and_for_people_and_on_the_page_are_the_same(workspace: Path, tmp_path: Path) -> None:
+    done = evaluate_model(workspace, "--json", "--page", tmp_path / "a.html", "--count", "8")
     told = json.loads(done.stdout)
     assert (told["kind"], told["images"], told["page"]) == ("evaluated", 8, str(tmp_path / "a.html"))
     page = page_of((tmp_path / "a.html").read_text("utf-8"))
     scores = told["scores"]
     wanted = [told["accuracy"]["share"], scores["classifier"]["value"], scores["frechet"]["value"], 8]
     assert page.numbers[:4] == pytest.approx(wanted)
-    said = judged(place, "--page", tmp_path / "a.html", "--count", "8").stderr
+    said = evaluate_model(workspace, "--page", tmp_path / "a.html", "--count", "8").stderr
     assert f"8 images are classified as their prompt: {told['accuracy']['share']:.1%}" in said
     assert f"Fréchet distance: {scores['frechet']['value']:.4g}, real images {scores['frechet']['real']:.4g}" in said
 
 
 def test_the_accuracy_is_that_of_the_images_that_are_drawn_with_the_settings_that_are_given(
-    place: Path, tmp_path: Path
+    workspace: Path, tmp_path: Path
 ) -> None:
     settings = ("--guidance", "1.5", "--seed", "3")
-    told = json.loads(judged(place, "--json", "--page", tmp_path / "a.html", *settings).stdout)
-    model = ImageModel.load(place / "model")
-    own, held = (read_pictures(place / name, model.form, model.prompts.check) for name in ("own", "held"))
+    told = json.loads(evaluate_model(workspace, "--json", "--page", tmp_path / "a.html", *settings).stdout)
+    model = ImageModel.load(workspace / "model")
+    own, held = (read_pictures(workspace / name, model.form, model.prompts.check) for name in ("own", "held"))
     prompts = [picture.prompt for picture in held.pictures]
     images = draw_images(model, prompts, SamplingSettings(steps=4, guidance=1.5, seed=3))
     assert told["accuracy"]["share"] == pytest.approx(train_classifier(own).accuracy(images, prompts))
 
 
-def test_a_tuned_model_keeps_how_it_was_trained(place: Path, tmp_path: Path) -> None:
-    words = (place / "own", "--model", place / "model", "--held-out", place / "held", "--out", tmp_path / "tuned")
-    assert ran("grpo", *words, *GATED, "--device", "cpu").exit_code == 0
-    done = judged(place, "--page", tmp_path / "a.html", model=str(tmp_path / "tuned"))
+def test_a_tuned_model_keeps_how_it_was_trained(workspace: Path, tmp_path: Path) -> None:
+    words = (
+        workspace / "own",
+        "--model",
+        workspace / "model",
+        "--held-out",
+        workspace / "held",
+        "--out",
+        tmp_path / "tuned",
+    )
+    assert run_dit("grpo", *words, *GATED, "--device", "cpu").exit_code == 0
+    done = evaluate_model(workspace, "--page", tmp_path / "a.html", model=str(tmp_path / "tuned"))
     assert done.exit_code == 0, done.output
     words_of_page = page_of((tmp_path / "a.html").read_text("utf-8")).words
     assert "Loss over steps" in words_of_page
     assert "SSIM, rollouts over tuning iterations" in words_of_page
 
 
-def turned(folder: Path) -> Path:
+def reordered_images(folder: Path) -> Path:
     """Twelve images with the last one first."""
     write_images(folder, 12)
     heading, *lines = (folder / "metadata.csv").read_text("utf-8").splitlines()
@@ -118,7 +126,9 @@ LOOK = EvaluationSnapshot(4, {"ssim": 0.5, "frechet": -2.0})
 FAR = {"images": 4, "against": 12}
 
 
-def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_is_given_what_the_flags_say(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen, seeds = list[Any](), list[int]()
 
     def fit(*parts: Any) -> ImageTrainingResult:
@@ -127,11 +137,21 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
 
     monkeypatch.setattr("trainers.dit.training.fit", fit)
     monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
-    held, cached = turned(tmp_path / "held"), tmp_path / "cache"
-    assert ran("cache", place / "own", "--model", place / "base", "--out", cached).exit_code == 0
-    words = (cached, "--made-of", place / "own", "--model", place / "base", "--out", tmp_path / "model", "--seed", "7")
+    held, cached = reordered_images(tmp_path / "held"), tmp_path / "cache"
+    assert run_dit("cache", workspace / "own", "--model", workspace / "base", "--out", cached).exit_code == 0
+    words = (
+        cached,
+        "--made-of",
+        workspace / "own",
+        "--model",
+        workspace / "base",
+        "--out",
+        tmp_path / "model",
+        "--seed",
+        "7",
+    )
     watched = ("--monitor", "ssim,frechet", "--held-out", held, "--monitor-images", "4", "--monitor-guidance", "1.5")
-    done = ran("train", *words, *watched, "--monitor-steps", "3", "--patience", "1")
+    done = run_dit("train", *words, *watched, "--monitor-steps", "3", "--patience", "1")
     assert done.exit_code == 0, done.output
     model, source, recipe, _, _, monitor = seen
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
@@ -142,7 +162,7 @@ def test_a_training_is_given_what_the_flags_say(place: Path, tmp_path: Path, mon
     assert told["facts"]["frechet"].items() >= FAR.items()
 
 
-def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tuning_is_given_what_the_flags_say(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, seeds = list[Any](), list[int]()
 
     def tune(*parts: Any) -> TuningResult:
@@ -151,12 +171,22 @@ def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monke
 
     monkeypatch.setattr("trainers.dit.grpo.tune", tune)
     monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
-    held = turned(tmp_path / "held")
-    words = (place / "own", "--model", place / "model", "--held-out", held, "--out", tmp_path / "tuned", "--seed", "7")
-    done = ran("grpo", *words, *GATED, "--gate", "frechet", "--guidance", "1.5", "--device", "cpu", "--json")
+    held = reordered_images(tmp_path / "held")
+    words = (
+        workspace / "own",
+        "--model",
+        workspace / "model",
+        "--held-out",
+        held,
+        "--out",
+        tmp_path / "tuned",
+        "--seed",
+        "7",
+    )
+    done = run_dit("grpo", *words, *GATED, "--gate", "frechet", "--guidance", "1.5", "--device", "cpu", "--json")
     assert done.exit_code == 0, done.output
     model, pictures, reward, gate, recipe, _, _ = seen
-    assert (pictures.folder, reward.name, recipe.seed, seeds) == (place / "own", "ssim", 7, [7])
+    assert (pictures.folder, reward.name, recipe.seed, seeds) == (workspace / "own", "ssim", 7, [7])
     assert gate._watch._sampling == SamplingSettings(steps=4, guidance=1.5)
     assert torch.equal(gate._watch.targets, pixels_of(read_pictures(held, model.form, lambda _: None).some(4)))
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
@@ -169,7 +199,9 @@ def test_a_tuning_is_given_what_the_flags_say(place: Path, tmp_path: Path, monke
     assert (said["kind"], said["accepted"]) == ("tuned", True)
 
 
-def test_of_many_processes_the_first_alone_writes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_processes_the_first_alone_writes(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fit(*_: Any) -> ImageTrainingResult:
         return ImageTrainingResult((0.5,))
 
@@ -179,17 +211,17 @@ def test_of_many_processes_the_first_alone_writes(place: Path, tmp_path: Path, m
     monkeypatch.setattr("trainers.dit.training.fit", fit)
     monkeypatch.setattr("trainers.dit.grpo.tune", tune)
     monkeypatch.setattr("trainers.dit.command.launched_rank", lambda: 1)
-    words = (place / "own", "--model", place / "model", "--out", tmp_path / "out")
-    tuning = ("grpo", *words, "--held-out", place / "held", *GATED, "--device", "cpu")
-    for done in (ran("train", *words, *BRIEF), ran(*tuning)):
+    words = (workspace / "own", "--model", workspace / "model", "--out", tmp_path / "out")
+    tuning = ("grpo", *words, "--held-out", workspace / "held", *GATED, "--device", "cpu")
+    for done in (run_dit("train", *words, *BRIEF), run_dit(*tuning)):
         assert (done.exit_code, done.stdout) == (0, "")
         assert "Saved" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sample_is_shown_on_a_page_where_one_is_named(place: Path, tmp_path: Path) -> None:
-    words = (place / "model", "--prompt", PROMPTS[0], "--count", "3", "--out", tmp_path / "a.png", *BRIEF)
-    done = ran("sample", *words, "--page", tmp_path / "a.html")
+def test_a_sample_is_shown_on_a_page_where_one_is_named(workspace: Path, tmp_path: Path) -> None:
+    words = (workspace / "model", "--prompt", PROMPTS[0], "--count", "3", "--out", tmp_path / "a.png", *BRIEF)
+    done = run_dit("sample", *words, "--page", tmp_path / "a.html")
     assert done.exit_code == 0, done.output
     assert f"Saved {tmp_path / 'a.png'}, 3 of 'a bar on the left', and {tmp_path / 'a.html'}" in done.stderr
     page = page_of((tmp_path / "a.html").read_text("utf-8"))
@@ -198,44 +230,63 @@ def test_a_sample_is_shown_on_a_page_where_one_is_named(place: Path, tmp_path: P
     assert "Loss over steps" in page.words
 
 
-def test_held_out_images_that_are_learnt_from_are_told(place: Path, tmp_path: Path) -> None:
-    own, held = place / "own", write_images(tmp_path / "held", 8, ["again.png|a bar on the right"], seed=500)
+def test_held_out_images_that_are_learnt_from_are_told(workspace: Path, tmp_path: Path) -> None:
+    own, held = workspace / "own", write_images(tmp_path / "held", 8, ["again.png|a bar on the right"], seed=500)
     bar(PROMPTS[1], 1).save(held / "again.png")  # under another name
     told = f"! 1 of 9 images of {held} are also in {own}"
     rest = ("--rewards", "ssim", "--page", tmp_path / "a.html", *BRIEF)
-    assert told in ran("evaluate", place / "model", "--images", own, "--held-out", held, *rest, "--json").stderr
-    tuned = ("--model", place / "model", "--held-out", held, "--out", tmp_path / "tuned", "--device", "cpu")
-    assert told in ran("grpo", own, *tuned, *GATED).stderr
-    trained = ("--model", place / "base", "--held-out", held, "--out", tmp_path / "new", "--batch-size", "4", *BRIEF)
-    assert told in ran("train", own, *trained, *WATCHED).stderr
+    assert told in run_dit("evaluate", workspace / "model", "--images", own, "--held-out", held, *rest, "--json").stderr
+    tuned = ("--model", workspace / "model", "--held-out", held, "--out", tmp_path / "tuned", "--device", "cpu")
+    assert told in run_dit("grpo", own, *tuned, *GATED).stderr
+    trained = (
+        "--model",
+        workspace / "base",
+        "--held-out",
+        held,
+        "--out",
+        tmp_path / "new",
+        "--batch-size",
+        "4",
+        *BRIEF,
+    )
+    assert told in run_dit("train", own, *trained, *WATCHED).stderr
     others = write_images(tmp_path / "others", 12, seed=500)
-    done = ran("evaluate", place / "model", "--images", own, "--held-out", others, *rest)
+    done = run_dit("evaluate", workspace / "model", "--images", own, "--held-out", others, *rest)
     assert done.exit_code == 0
     assert "hold out others" not in done.stderr
 
 
-def test_a_model_is_judged_in_its_own_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("--images", place / "own", "--held-out", place / "held", "--rewards", "ssim", *BRIEF)
+def test_a_model_is_judged_in_its_own_folder(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--images", workspace / "own", "--held-out", workspace / "held", "--rewards", "ssim", *BRIEF)
     for folder, named in (("model", "."), ("model/vae", "..")):
-        monkeypatch.chdir(place / folder)
-        (place / "model.html").unlink(missing_ok=True)
-        assert ran("evaluate", named, *words).exit_code == 0
-        assert (place / "model.html").is_file()
+        monkeypatch.chdir(workspace / folder)
+        (workspace / "model.html").unlink(missing_ok=True)
+        assert run_dit("evaluate", named, *words).exit_code == 0
+        assert (workspace / "model.html").is_file()
 
 
-def test_a_picture_that_nobody_could_open_and_a_page_in_its_place_are_refused(place: Path, tmp_path: Path) -> None:
-    words = ("sample", place / "model", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", *BRIEF)
-    assert "would be 80,000 by 80,000 pixels" in str(ran(*words, "--scale", "10000").exception)
-    assert ran(*words, "--page", tmp_path / "held" / ".." / "a.png").exit_code == 2
+def test_a_picture_that_nobody_could_open_and_a_page_in_its_place_are_refused(workspace: Path, tmp_path: Path) -> None:
+    words = ("sample", workspace / "model", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", *BRIEF)
+    assert "would be 80,000 by 80,000 pixels" in str(run_dit(*words, "--scale", "10000").exception)
+    assert run_dit(*words, "--page", tmp_path / "held" / ".." / "a.png").exit_code == 2
     assert not (tmp_path / "a.png").exists()
 
 
-def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(place: Path, tmp_path: Path) -> None:
+def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(workspace: Path, tmp_path: Path) -> None:
     held = write_images(tmp_path / "held", 12)
     (held / "images" / "0005.png").write_bytes(b"no image")
-    words = (place / "model", "--images", place / "own", "--held-out", held, "--page", tmp_path / "a.html", *BRIEF)
-    assert "1 of 12 images cannot be used" in str(ran("evaluate", *words).exception)
-    done = ran("evaluate", *words, "--skip-bad", "--json")
+    words = (
+        workspace / "model",
+        "--images",
+        workspace / "own",
+        "--held-out",
+        held,
+        "--page",
+        tmp_path / "a.html",
+        *BRIEF,
+    )
+    assert "1 of 12 images cannot be used" in str(run_dit("evaluate", *words).exception)
+    done = run_dit("evaluate", *words, "--skip-bad", "--json")
     assert "! images/0005.png was left out: " in done.stderr
     assert json.loads(done.stdout)["images"] == 11
 
@@ -251,29 +302,29 @@ def test_one_bad_image_stops_a_judgement_or_is_left_out_where_that_is_wanted(pla
     ],
 )
 def test_what_cannot_be_judged_is_told_before_anything_is_drawn(
-    words: tuple[str, ...], told: str, place: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], told: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainers.dit.evaluation.draw_images", None)
-    done = judged(place, *words)
+    done = evaluate_model(workspace, *words)
     assert done.exit_code == 1
     assert told in str(done.exception)
 
 
-def test_rewards_that_are_none_are_bad_usage(place: Path) -> None:
-    done = judged(place, "--rewards", "beauty")
+def test_rewards_that_are_none_are_bad_usage(workspace: Path) -> None:
+    done = evaluate_model(workspace, "--rewards", "beauty")
     assert done.exit_code == 2
     assert "is not a reward; choose from" in " ".join(done.output.replace("│", "").split())
 
 
-def test_a_model_that_has_learnt_nothing_is_not_judged(place: Path) -> None:
-    done = judged(place, model="base")
+def test_a_model_that_has_learnt_nothing_is_not_judged(workspace: Path) -> None:
+    done = evaluate_model(workspace, model="base")
     assert "it is untrained; train it first" in str(done.exception)
 
 
-def test_a_reward_is_asked_of_a_training_by_its_name_and_none_by_none(place: Path, tmp_path: Path) -> None:
-    words = (place / "own", "--model", place / "base", "--out", tmp_path / "model", "--batch-size", "4", *BRIEF)
-    assert ran("train", *words, "--monitor", "").exit_code == 2
-    assert ran("train", *words, "--monitor", "none").exit_code == 0
-    told = json.loads((place / "model" / "training.json").read_text())
+def test_a_reward_is_asked_of_a_training_by_its_name_and_none_by_none(workspace: Path, tmp_path: Path) -> None:
+    words = (workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", "--batch-size", "4", *BRIEF)
+    assert run_dit("train", *words, "--monitor", "").exit_code == 2
+    assert run_dit("train", *words, "--monitor", "none").exit_code == 0
+    told = json.loads((workspace / "model" / "training.json").read_text())
     assert told["monitor"]["monitor"] == "ssim,psnr"
     assert [[*look["rewards"]] for look in told["curves"]["looks"]] == [["ssim", "psnr"]] * 2

@@ -19,13 +19,13 @@ from trainers.loop import Hardware
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-def ran(*words: str | Path) -> Any:
+def run_dit(*words: str | Path) -> Any:
     """Run `quantra train dit …` and return its exit code."""
     return CliRunner().invoke(app, ["train", "dit", *map(str, words)])
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model and images."""
     folder = tmp_path_factory.mktemp("device")
     tiny_model().learning("flow").save(folder / "model")
@@ -52,50 +52,54 @@ def test_a_part_that_stays_behind_is_seen() -> None:
 
 @pytest.mark.parametrize("more", [("--device", "cpu"), ()])
 def test_on_the_cpu_the_same_bits_are_drawn_and_kept_as_ever(
-    more: tuple[str, ...], place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    more: tuple[str, ...], workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Hardware, "detect", Hardware)  # of no accelerator, for auto
-    model = ImageModel.load(place / "model")
+    monkeypatch.setattr(Hardware, "detect", Hardware)  # no accelerator, for auto
+    model = ImageModel.load(workspace / "model")
     as_image(draw_images(model, PROMPTS[:1], SamplingSettings(steps=4, seed=9))[0]).save(tmp_path / "wanted.png")
-    drawn = ("sample", place / "model", "--prompt", PROMPTS[0], "--steps", "4", "--seed", "9")
-    assert ran(*drawn, "--out", tmp_path / "found.png", *more).exit_code == 0
+    drawn = ("sample", workspace / "model", "--prompt", PROMPTS[0], "--steps", "4", "--seed", "9")
+    assert run_dit(*drawn, "--out", tmp_path / "found.png", *more).exit_code == 0
     assert (tmp_path / "found.png").read_bytes() == (tmp_path / "wanted.png").read_bytes()
-    write_cache(read_pictures(place / "images", model.form, model.prompts.check), model, tmp_path / "wanted")
-    cached = ran("cache", place / "images", "--model", place / "model", "--out", tmp_path / "found", *more)
+    write_cache(read_pictures(workspace / "images", model.form, model.prompts.check), model, tmp_path / "wanted")
+    cached = run_dit("cache", workspace / "images", "--model", workspace / "model", "--out", tmp_path / "found", *more)
     assert cached.exit_code == 0, cached.output
     assert LatentCache.open(tmp_path / "found").digest == LatentCache.open(tmp_path / "wanted").digest
 
 
 @pytest.mark.parametrize("command", ["sample", "cache"])
 def test_a_device_that_is_not_there_is_refused_before_anything_is_written(
-    command: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Hardware, "detect", Hardware)
     out = tmp_path / "a.png"
     words = {
-        "sample": ("sample", place / "model", "--prompt", PROMPTS[0], "--out", out),
-        "cache": ("cache", place / "images", "--model", place / "model", "--out", out),
+        "sample": ("sample", workspace / "model", "--prompt", PROMPTS[0], "--out", out),
+        "cache": ("cache", workspace / "images", "--model", workspace / "model", "--out", out),
     }[command]
-    done = ran(*words, "--device", "cuda")
+    done = run_dit(*words, "--device", "cuda")
     assert done.exit_code == 1
     assert "device 'cuda' was requested, but this machine has cpu" in str(done.exception)
-    wrong = ran(*words, "--device", "gpu")
+    wrong = run_dit(*words, "--device", "gpu")
     assert wrong.exit_code == 2
     assert "'gpu' is not a device; use auto, cpu" in " ".join(wrong.output.replace("│", "").split())
     assert not out.exists()
 
 
 @pytest.mark.parametrize("device", [pytest.param("cuda", marks=GPU), pytest.param("auto", marks=GPU)])
-def test_a_gpu_draws_and_keeps_nearly_the_same(device: str, place: Path, tmp_path: Path) -> None:
-    model = ImageModel.load(place / "model")
+def test_a_gpu_draws_and_keeps_nearly_the_same(device: str, workspace: Path, tmp_path: Path) -> None:
+    model = ImageModel.load(workspace / "model")
     wanted = draw_images(model, PROMPTS, SamplingSettings(steps=4))
     found = draw_images(model.to(torch.device("cuda")), PROMPTS, SamplingSettings(steps=4))
     assert found.device.type == "cpu"
     torch.testing.assert_close(found, wanted, atol=0.02, rtol=0)
     for name, chosen in (("cpu", "cpu"), ("gpu", device)):
-        done = ran("cache", place / "images", "--model", place / "model", "--out", tmp_path / name, "--device", chosen)
+        done = run_dit(
+            "cache", workspace / "images", "--model", workspace / "model", "--out", tmp_path / name, "--device", chosen
+        )
         assert done.exit_code == 0, done.output
     one, other = (LatentCache.open(tmp_path / name).gather(torch.arange(12)) for name in ("cpu", "gpu"))
     torch.testing.assert_close(other.posterior.mean, one.posterior.mean, atol=0.01, rtol=0.01)
-    drawn = ran("sample", place / "model", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", "--device", device)
+    drawn = run_dit(
+        "sample", workspace / "model", "--prompt", PROMPTS[0], "--out", tmp_path / "a.png", "--device", device
+    )
     assert drawn.exit_code == 0, drawn.output

@@ -31,7 +31,7 @@ BRIEF = (*TUNED, "4", "--trained-steps", "2", "--gate-images", "4", "--gate-step
 DOUBT = "! the model does not know"
 
 
-def ran(*words: str | Path) -> Any:
+def run_dit(*words: str | Path) -> Any:
     """Run `quantra train dit …` and return its exit code."""
     done = CliRunner().invoke(app, ["train", "dit", *map(str, words)])
     assert done.exit_code == 0, done.output
@@ -39,24 +39,24 @@ def ran(*words: str | Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two untrained models, images, and a model trained on them."""
     folder = tmp_path_factory.mktemp("words")
     tiny_model().save(folder / "base")
     ImageModel.of(tiny_transformer(), tiny_vae(), tiny_encoder(), tiny_pieces()).save(folder / "pieces")
     write_images(folder / "own")
-    done = ran("train", folder / "own", "--model", folder / "base", "--out", folder / "model", *SHORT)
+    done = run_dit("train", folder / "own", "--model", folder / "base", "--out", folder / "model", *SHORT)
     assert DOUBT not in done.stderr
     return folder
 
 
-def drawn(model: Path, prompt: str, out: Path) -> str:
-    said = ran("sample", model, "--prompt", prompt, "--steps", "4", "--out", out).stderr
+def sample_output(model: Path, prompt: str, out: Path) -> str:
+    said = run_dit("sample", model, "--prompt", prompt, "--steps", "4", "--out", out).stderr
     assert out.exists()
     return said
 
 
-def strange(folder: Path, *sides: str) -> Path:
+def images_with_unknown_words(folder: Path, *sides: str) -> Path:
     """Images with further words in their prompts."""
     lines = [f"more/{number}.png|a bar on the {side}" for number, side in enumerate(sides)]
     write_images(folder, 12, lines)
@@ -66,23 +66,25 @@ def strange(folder: Path, *sides: str) -> Path:
     return folder
 
 
-def test_words_that_a_model_was_not_trained_on_are_named_when_it_draws(place: Path, tmp_path: Path) -> None:
-    said = drawn(place / "model", "bar on Twelve q", tmp_path / "a.png")
+def test_words_that_a_model_was_not_trained_on_are_named_when_it_draws(workspace: Path, tmp_path: Path) -> None:
+    said = sample_output(workspace / "model", "bar on Twelve q", tmp_path / "a.png")
     assert f"{DOUBT} 'twelve', 'q', and may draw something else; rephrase the prompt\n" in said
-    assert DOUBT not in drawn(place / "model", "The left  bar", tmp_path / "b.png")
+    assert DOUBT not in sample_output(workspace / "model", "The left  bar", tmp_path / "b.png")
 
 
-def test_words_that_a_tokenizer_has_no_token_for_are_named_once_with_their_number(place: Path, tmp_path: Path) -> None:
-    folder = strange(tmp_path / "images", "left ☃", "☃", "twelve")
+def test_words_that_a_tokenizer_has_no_token_for_are_named_once_with_their_number(
+    workspace: Path, tmp_path: Path
+) -> None:
+    folder = images_with_unknown_words(tmp_path / "images", "left ☃", "☃", "twelve")
     told = f"{DOUBT} '☃', 'twelve', used by 3 of 7 prompts of "
-    cached = ran("cache", folder, "--model", place / "pieces", "--out", tmp_path / "cache")
+    cached = run_dit("cache", folder, "--model", workspace / "pieces", "--out", tmp_path / "cache")
     assert cached.stderr.count(DOUBT) == 1
     assert f"{told}{folder}\n" in cached.stderr
     for source, more in ((folder, ()), (tmp_path / "cache", ()), (tmp_path / "cache", ("--made-of", folder))):
         out = tmp_path / f"{source.name}{len(more)}"
-        done = ran("train", source, "--model", place / "pieces", "--out", out, *SHORT, *more)
+        done = run_dit("train", source, "--model", workspace / "pieces", "--out", out, *SHORT, *more)
         assert done.stderr.count(told) == done.stderr.count(DOUBT) == 1
-    said = drawn(out, "a bar on the ☃", tmp_path / "a.png")
+    said = sample_output(out, "a bar on the ☃", tmp_path / "a.png")
     assert f"{DOUBT} '☃', and may draw" in said
 
 
@@ -92,39 +94,48 @@ def test_what_a_tokenizer_reads_as_the_end_of_a_prompt_is_refused() -> None:
 
 
 def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that_are_known(
-    place: Path, tmp_path: Path
+    workspace: Path, tmp_path: Path
 ) -> None:
-    folder = strange(tmp_path / "images", "floor")
-    words = ("grpo", folder, "--model", place / "model", "--held-out", place / "own", "--out", tmp_path / "tuned")
-    said = ran(*words, *BRIEF, "--device", "cpu").stderr
+    folder = images_with_unknown_words(tmp_path / "images", "floor")
+    words = (
+        "grpo",
+        folder,
+        "--model",
+        workspace / "model",
+        "--held-out",
+        workspace / "own",
+        "--out",
+        tmp_path / "tuned",
+    )
+    said = run_dit(*words, *BRIEF, "--device", "cpu").stderr
     assert said.count(DOUBT) == 1
     assert f"{DOUBT} 'floor', used by 1 of 5 prompts of {folder}\n" in said
     assert json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))["words"] == sorted(WORDS)
-    for model in (tmp_path / "tuned", place / "model"):
+    for model in (tmp_path / "tuned", workspace / "model"):
         assert trained_words(read_notes(model)) == frozenset(WORDS)
-    assert f"{DOUBT} 'floor', and" in drawn(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
+    assert f"{DOUBT} 'floor', and" in sample_output(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
 
 
-def test_a_judgement_names_the_words_that_it_draws_unlearnt(place: Path, tmp_path: Path) -> None:
-    folder = strange(tmp_path / "images", "floor")
-    words = ("evaluate", place / "model", "--images", place / "own", "--held-out", folder, "--rewards", "ssim")
-    said = ran(*words, "--steps", "4", "--count", "2", "--page", tmp_path / "a.html").stderr
+def test_a_judgement_names_the_words_that_it_draws_unlearnt(workspace: Path, tmp_path: Path) -> None:
+    folder = images_with_unknown_words(tmp_path / "images", "floor")
+    words = ("evaluate", workspace / "model", "--images", workspace / "own", "--held-out", folder, "--rewards", "ssim")
+    said = run_dit(*words, "--steps", "4", "--count", "2", "--page", tmp_path / "a.html").stderr
     assert said.count(DOUBT) == 1
     assert f"{DOUBT} 'floor', used by 1 of 5 prompts of {folder}\n" in said
 
 
-def test_a_further_training_adds_its_words(place: Path, tmp_path: Path) -> None:
-    folder = strange(tmp_path / "images", "floor")
-    ran("train", folder, "--model", place / "model", "--out", tmp_path / "model", *SHORT)
+def test_a_further_training_adds_its_words(workspace: Path, tmp_path: Path) -> None:
+    folder = images_with_unknown_words(tmp_path / "images", "floor")
+    run_dit("train", folder, "--model", workspace / "model", "--out", tmp_path / "model", *SHORT)
     assert trained_words(read_notes(tmp_path / "model")) == {*WORDS, "floor"}
 
 
-def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(place: Path, tmp_path: Path) -> None:
+def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(workspace: Path, tmp_path: Path) -> None:
     tiny_model().learning("flow").save(tmp_path / "theirs")
-    assert DOUBT not in drawn(tmp_path / "theirs", "a bar on the twelve", tmp_path / "a.png")
-    ran("train", place / "own", "--model", tmp_path / "theirs", "--out", tmp_path / "model", *SHORT)
+    assert DOUBT not in sample_output(tmp_path / "theirs", "a bar on the twelve", tmp_path / "a.png")
+    run_dit("train", workspace / "own", "--model", tmp_path / "theirs", "--out", tmp_path / "model", *SHORT)
     assert json.loads((tmp_path / "model" / "training.json").read_text())["words"] is None
-    assert DOUBT not in drawn(tmp_path / "model", "a bar on the twelve", tmp_path / "b.png")
+    assert DOUBT not in sample_output(tmp_path / "model", "a bar on the twelve", tmp_path / "b.png")
 
 
 def test_of_many_words_the_first_are_named() -> None:

@@ -25,17 +25,17 @@ SIZES = (0, 40, 1_000, 10_000, 20_500)  # the last is more than the tensors of a
 
 def main(folder: Path) -> None:
     """Kill savers until one survives; each starts with one checkpoint, after an odd number of windows."""
-    os.fsync = lambda _: None  # what is written outlives the process; flushing it would only take time
+    os.fsync = lambda _: None  # written data outlives the process; fsync would only take time
     for index, size in enumerate(SIZES):
         before = 2 * index + 1
         save(folder, before)
         killed = in_process(lambda size=size, windows=before + 1: save_within(folder, windows, size))
-        tell(folder, f"byte {size}", before, killed=killed)
+        report_checkpoint(folder, f"byte {size}", before, killed=killed)
     for step in range(1, MOST_STEPS):
         before = 2 * (len(SIZES) + step) + 1
         save(folder, before)
         killed = in_process(lambda step=step, windows=before + 1: save_until(folder, windows, step))
-        tell(folder, f"step {step}", before, killed=killed)
+        report_checkpoint(folder, f"step {step}", before, killed=killed)
         if not killed:
             return
 
@@ -90,7 +90,7 @@ def in_process(work: Callable[[], None]) -> bool:
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def tell(folder: Path, died: str, before: int, *, killed: bool) -> None:
+def report_checkpoint(folder: Path, died: str, before: int, *, killed: bool) -> None:
     """Load the newest checkpoint and print the result."""
     checkpoints = Checkpoints(folder, keep=1)
     with checkpoints.open():

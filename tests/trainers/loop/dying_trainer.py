@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from interrupted_training import Training
 
-MOST_MOMENTS = 36  # of a life: some three windows with their checkpoints
+MOST_MOMENTS = 36  # about three windows with their checkpoints
 
 
 def main(folder: Path, kills: int) -> None:
@@ -26,17 +26,17 @@ def main(folder: Path, kills: int) -> None:
     torch.set_num_threads(1)
     dice = random.Random(7)
     training = Training(epochs=kills, patience=kills, every_windows=1)
-    finish(training, folder / "whole")  # in this process, so that the others find everything imported
+    finish(training, folder / "whole")  # in this process, so that forks find everything imported
     for last in dice.choices(range(MOST_MOMENTS), k=kills):
-        tell(folder / "cut", in_process(partial(die, training, folder / "cut", last)))
-    tell(folder / "cut", in_process(partial(finish, training, folder / "cut")))
+        report_end(folder / "cut", in_process(partial(die, training, folder / "cut", last)))
+    report_end(folder / "cut", in_process(partial(finish, training, folder / "cut")))
     whole, cut = ((folder / name / "left").read_bytes() for name in ("whole", "cut"))
     print(json.dumps({"equal": pickle.loads(whole) == pickle.loads(cut)}))  # noqa: S301, T201  written just now
 
 
 def finish(training: Training, folder: Path) -> None:
     """Train to the end and save the result."""
-    os.fsync = lambda _: None  # what is written outlives the process; flushing it would only take time
+    os.fsync = lambda _: None  # written data outlives the process; fsync would only take time
     left = training.live(folder).left
     (folder / "left").write_bytes(pickle.dumps(left))
 
@@ -65,7 +65,7 @@ def in_process(work: Callable[[], None]) -> int:
     return os.WTERMSIG(status)
 
 
-def tell(folder: Path, ended_by: int) -> None:
+def report_end(folder: Path, ended_by: int) -> None:
     """Print how a process ended and its newest checkpoint."""
     newest = max((path.name for path in folder.glob("window-*")), default="none")
     print(json.dumps({"signal": ended_by, "newest": newest}), flush=True)  # noqa: T201

@@ -7,7 +7,7 @@ import sys
 from trainers.loop.checkpoint.store import StopSignals
 
 
-def say(text: str) -> None:
+def print_now(text: str) -> None:
     """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
@@ -17,13 +17,13 @@ if __name__ == "__main__":
     try:
         with StopSignals() as stop:
             os.kill(os.getpid(), signal.SIGINT)
-            say(f"asked to stop by {signal.Signals(stop.requested).name}")
+            print_now(f"asked to stop by {signal.Signals(stop.requested).name}")
             os.kill(os.getpid(), signal.SIGINT)
-            say("never said")
+            print_now("never said")
     except KeyboardInterrupt:
-        say("interrupted at once")
+        print_now("interrupted at once")
     with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
-        say(f"asked to stop by {signal.Signals(stop.requested).name}")
+        print_now(f"asked to stop by {signal.Signals(stop.requested).name}")
         os.kill(os.getpid(), signal.SIGTERM)
-        say("never said")
+        print_now("never said")

@@ -119,7 +119,7 @@ def test_a_limit_in_frames_allows_fewer_long_samples_than_short_ones() -> None:
     assert [len(piece.batch) for piece in pieces(cutter, sequences(30, 30))] == [1, 1]
 
 
-def trained(
+def train_network(
     batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, cutting: BatchSplitter[Any] | None = None
 ) -> tuple[nn.Module, list[WindowReport]]:
     torch.manual_seed(1)
@@ -140,8 +140,8 @@ def trained(
 def test_the_found_size_is_told_in_the_units_of_the_cutting() -> None:
     batches = [sequences(6, 6, 6, 6), sequences(2, 2, 2, 2, 2, 2)]
     shortage = Shortage("forward", 3)
-    net, reports = trained(batches, shortage, cutting=ByFrames())
-    reference, _ = trained(batches, Shortage("forward", 99), cutting=ByFrames())
+    net, reports = train_network(batches, shortage, cutting=ByFrames())
+    reference, _ = train_network(batches, Shortage("forward", 99), cutting=ByFrames())
     assert [report.micro for report in reports] == [12, 6]
     assert shortage.sizes == [4, 2, 2, 6, 3, 3]
     assert all(torch.allclose(one, other) for one, other in zip(net.parameters(), reference.parameters(), strict=True))
@@ -173,7 +173,7 @@ def test_a_batch_that_cannot_be_cut_and_does_not_fit_is_an_error_that_says_so(
 ) -> None:
     shortage = Shortage("forward", 2)
     with pytest.raises(OutOfMemoryError, match=r"with the whole batch, which cannot be cut.*by Loop\(cutting=…\)"):
-        trained([batch], shortage, cutting=cutting)
+        train_network([batch], shortage, cutting=cutting)
     assert shortage.sizes == [4]
 
 

@@ -208,7 +208,7 @@ class Masked:
     mask: object
 
 
-def worked(batches: list[Any], *, scored: list[Any]) -> None:
+def train_on(batches: list[Any], *, scored: list[Any]) -> None:
     """Validate on some batches and train on others; the network ignores them."""
     net = nn.Linear(1, 1)
 
@@ -224,13 +224,13 @@ def worked(batches: list[Any], *, scored: list[Any]) -> None:
 def test_on_any_machine_a_training_refuses_them_and_says_where() -> None:
     batches = [(rows(),), (rows(),), {"x": Masked(SimpleNamespace(y=rows()))}]
     with pytest.raises(ContractError, match=r"^batch\['x'\]\.mask is a SimpleNamespace") as refused:
-        worked(batches, scored=[(rows(),)])
+        train_on(batches, scored=[(rows(),)])
     assert "phase 'main', epoch 0, window 2" in str(refused.value)
 
 
 def test_a_validation_refuses_them_too() -> None:
     with pytest.raises(ContractError, match=r"batch is a deque that holds tensors.*'validation'"):
-        worked([rows()], scored=[deque([rows()])])
+        train_on([rows()], scored=[deque([rows()])])
 
 
 # --- cut -------------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_mapping_the_tensors_of_an_object_that_moves_itself_leaves_it_alone() ->
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScalingBatch:
     """A batch class that computes in its constructor and is completed afterwards."""
 
     pixels: Tensor
@@ -285,7 +285,7 @@ class Scaled:
 
 
 def test_a_dataclass_is_not_computed_anew_when_its_tensors_are_mapped() -> None:
-    batch = Scaled(torch.full((4,), 255.0))
+    batch = ScalingBatch(torch.full((4,), 255.0))
     object.__setattr__(batch, "mask", torch.zeros(4))
     same = map_tensors(batch, Tensor.clone)
     assert same.pixels.tolist() == [1.0] * 4
@@ -297,12 +297,12 @@ def test_a_dataclass_is_not_computed_anew_when_its_tensors_are_mapped() -> None:
 def test_a_dataclass_that_computes_its_fields_is_one_piece() -> None:
     assert SampleSplitter().samples(Frozen(rows())) == 4
     assert SampleSplitter().samples(Counted(rows())) == 1
-    assert SampleSplitter().samples([Scaled(torch.ones(4))]) == 1
+    assert SampleSplitter().samples([ScalingBatch(torch.ones(4))]) == 1
     with pytest.raises(ContractError, match=r"its __post_init__|tensors of one common first dimension"):
         ResidentSource.of(Counted(rows()), batch_size=2)
 
 
-class Forgetful:
+class ReturnlessBatch:
     """A batch whose `to` returns None."""
 
     def __init__(self) -> None:
@@ -313,5 +313,5 @@ class Forgetful:
 
 
 def test_what_moves_itself_and_returns_nothing_is_named() -> None:
-    with pytest.raises(ContractError, match=r"the method \.to\(device\) of a Forgetful returned None"):
-        move([Forgetful()], META)
+    with pytest.raises(ContractError, match=r"the method \.to\(device\) of a ReturnlessBatch returned None"):
+        move([ReturnlessBatch()], META)

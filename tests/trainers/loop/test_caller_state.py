@@ -33,7 +33,7 @@ from trainers.loop import (
 from trainers.loop.checkpoint.snapshot import LoadedCheckpoint, Snapshot
 
 
-class Box:
+class StoredState:
     """State that stores any value."""
 
     def __init__(self, **content: Any) -> None:
@@ -58,18 +58,18 @@ def loop_of(state: Mapping[str, Stateful] | None, *, weight: float = 0.5) -> tup
     return Loop([phase], modules={"net": net}, device="cpu", state=state), net
 
 
-def live(folder: Path, state: Mapping[str, Stateful] | None, *, windows: int = 2) -> None:
+def train_windows(folder: Path, state: Mapping[str, Stateful] | None, *, windows: int = 2) -> None:
     """Train for some windows with a checkpoint after each."""
     loop, _ = loop_of(state)
     with loop.running(Checkpoints(folder, every_windows=1)) as run:
         until(run.epochs(IterableSource([samples(3)] * 5), max_epochs=1), windows)
 
 
-# --- it comes back
+# --- restored state
 
 
 def test_a_state_is_taken_after_the_body_has_handled_the_reports_before_the_checkpoint(tmp_path: Path) -> None:
-    box = Box(seen=0)
+    box = StoredState(seen=0)
     loop, _ = loop_of({"box": box})
     with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:
         reports = run.epochs(IterableSource([samples(3)] * 3), max_epochs=2)
@@ -104,8 +104,8 @@ def test_a_plateau_stepped_in_the_body_is_in_the_checkpoint_of_that_epoch(tmp_pa
 def test_a_network_of_the_caller_comes_back(tmp_path: Path) -> None:
     own, other = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
     own(torch.randn(5, 3))
-    live(tmp_path, {"statistics": own})
-    live(tmp_path, {"statistics": other})
+    train_windows(tmp_path, {"statistics": own})
+    train_windows(tmp_path, {"statistics": other})
     assert all(torch.equal(one, two) for one, two in zip(own.buffers(), other.buffers(), strict=True))
 
 
@@ -125,14 +125,14 @@ BUFFERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", list(BUFFERS))
 def test_a_state_that_has_only_moved_on_comes_back(tmp_path: Path, name: str) -> None:
     begun, later = BUFFERS[name]
-    live(tmp_path, {"box": Box(**later)})
-    box = Box(**begun)
-    live(tmp_path, {"box": box})
+    train_windows(tmp_path, {"box": StoredState(**later)})
+    box = StoredState(**begun)
+    train_windows(tmp_path, {"box": box})
     assert box.loads == 1
     assert repr(box.content) == repr(later)
 
 
-# --- what does not fit is refused
+# --- mismatches are refused
 
 MISFITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "shape": (
@@ -166,8 +166,8 @@ MISFITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", list(MISFITS))
 def test_a_state_of_another_structure_is_refused_before_anything_has_changed(tmp_path: Path, name: str) -> None:
     saved, here, message = MISFITS[name]
-    live(tmp_path, {"box": Box(**saved)})
-    box = Box(**here)
+    train_windows(tmp_path, {"box": StoredState(**saved)})
+    box = StoredState(**here)
     loop, net = loop_of({"box": box}, weight=7.0)
     generator = torch.get_rng_state()
     with pytest.raises(ResumeMismatchError) as refused, loop.running(Checkpoints(tmp_path)):
@@ -187,17 +187,17 @@ def test_a_state_of_another_structure_is_refused_before_anything_has_changed(tmp
     ],
 )
 def test_a_name_on_one_side_only_is_refused(tmp_path: Path, saved: list[str], given: list[str], message: str) -> None:
-    live(tmp_path, {name: Box(x=1) for name in saved})
+    train_windows(tmp_path, {name: StoredState(x=1) for name in saved})
     with pytest.raises(ResumeMismatchError, match=message):
-        live(tmp_path, {name: Box(x=1) for name in given})
+        train_windows(tmp_path, {name: StoredState(x=1) for name in given})
 
 
 def test_what_a_thing_itself_refuses_is_named_before_the_training_has_changed(tmp_path: Path) -> None:
-    class Strict(Box):
+    class Strict(StoredState):
         def load_state_dict(self, state_dict: dict[str, Any], /) -> None:  # noqa: ARG002  refused unread
             raise KeyError("beta")
 
-    live(tmp_path, {"box": Box(x=1)})
+    train_windows(tmp_path, {"box": StoredState(x=1)})
     loop, net = loop_of({"box": Strict(x=1)}, weight=7.0)
     with (
         pytest.raises(
@@ -210,14 +210,14 @@ def test_what_a_thing_itself_refuses_is_named_before_the_training_has_changed(tm
 
 
 def test_a_state_in_another_order_fits(tmp_path: Path) -> None:
-    live(tmp_path, {"one": Box(a=1, b=2), "two": Box(x=1)})
-    live(tmp_path, {"two": Box(x=1), "one": Box(b=2, a=1)})
+    train_windows(tmp_path, {"one": StoredState(a=1, b=2), "two": StoredState(x=1)})
+    train_windows(tmp_path, {"two": StoredState(x=1), "one": StoredState(b=2, a=1)})
 
 
 # --- checkpoints from before there was a state
 
 
-def aged(folder: Path) -> None:
+def remove_state(folder: Path) -> None:
     """Rewrite the newest checkpoint in the old format without caller state."""
     checkpoints = Checkpoints(folder)
     restored = checkpoints.load()
@@ -237,24 +237,24 @@ def aged(folder: Path) -> None:
 
 
 def test_an_old_checkpoint_resumes_a_training_without_state_and_no_other(tmp_path: Path) -> None:
-    live(tmp_path, None)
-    aged(tmp_path)
+    train_windows(tmp_path, None)
+    remove_state(tmp_path)
     with pytest.raises(ResumeMismatchError, match="'plateau' is here and not in the checkpoint"):
-        live(tmp_path, {"plateau": Box()})
-    live(tmp_path, None)
+        train_windows(tmp_path, {"plateau": StoredState()})
+    train_windows(tmp_path, None)
 
 
-# --- what no checkpoint can hold
+# --- unsupported state
 
 
 @pytest.mark.parametrize("value", [np.float64(0.5), np.zeros(3)])
 def test_numbers_of_numpy_are_refused_at_the_start_with_advice(tmp_path: Path, value: object) -> None:
     with pytest.raises(CheckpointError, match=r"state\['kl'\]\['beta'\] is a numpy\..*convert it with float\(\)"):
-        live(tmp_path, {"kl": Box(beta=value)})
+        train_windows(tmp_path, {"kl": StoredState(beta=value)})
 
 
 def test_numbers_of_numpy_that_come_later_are_a_problem_that_every_checkpoint_tells(tmp_path: Path) -> None:
-    box = Box(beta=0.5)
+    box = StoredState(beta=0.5)
     loop, _ = loop_of({"kl": box})
     with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:
         box.content["beta"] = np.float64(0.5)
@@ -272,10 +272,10 @@ def test_a_thing_without_the_two_methods_is_refused_by_name() -> None:
 # --- several processes
 
 
-def numbered(folder: Path) -> list[float]:
+def train_ranks(folder: Path) -> list[float]:
     """Each rank's own state, over two runs."""
     for windows in (2, 3):
-        box = Box(seen=[])
+        box = StoredState(seen=[])
         net = nn.Linear(4, 1)
 
         def loss(batch: Tensor, net: nn.Linear = net) -> Loss:
@@ -295,11 +295,11 @@ def numbered(folder: Path) -> list[float]:
 
 
 def test_every_rank_keeps_its_own_state(tmp_path: Path) -> None:
-    assert results_on_ranks(numbered, tmp_path) == [[0.0, 10.0, 20.0], [1.0, 11.0, 21.0]]
+    assert results_on_ranks(train_ranks, tmp_path) == [[0.0, 10.0, 20.0], [1.0, 11.0, 21.0]]
 
 
 def test_a_state_that_outgrows_what_it_began_as_is_told_while_it_can_be_mended(tmp_path: Path) -> None:
-    box = Box(buffer=torch.zeros(1, 2), scale=0.0, recent=[])
+    box = StoredState(buffer=torch.zeros(1, 2), scale=0.0, recent=[])
     loop, _ = loop_of({"box": box})
     told: list[str] = []
     with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:

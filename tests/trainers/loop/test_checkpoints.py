@@ -96,7 +96,7 @@ def assert_same(found: object, expected: object) -> None:
         assert repr(found) == repr(expected)
 
 
-# --- what comes back
+# --- restored state
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_a_pickle_that_would_run_code_is_damage_and_does_not_run(
     assert (tmp_path / "owned").exists(), "the exploit works where it is allowed to"
 
 
-# --- what is kept
+# --- retention
 
 
 def test_the_newest_are_kept_and_the_newest_of_the_best(tmp_path: Path) -> None:
@@ -562,7 +562,7 @@ def test_tuples_and_lists_are_the_same_setting(tmp_path: Path) -> None:
     assert loaded(tmp_path, settings={"horizons": [1, 5]}).windows == 1
 
 
-# --- when
+# --- timing
 
 
 def test_a_checkpoint_is_due_after_so_many_windows(tmp_path: Path) -> None:
@@ -595,7 +595,7 @@ def test_a_save_that_fails_is_tried_again_when_the_next_is_due(tmp_path: Path) -
         assert checkpoints.is_due(1)
 
 
-# --- on the disk
+# --- disk
 
 
 @posix
@@ -711,7 +711,7 @@ def test_a_full_disk_is_told_with_its_numbers_and_the_old_checkpoints_stay(
 ) -> None:
     folder = small_disk / "saves"
     save(folder, *(snapshot(windows, numbers=140_000) for windows in (1, 2, 3)))
-    monkeypatch.delattr(tempfile, "mkdtemp")  # nothing is begun that has no room
+    monkeypatch.delattr(tempfile, "mkdtemp")  # nothing is started without enough room
     with pytest.raises(
         CheckpointError, match=rf"disk full: the checkpoint needs 1\.1 MB, {folder} has [78]\d\d\.\d kB free; free some"
     ):
@@ -857,7 +857,7 @@ def test_a_folder_is_held_until_its_process_dies_and_not_by_its_children(tmp_pat
             save(tmp_path, snapshot(1))
         holder.kill()
         os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
-        save(tmp_path, snapshot(1))  # its child still waits for the end of its input
+        save(tmp_path, snapshot(1))  # its child is still waiting for the end of its input
     assert loaded(tmp_path).windows == 1
 
 

@@ -36,7 +36,7 @@ class Network(nn.Module):
 
 
 @final
-class Counting:
+class CountingBackend:
     """A compiler backend that counts graphs and runs them unchanged."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def inputs() -> Tensor:
 
 
 def test_the_largest_parts_without_recurrent_layers_are_compiled() -> None:
-    net, backend = network(), Counting()
+    net, backend = network(), CountingBackend()
     expected = net(inputs())
     with compile_modules({"net": net}, backend=backend) as names:
         found = net(inputs())
@@ -86,7 +86,7 @@ def test_a_network_without_recurrent_layers_is_compiled_whole() -> None:
 
 
 def test_many_parts_are_compiled_beyond_torch_s_limit_for_one_piece_of_code() -> None:
-    net, backend = nn.ModuleList([nn.Linear(1, width) for width in range(1, 13)]), Counting()
+    net, backend = nn.ModuleList([nn.Linear(1, width) for width in range(1, 13)]), CountingBackend()
     with compile_modules({"net": net}, backend=backend):
         for part in net:
             part(torch.ones(2, 1))
@@ -119,7 +119,7 @@ def test_a_parametrized_recurrent_layer_is_left_alone_too(layer: nn.Module) -> N
 
 
 def test_afterwards_nothing_is_compiled_even_after_an_error() -> None:
-    net, backend = network(), Counting()
+    net, backend = network(), CountingBackend()
     with pytest.raises(KeyError), compile_modules({"net": net}, backend=backend):
         raise KeyError
     net(inputs())
@@ -127,7 +127,7 @@ def test_afterwards_nothing_is_compiled_even_after_an_error() -> None:
 
 
 def test_a_part_that_was_compiled_before_stays_compiled_as_it_was() -> None:
-    net, own, ours = network(), Counting(), Counting()
+    net, own, ours = network(), CountingBackend(), CountingBackend()
     with compile_modules({"net": net}, backend=own):
         with compile_modules({"net": net}, backend=ours):
             pass
@@ -136,7 +136,7 @@ def test_a_part_that_was_compiled_before_stays_compiled_as_it_was() -> None:
 
 
 def test_names_and_copies_of_a_compiled_network_are_those_of_a_plain_one() -> None:
-    net, backend = network(), Counting()
+    net, backend = network(), CountingBackend()
     plain = list(net.state_dict())
     with compile_modules({"net": net}, backend=backend):
         assert list(net.state_dict()) == plain
@@ -145,7 +145,7 @@ def test_names_and_copies_of_a_compiled_network_are_those_of_a_plain_one() -> No
     assert backend.graphs == 0
 
 
-def strided() -> nn.Linear:
+def transposed_layer() -> nn.Linear:
     """A layer with a transposed weight."""
     torch.manual_seed(1)
     net = nn.Linear(3, 5)
@@ -154,7 +154,7 @@ def strided() -> nn.Linear:
 
 
 def test_every_parameter_becomes_contiguous_and_keeps_its_values() -> None:
-    net = strided()
+    net = transposed_layer()
     before = net.weight.detach().clone()
     compact(net)
     assert net.weight.is_contiguous()
@@ -162,14 +162,14 @@ def test_every_parameter_becomes_contiguous_and_keeps_its_values() -> None:
 
 
 def test_parameters_stay_the_same_so_that_their_optimizer_goes_on() -> None:
-    net, reference = strided(), strided()
+    net, reference = transposed_layer(), transposed_layer()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     compact(net)
     for trained, stepper in ((net, optimizer), (reference, torch.optim.SGD(reference.parameters(), lr=0.1))):
         trained(torch.ones(2, 3)).sum().backward()
         stepper.step()
     assert torch.equal(net.weight, reference.weight)
-    assert not torch.equal(net.weight, strided().weight)
+    assert not torch.equal(net.weight, transposed_layer().weight)
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])

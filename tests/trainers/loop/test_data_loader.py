@@ -54,7 +54,7 @@ FORKED = "fork" if "fork" in multiprocessing.get_all_start_methods() else None  
 
 
 @dataclass(frozen=True)
-class Augmented(Dataset[Tensor]):
+class AugmentedDataset(Dataset[Tensor]):
     """Sample numbers, each with random draws of three generators while it is decoded, recorded in a file.
 
     Attributes:
@@ -76,15 +76,15 @@ def decoded(index: int, notes: Path | None) -> Tensor:
     if notes is not None:
         with notes.open("a") as file:
             file.write(f"{index}\n")
-    return torch.tensor([index, *drawn()], dtype=torch.float64)
+    return torch.tensor([index, *draw_each_generator()], dtype=torch.float64)
 
 
-def drawn() -> list[float]:
+def draw_each_generator() -> list[float]:
     """One draw of each global generator."""
     return [float(torch.rand(())), random.random(), float(np.random.rand())]  # noqa: NPY002  the global one
 
 
-class Stream(IterableDataset[Tensor]):
+class StreamedDataset(IterableDataset[Tensor]):
     """The same samples as an iterable dataset, with workers taking turns."""
 
     def __init__(self, notes: Path | None = None) -> None:
@@ -96,7 +96,7 @@ class Stream(IterableDataset[Tensor]):
             yield decoded(index, self._notes)
 
 
-def taken(notes: Path) -> list[int]:
+def decoded_samples(notes: Path) -> list[int]:
     """Samples decoded by any process since the last call."""
     found = sorted(int(line) for line in notes.read_text().split())
     notes.write_text("")
@@ -106,7 +106,7 @@ def taken(notes: Path) -> list[int]:
 Batches = list[list[list[float]]]
 
 
-def followed(
+def train_on_source(
     source: Source[Tensor],
     folder: Path | None = None,
     *,
@@ -123,7 +123,7 @@ def followed(
     seen: Batches = []
 
     def loss(batch: Tensor) -> Loss:
-        seen.append([*batch.reshape(-1, 4).tolist(), drawn()])
+        seen.append([*batch.reshape(-1, 4).tolist(), draw_each_generator()])
         return Loss(net(torch.ones(1, 1)).mean(), 1)
 
     phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
@@ -144,26 +144,26 @@ def numbers(batches: Batches) -> list[int]:
     return [int(row[0]) for batch in batches for row in batch[:-1]]
 
 
-def unneeded(_: int) -> None:
+def skip_fsync(_: int) -> None:
     """Replaces flushing a file."""
 
 
 @pytest.fixture(autouse=True)
-def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip fsync: written data outlives the process anyway."""
-    monkeypatch.setattr(os, "fsync", unneeded)
+    monkeypatch.setattr(os, "fsync", skip_fsync)
 
 
-# --- going on in mid-epoch -------------------------------------------------------------------------------------------
+# --- resuming in mid-epoch -------------------------------------------------------------------------------------------
 
 working = partial(DataLoader[Tensor], batch_size=2, num_workers=2, multiprocessing_context=FORKED)
 LOADERS: dict[str, Callable[[Path], DataLoader[Tensor]]] = {
-    "no workers": lambda notes: DataLoader(Augmented(notes), batch_size=2, shuffle=True),
-    "workers": lambda notes: working(Augmented(notes), shuffle=True),
-    "workers that stay": lambda notes: working(Augmented(notes), shuffle=True, persistent_workers=True),
-    "a stream": lambda notes: DataLoader(Stream(notes), batch_size=2),
-    "a stream with workers": lambda notes: working(Stream(notes)),
-    "a stream with workers that stay": lambda notes: working(Stream(notes), persistent_workers=True),
+    "no workers": lambda notes: DataLoader(AugmentedDataset(notes), batch_size=2, shuffle=True),
+    "workers": lambda notes: working(AugmentedDataset(notes), shuffle=True),
+    "workers that stay": lambda notes: working(AugmentedDataset(notes), shuffle=True, persistent_workers=True),
+    "a stream": lambda notes: DataLoader(StreamedDataset(notes), batch_size=2),
+    "a stream with workers": lambda notes: working(StreamedDataset(notes)),
+    "a stream with workers that stay": lambda notes: working(StreamedDataset(notes), persistent_workers=True),
 }
 
 
@@ -172,22 +172,22 @@ def test_a_training_left_after_any_window_sees_what_one_that_was_not_left_sees(
     tmp_path: Path, make: Callable[[Path], DataLoader[Tensor]]
 ) -> None:
     notes = tmp_path / "notes"
-    whole = followed(IterableSource(make(notes)), accumulate=2)
+    whole = train_on_source(IterableSource(make(notes)), accumulate=2)
     assert sorted(numbers(whole)) == sorted([*range(SAMPLES)] * 2)
     for windows in (1, 2, 4, 7):
         folder = tmp_path / str(windows)
-        begun = followed(IterableSource(make(notes)), folder, windows=windows, accumulate=2)
-        assert begun + followed(IterableSource(make(notes)), folder, accumulate=2) == whole
+        begun = train_on_source(IterableSource(make(notes)), folder, windows=windows, accumulate=2)
+        assert begun + train_on_source(IterableSource(make(notes)), folder, accumulate=2) == whole
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_resumed_training_decodes_nothing_twice(tmp_path: Path, workers: int) -> None:
     notes = tmp_path / "notes"
-    make = partial(DataLoader, Augmented(notes), batch_size=2, shuffle=True, num_workers=workers)
-    begun = followed(IterableSource(make()), tmp_path / "folder", windows=11)
-    taken(notes)
-    rest = followed(IterableSource(make()), tmp_path / "folder")
-    assert taken(notes) == sorted(numbers(rest))
+    make = partial(DataLoader, AugmentedDataset(notes), batch_size=2, shuffle=True, num_workers=workers)
+    begun = train_on_source(IterableSource(make()), tmp_path / "folder", windows=11)
+    decoded_samples(notes)
+    rest = train_on_source(IterableSource(make()), tmp_path / "folder")
+    assert decoded_samples(notes) == sorted(numbers(rest))
     assert sorted(numbers(begun + rest)) == sorted([*range(SAMPLES)] * 2)
 
 
@@ -195,10 +195,10 @@ def test_a_resumed_training_decodes_nothing_twice(tmp_path: Path, workers: int) 
 
 
 def share(folder: Path, kind: str, windows: int) -> tuple[Batches, list[str]]:
-    os.fsync = unneeded
+    os.fsync = skip_fsync
     reports: list[Report] = []
     source = IterableSource(LOADERS[kind](folder / f"notes {launched_rank()}"), length=SAMPLES // 2)
-    seen = followed(source, folder, windows=windows, accumulate=2, look=reports.append)
+    seen = train_on_source(source, folder, windows=windows, accumulate=2, look=reports.append)
     return seen, messages(reports)
 
 
@@ -206,7 +206,7 @@ def share(folder: Path, kind: str, windows: int) -> tuple[Batches, list[str]]:
 def test_each_process_of_a_group_decodes_half_of_the_samples_and_goes_on_with_them(tmp_path: Path, kind: str) -> None:
     begun = results_on_ranks(share, tmp_path, kind, 1)
     notes = [tmp_path / f"notes {rank}" for rank in range(2)]
-    decoded_so_far = [taken(each) for each in notes]
+    decoded_so_far = [decoded_samples(each) for each in notes]
     if kind == "no workers":
         assert [len(each) for each in decoded_so_far] == [SAMPLES // 4] * 2
     rest = results_on_ranks(share, tmp_path, kind, ENDLESS)
@@ -214,7 +214,7 @@ def test_each_process_of_a_group_decodes_half_of_the_samples_and_goes_on_with_th
     for epoch in (0, 1):
         halves = [each[epoch * SAMPLES // 2 : (epoch + 1) * SAMPLES // 2] for each in epochs]
         assert sorted(halves[0] + halves[1]) == [*range(SAMPLES)]
-    assert [taken(each) for each in notes] == [sorted(numbers(seen)) for seen, _ in rest]
+    assert [decoded_samples(each) for each in notes] == [sorted(numbers(seen)) for seen, _ in rest]
 
 
 def test_processes_that_all_read_a_stream_say_so_and_work_each_batch_once(tmp_path: Path) -> None:
@@ -222,14 +222,18 @@ def test_processes_that_all_read_a_stream_say_so_and_work_each_batch_once(tmp_pa
     assert sorted(numbers(results[0][0] + results[1][0])) == sorted([*range(SAMPLES)] * 2)
     for rank, (_, told) in enumerate(results):
         assert (
-            sum("each of the 2 processes reads and decodes all of DataLoader of Stream" in each for each in told) == 1
+            sum(
+                "each of the 2 processes reads and decodes all of DataLoader of StreamedDataset" in each
+                for each in told
+            )
+            == 1
         )
-        assert len(taken(tmp_path / f"notes {rank}")) >= 2 * (SAMPLES - 2)  # the other's last batch is left
+        assert len(decoded_samples(tmp_path / f"notes {rank}")) >= 2 * (SAMPLES - 2)  # without the last batch
 
 
 def order_of_its_own() -> None:
     generator = torch.Generator().manual_seed(launched_rank())
-    followed(IterableSource(DataLoader(Augmented(), batch_size=2, shuffle=True, generator=generator)))
+    train_on_source(IterableSource(DataLoader(AugmentedDataset(), batch_size=2, shuffle=True, generator=generator)))
 
 
 def test_processes_whose_loaders_are_seeded_differently_are_refused() -> None:
@@ -241,7 +245,7 @@ def test_processes_whose_loaders_are_seeded_differently_are_refused() -> None:
 # --- samplers --------------------------------------------------------------------------------------------------------
 
 
-class Shuffling(Sampler[int]):
+class ShufflingSampler(Sampler[int]):
     """A sampler that draws its order with a given function."""
 
     def __init__(self, draw: Callable[[], Sequence[int]]) -> None:
@@ -251,7 +255,7 @@ class Shuffling(Sampler[int]):
         return iter(self._draw())
 
 
-class Keeping(Sampler[int]):
+class GeneratorSampler(Sampler[int]):
     """A sampler with its own generator."""
 
     def __init__(self, kept: Any) -> None:
@@ -267,7 +271,7 @@ class Keeping(Sampler[int]):
                 yield from self.kept.permutation(SAMPLES).tolist()
 
 
-class Told(Sampler[int]):
+class EpochSampler(Sampler[int]):
     """A sampler that depends on `set_epoch`."""
 
     def __init__(self) -> None:
@@ -280,7 +284,7 @@ class Told(Sampler[int]):
         yield from torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(self._epoch)).tolist()
 
 
-class Buckets:
+class BucketSampler:
     """A batch sampler of unequal, random batches and unknown length."""
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -290,7 +294,7 @@ class Buckets:
             yield [left.pop(random.randrange(len(left))) for _ in range(min(size, len(left)))]
 
 
-class Adrift(Sampler[int]):
+class ContinuingSampler(Sampler[int]):
     """A sampler that continues where it stopped, within a process."""
 
     def __init__(self) -> None:
@@ -309,7 +313,7 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
-data = Augmented()
+data = AugmentedDataset()
 SAMPLERS: dict[str, Callable[[], DataLoader[Tensor]]] = {
     "shuffled": lambda: DataLoader(data, batch_size=3, shuffle=True),
     "shuffled by a generator of its own": lambda: DataLoader(data, batch_size=3, shuffle=True, generator=seeded()),
@@ -320,17 +324,21 @@ SAMPLERS: dict[str, Callable[[], DataLoader[Tensor]]] = {
         data, batch_size=3, sampler=WeightedRandomSampler([1.0] * SAMPLES, SAMPLES, generator=seeded())
     ),
     "Python's generator": lambda: DataLoader(
-        data, batch_size=3, sampler=Shuffling(lambda: random.sample(range(SAMPLES), SAMPLES))
+        data, batch_size=3, sampler=ShufflingSampler(lambda: random.sample(range(SAMPLES), SAMPLES))
     ),
-    "NumPy's generator": lambda: DataLoader(data, batch_size=3, sampler=Shuffling(numpy_order)),
-    "a generator of torch that is kept": lambda: DataLoader(data, batch_size=3, sampler=Keeping(seeded())),
-    "a generator of Python that is kept": lambda: DataLoader(data, batch_size=3, sampler=Keeping(random.Random())),
+    "NumPy's generator": lambda: DataLoader(data, batch_size=3, sampler=ShufflingSampler(numpy_order)),
+    "a generator of torch that is kept": lambda: DataLoader(data, batch_size=3, sampler=GeneratorSampler(seeded())),
+    "a generator of Python that is kept": lambda: DataLoader(
+        data, batch_size=3, sampler=GeneratorSampler(random.Random())
+    ),
     "a generator of NumPy that is kept": lambda: DataLoader(
-        data, batch_size=3, sampler=Keeping(np.random.default_rng())
+        data, batch_size=3, sampler=GeneratorSampler(np.random.default_rng())
     ),
-    "an old generator of NumPy": lambda: DataLoader(data, batch_size=3, sampler=Keeping(np.random.RandomState())),
-    "told the epoch": lambda: DataLoader(data, batch_sampler=BatchSampler(Told(), 3, drop_last=False)),
-    "buckets": lambda: DataLoader(data, batch_sampler=Buckets()),  # pyright: ignore[reportArgumentType]  any iterable will do
+    "an old generator of NumPy": lambda: DataLoader(
+        data, batch_size=3, sampler=GeneratorSampler(np.random.RandomState())
+    ),
+    "told the epoch": lambda: DataLoader(data, batch_sampler=BatchSampler(EpochSampler(), 3, drop_last=False)),
+    "buckets": lambda: DataLoader(data, batch_sampler=BucketSampler()),  # pyright: ignore[reportArgumentType]  any iterable will do
 }
 
 
@@ -362,18 +370,18 @@ def test_every_sampler_gives_every_sample_once_an_epoch(name: str) -> None:
 
 def test_an_order_that_is_replayed_leaves_the_generators_alone() -> None:
     seed_everything(4)
-    expected = drawn()
+    expected = draw_each_generator()
     seed_everything(4)
     IterableSource(SAMPLERS["buckets"]()).digest(0)
-    assert drawn() == expected
+    assert draw_each_generator() == expected
 
 
 def test_a_sampler_whose_order_cannot_be_had_again_is_refused_by_name() -> None:
-    source = IterableSource(DataLoader(data, batch_size=2, sampler=Adrift()))
+    source = IterableSource(DataLoader(data, batch_size=2, sampler=ContinuingSampler()))
     with pytest.raises(
-        ContractError, match=r"the sampler Adrift gives the same epoch in a different order.*LiveSource"
+        ContractError, match=r"the sampler ContinuingSampler gives the same epoch in a different order.*LiveSource"
     ):
-        followed(source)
+        train_on_source(source)
 
 
 def lists() -> Iterator[list[int]]:
@@ -387,7 +395,7 @@ def test_a_sampler_that_can_be_read_only_once_is_refused(batch_sampler: Iterable
         IterableSource(DataLoader(data, batch_sampler=batch_sampler))  # pyright: ignore[reportArgumentType]
 
 
-class SharedBuckets(Sampler[list[int]]):
+class SharedBucketSampler(Sampler[list[int]]):
     """A sampler with other samplers in a list."""
 
     def __init__(self, samplers: list[Sampler[int]]) -> None:
@@ -407,7 +415,7 @@ def test_a_distributed_sampler_is_refused_also_in_one_process(kind: type[Any]) -
     for loader in (
         DataLoader(data, sampler=sampler),
         DataLoader(data, batch_sampler=BatchSampler(sampler, 2, drop_last=False)),
-        DataLoader(data, batch_sampler=SharedBuckets([SequentialSampler(data), sampler])),
+        DataLoader(data, batch_sampler=SharedBucketSampler([SequentialSampler(data), sampler])),
     ):
         with pytest.raises(ContractError, match=f"sampler is a {kind.__name__}, which shards the data by process"):
             IterableSource(loader)
@@ -420,13 +428,13 @@ def test_batches_in_the_order_of_the_workers_speed_are_refused() -> None:
 
 def test_a_loader_whose_sampler_does_not_know_its_length_has_none() -> None:
     assert IterableSource(SAMPLERS["buckets"]()).length is None
-    assert IterableSource(DataLoader(data, batch_size=2, sampler=Shuffling(numpy_order))).length is None
+    assert IterableSource(DataLoader(data, batch_size=2, sampler=ShufflingSampler(numpy_order))).length is None
 
 
 # --- the loader's own settings ---------------------------------------------------------------------------------------
 
 
-class Bulky(Dataset[Tensor]):
+class BulkDataset(Dataset[Tensor]):
     """A dataset that fetches all samples of a batch at once."""
 
     opened = "nowhere"
@@ -452,7 +460,7 @@ def collated(samples: list[str]) -> str:
 
 def test_workers_are_started_as_the_loader_says_and_see_their_own_dataset() -> None:
     loader = DataLoader(
-        Bulky(),
+        BulkDataset(),
         batch_size=2,
         num_workers=2,
         worker_init_fn=open_here,
@@ -478,21 +486,21 @@ def test_a_source_can_be_read_while_it_is_read_unless_its_workers_stay(*, stay: 
 
 
 def test_workers_that_stay_are_those_of_the_first_epoch() -> None:
-    source = IterableSource(working(Pids(), persistent_workers=True))
+    source = IterableSource(working(ProcessIdDataset(), persistent_workers=True))
     first, second = ({int(pid) for batch in source.batches(epoch) for pid in batch} for epoch in (0, 1))
     assert first == second
     assert len(first) == 2
 
 
 def test_what_a_worker_begins_with_is_a_function_of_the_epoch() -> None:
-    source = IterableSource(working(Beginnings()))
+    source = IterableSource(working(SeedDataset()))
     epochs = [[int(seed) for batch in source.batches(epoch) for seed in batch] for epoch in (0, 1)]
     assert set(epochs[0]).isdisjoint(epochs[1])
-    again = IterableSource(working(Beginnings())).batches(1, start=2)
+    again = IterableSource(working(SeedDataset())).batches(1, start=2)
     assert {int(seed) for batch in again for seed in batch} == set(epochs[1])
 
 
-class Beginnings(Augmented):
+class SeedDataset(AugmentedDataset):
     """A dataset that returns its worker's seed."""
 
     def __getitem__(self, index: int) -> Tensor:
@@ -500,14 +508,14 @@ class Beginnings(Augmented):
         return torch.tensor(info.seed)
 
 
-class Pids(Augmented):
+class ProcessIdDataset(AugmentedDataset):
     """A dataset that returns the decoding process's id."""
 
     def __getitem__(self, index: int) -> Tensor:
         return torch.tensor(os.getpid())
 
 
-class Own(DataLoader[Tensor]):
+class CustomLoader(DataLoader[Tensor]):
     """A loader with its own iteration."""
 
     def __iter__(self) -> Any:
@@ -515,20 +523,20 @@ class Own(DataLoader[Tensor]):
 
 
 def test_a_class_of_loader_that_reads_in_its_own_way_is_read_as_it_is() -> None:
-    source = IterableSource(Own(data, batch_size=2, sampler=RandomSampler(data)))
-    assert source.sequential_class == "Own of Augmented"
-    whole = followed(source)
+    source = IterableSource(CustomLoader(data, batch_size=2, sampler=RandomSampler(data)))
+    assert source.sequential_class == "CustomLoader of AugmentedDataset"
+    whole = train_on_source(source)
     assert sorted(numbers(whole)) == sorted([*range(0, 2 * SAMPLES, 2)] * 2)
     again = [batch[..., 0].tolist() for batch in read_batches(source, 1, start=3, step=2, seed=1)]
     assert again == [batch[..., 0].tolist() for batch in read_batches(source, 1, start=0, step=1, seed=1)][3::2]
-    with pytest.raises(ContractError, match=r"a Own has a custom way of reading.*persistent_workers=False"):
-        IterableSource(Own(data, num_workers=1, persistent_workers=True))
+    with pytest.raises(ContractError, match=r"a CustomLoader has a custom way of reading.*persistent_workers=False"):
+        IterableSource(CustomLoader(data, num_workers=1, persistent_workers=True))
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------
 
 
-class Broken(Augmented):
+class BrokenDataset(AugmentedDataset):
     """A dataset in which one sample fails to decode."""
 
     def __getitem__(self, index: int) -> Tensor:
@@ -539,9 +547,9 @@ class Broken(Augmented):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_error_while_a_batch_is_read_passes_and_says_where(workers: int) -> None:
-    source = IterableSource(DataLoader(Broken(), batch_size=2, num_workers=workers))
+    source = IterableSource(DataLoader(BrokenDataset(), batch_size=2, num_workers=workers))
     with pytest.raises(ValueError, match="no such picture") as raised:
-        followed(source, accumulate=3)
+        train_on_source(source, accumulate=3)
     assert raised.value.__notes__ == ["in the reading of epoch 0, window 2"]
 
 
@@ -560,7 +568,7 @@ def unused(_: object) -> Loss:
 )
 def test_what_is_no_source_is_refused_with_what_to_give(source: Any, message: str) -> None:
     with pytest.raises(ContractError, match=message):
-        followed(source)
+        train_on_source(source)
     net = nn.Linear(1, 1)
     phase = Phase[Any]("main", unused, net.parameters(), torch.optim.SGD(net.parameters()))
     with (
@@ -573,7 +581,7 @@ def test_what_is_no_source_is_refused_with_what_to_give(source: Any, message: st
 # --- live sources ----------------------------------------------------------------------------------------------------
 
 
-class Game:
+class LiveGame:
     """Live batches that are played once each."""
 
     def __init__(self, first: int = 0) -> None:
@@ -586,33 +594,33 @@ class Game:
 
 
 def test_a_live_source_goes_on_with_what_comes_next_and_says_so(tmp_path: Path) -> None:
-    whole = followed(LiveSource(Game(), length=6))
-    game, reports = Game(), list[Report]()
-    begun = followed(LiveSource(game, length=6), tmp_path, windows=8)
-    rest = followed(LiveSource(Game(game.turn), length=6), tmp_path, look=reports.append)
+    whole = train_on_source(LiveSource(LiveGame(), length=6))
+    game, reports = LiveGame(), list[Report]()
+    begun = train_on_source(LiveSource(game, length=6), tmp_path, windows=8)
+    rest = train_on_source(LiveSource(LiveGame(game.turn), length=6), tmp_path, look=reports.append)
     assert numbers(begun + rest) == [*range(1, 13)]
-    assert begun + rest == whole  # what it draws comes from the training's generators
+    assert begun + rest == whole  # it draws from the training's generators
     told = "the source is live, so no batch of epoch 2 is read again or skipped: the next batches are window 3"
     assert told in messages(reports)
 
 
 def test_a_generator_that_plays_without_end_goes_on_from_epoch_to_epoch() -> None:
-    assert numbers(followed(LiveSource(iter(Game()), length=4))) == [*range(1, 9)]
+    assert numbers(train_on_source(LiveSource(iter(LiveGame()), length=4))) == [*range(1, 9)]
 
 
 def test_a_live_source_of_unknown_length_ends_when_it_ends() -> None:
-    assert numbers(followed(LiveSource([torch.zeros(4)] * 3))) == [0] * 6
+    assert numbers(train_on_source(LiveSource([torch.zeros(4)] * 3))) == [0] * 6
 
 
 def play() -> list[int]:
-    return numbers(followed(LiveSource(Game(100 * launched_rank()), length=5)))
+    return numbers(train_on_source(LiveSource(LiveGame(100 * launched_rank()), length=5)))
 
 
 def test_each_process_of_a_group_reads_a_live_source_of_its_own() -> None:
     assert results_on_ranks(play) == [[1, 2, 3, 4, 5, 6], [101, 102, 103, 104]]
 
 
-class Prioritised(Sampler[int]):
+class PrioritisedSampler(Sampler[int]):
     """A sampler whose weights change during training."""
 
     def __init__(self) -> None:
@@ -626,26 +634,26 @@ class Prioritised(Sampler[int]):
 
 
 def test_an_order_that_the_training_has_changed_is_refused_in_mid_epoch(tmp_path: Path) -> None:
-    sampler = Prioritised()
+    sampler = PrioritisedSampler()
 
     def source() -> Source[Tensor]:
-        return IterableSource(DataLoader(Augmented(), batch_size=4, sampler=sampler))
+        return IterableSource(DataLoader(AugmentedDataset(), batch_size=4, sampler=sampler))
 
-    followed(source(), tmp_path, windows=3)
+    train_on_source(source(), tmp_path, windows=3)
     sampler.weights = torch.arange(1.0, SAMPLES + 1)
     with pytest.raises(ResumeMismatchError, match=r"epoch 1 a different order than before.*LiveSource\(loader\)"):
-        followed(source(), tmp_path)
+        train_on_source(source(), tmp_path)
 
 
 def test_an_epoch_ends_after_the_length_that_was_given() -> None:
     batches = [torch.full((4,), float(number)) for number in range(10)]
-    assert numbers(followed(IterableSource(batches, length=6))) == [*range(6)] * 2
-    loader = DataLoader(Augmented(), batch_size=4)
-    assert len(followed(IterableSource(loader, length=3))) == 2 * 3
+    assert numbers(train_on_source(IterableSource(batches, length=6))) == [*range(6)] * 2
+    loader = DataLoader(AugmentedDataset(), batch_size=4)
+    assert len(train_on_source(IterableSource(loader, length=3))) == 2 * 3
 
 
 def ended_early() -> None:
-    followed(IterableSource([torch.zeros(4)] * 10, length=13))
+    train_on_source(IterableSource([torch.zeros(4)] * 10, length=13))
 
 
 def test_a_source_that_ends_before_its_length_says_so_in_a_group() -> None:

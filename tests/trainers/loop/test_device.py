@@ -134,14 +134,16 @@ def test_emulated_bfloat16_is_said_to_be_slow() -> None:
     assert "slow" in choose_precision("bf16", torch.device("cuda:0"), OLD_GPU).reason
 
 
-def test_float16_on_a_cpu_is_refused_with_the_reason() -> None:
-    with pytest.raises(PrecisionError, match=r"no float16 kernel.*use fp32 or bf16"):
-        choose_precision("fp16", torch.device("cpu"), NOTHING)
-
-
-def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(PrecisionError, match="'fp8' is not a precision; use one of auto, fp32, bf16, fp16"):
-        choose_precision("fp8", torch.device("cpu"), NOTHING)
+@pytest.mark.parametrize(
+    ("precision", "message"),
+    [
+        ("fp16", r"no float16 kernel.*use fp32 or bf16"),
+        ("fp8", "'fp8' is not a precision; use one of auto, fp32, bf16, fp16"),
+    ],
+)
+def test_an_unusable_precision_is_refused_with_the_alternatives(precision: str, message: str) -> None:
+    with pytest.raises(PrecisionError, match=message):
+        choose_precision(precision, torch.device("cpu"), NOTHING)
 
 
 def linear_loss(net: nn.Module, batch: Tensor) -> Loss:
@@ -245,14 +247,10 @@ def test_a_wrong_gradient_is_named_with_its_error() -> None:
         check(partial(with_wrong_gradient, factor=2.0))
 
 
-def test_a_gradient_that_never_arrives_is_noticed() -> None:
-    with pytest.raises(SelfTestError, match=r"the gradient of recurrent\.weight_hh_l1 is off by 0\.0456"):
-        check(partial(with_wrong_gradient, factor=0.0))
-
-
-def test_not_a_number_is_noticed() -> None:
-    with pytest.raises(SelfTestError, match=r"the gradient of recurrent\.weight_hh_l1 is off by nan"):
-        check(partial(with_wrong_gradient, factor=float("nan")))
+@pytest.mark.parametrize(("factor", "error"), [(0.0, r"0\.0456"), (float("nan"), "nan")], ids=["missing", "nan"])
+def test_a_missing_or_nan_gradient_is_noticed(factor: float, error: str) -> None:
+    with pytest.raises(SelfTestError, match=rf"the gradient of recurrent\.weight_hh_l1 is off by {error}"):
+        check(partial(with_wrong_gradient, factor=factor))
 
 
 @final

@@ -40,7 +40,7 @@ class Rows(NamedTuple):
 
 
 @dataclass
-class Made:
+class FakeDevice:
     """A fake device to which copies arrive late.
 
     Attributes:
@@ -93,7 +93,7 @@ def rows(count: int = 24, width: int = 3) -> Rows:
     return Rows(x, torch.randn(count, 1, generator=generator))
 
 
-def listed(size: int = 4) -> IterableSource[Rows]:
+def list_source(size: int = 4) -> IterableSource[Rows]:
     data = rows()
     return IterableSource([Rows(*batch) for batch in zip(data.x.split(size), data.y.split(size), strict=True)])
 
@@ -145,15 +145,15 @@ def train(
     return [parameter.detach().clone() for net in nets.values() for parameter in net.parameters()], reports
 
 
-Feed = Callable[..., tuple[Made, list[Prefetcher]]]
+Feed = Callable[..., tuple[FakeDevice, list[Prefetcher]]]
 
 
 @pytest.fixture
-def fed(monkeypatch: pytest.MonkeyPatch) -> Feed:
+def feed_all(monkeypatch: pytest.MonkeyPatch) -> Feed:
     """Use the fake device in every loop; returns it and the created feeders."""
 
-    def feed(*, most: int = PLENTY, **chosen: Any) -> tuple[Made, list[Prefetcher]]:
-        carrier, made = Made(**chosen), list[Prefetcher]()
+    def feed(*, most: int = PLENTY, **chosen: Any) -> tuple[FakeDevice, list[Prefetcher]]:
+        carrier, made = FakeDevice(**chosen), list[Prefetcher]()
 
         def feeder(_device: torch.device, *, phases: int) -> Prefetcher:
             made.append(Prefetcher(carrier, most=most, shared=phases > 1))
@@ -174,14 +174,14 @@ def nothing_held(feeder: Prefetcher) -> bool:
 
 
 SOURCES: dict[str, Callable[[], Source[Rows]]] = {
-    "a list": listed,
+    "a list": list_source,
     "data in memory": resident,
     "a loader without workers": lambda: IterableSource(_loader(0)),
-    "any iterable": lambda: IterableSource(_Drawing()),
+    "any iterable": lambda: IterableSource(_RandomBatches()),
 }
 
 
-class _Drawing:
+class _RandomBatches:
     """Batches drawn from torch's generator while they are read."""
 
     def __iter__(self) -> Iterator[Rows]:
@@ -207,10 +207,10 @@ def _collated(samples: Sequence[tuple[Tensor, Tensor]]) -> Rows:
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
 @pytest.mark.parametrize("phases", [1, 2])
 def test_a_training_that_is_fed_has_the_bits_of_one_that_is_not(
-    fed: Feed, source: Callable[[], Source[Rows]], phases: int
+    feed_all: Feed, source: Callable[[], Source[Rows]], phases: int
 ) -> None:
     expected, _ = train(source(), phases=phases)
-    _, made = fed()
+    _, made = feed_all()
     found, _ = train(source(), phases=phases)
     assert equal(found, expected)
     assert nothing_held(made[0])
@@ -219,18 +219,26 @@ def test_a_training_that_is_fed_has_the_bits_of_one_that_is_not(
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
 @pytest.mark.parametrize("windows", [2, 3])
 def test_leaving_the_loop_in_mid_epoch_loses_no_window(
-    fed: Feed, source: Callable[[], Source[Rows]], windows: int
+    feed_all: Feed, source: Callable[[], Source[Rows]], windows: int
 ) -> None:
     expected, _ = train(source(), phases=1)
-    _, made = fed()
+    _, made = feed_all()
     found, _ = train(source(), phases=1, stop_after=windows)
     assert equal(found, expected)
     assert nothing_held(made[0])
 
 
-def test_the_next_window_is_sent_before_this_one_is_reported_and_received_only_when_it_is_worked(fed: Feed) -> None:
-    carrier, _ = fed()
-    train(listed(), phases=1, accumulate=1, epochs=1, seen=lambda _, batch: carrier.log.append(f"work {_first(batch)}"))
+def test_the_next_window_is_sent_before_this_one_is_reported_and_received_only_when_it_is_worked(
+    feed_all: Feed,
+) -> None:
+    carrier, _ = feed_all()
+    train(
+        list_source(),
+        phases=1,
+        accumulate=1,
+        epochs=1,
+        seen=lambda _, batch: carrier.log.append(f"work {_first(batch)}"),
+    )
     middle = [entry for entry in carrier.log if entry.split()[1] in ("4", "8", "12")]
     assert middle == [
         "ready 4", "send 4", "receive 4", "work 4",
@@ -241,23 +249,23 @@ def test_the_next_window_is_sent_before_this_one_is_reported_and_received_only_w
     assert carrier.log.index("work 4") < carrier.log.index("ready 8")
 
 
-@pytest.mark.parametrize("source", [listed, lambda: IterableSource(_loader(0))], ids=["list", "loader"])
-def test_every_batch_is_copied_once_for_all_phases(fed: Feed, source: Callable[[], Source[Rows]]) -> None:
-    carrier, _ = fed()
+@pytest.mark.parametrize("source", [list_source, lambda: IterableSource(_loader(0))], ids=["list", "loader"])
+def test_every_batch_is_copied_once_for_all_phases(feed_all: Feed, source: Callable[[], Source[Rows]]) -> None:
+    carrier, _ = feed_all()
     train(source(), phases=3, epochs=1)
     assert carrier.count("send") + carrier.count("move") == carrier.count("ready") == 6
 
 
-def test_a_phase_alone_keeps_no_copy_of_what_was_not_sent_ahead(fed: Feed) -> None:
-    _, made = fed()
+def test_a_phase_alone_keeps_no_copy_of_what_was_not_sent_ahead(feed_all: Feed) -> None:
+    _, made = feed_all()
     held: list[int] = []
     source = IterableSource(_loader(0))
     train(source, phases=1, epochs=1, seen=lambda _, __: held.append(len(made[0]._current.copies)))
     assert held == [0] * 6
 
 
-def test_a_source_that_may_depend_on_the_training_is_read_when_its_window_is_due(fed: Feed) -> None:
-    fed()
+def test_a_source_that_may_depend_on_the_training_is_read_when_its_window_is_due(feed_all: Feed) -> None:
+    feed_all()
     steps: list[str] = []
 
     class Rollouts:
@@ -278,14 +286,14 @@ def test_a_source_that_may_depend_on_the_training_is_read_when_its_window_is_due
 
 def test_only_data_in_memory_lists_and_loaders_with_workers_are_read_ahead() -> None:
     assert can_read_ahead(resident())
-    assert can_read_ahead(listed())
+    assert can_read_ahead(list_source())
     assert can_read_ahead(IterableSource(_loader(1)))
     assert not can_read_ahead(IterableSource(_loader(0)))
-    assert not can_read_ahead(IterableSource(_Drawing()))
+    assert not can_read_ahead(IterableSource(_RandomBatches()))
 
 
-def test_an_error_of_the_source_comes_when_its_window_is_due(fed: Feed) -> None:
-    fed()
+def test_an_error_of_the_source_comes_when_its_window_is_due(feed_all: Feed) -> None:
+    feed_all()
 
     def gather(index: Tensor) -> Rows:
         if int(index[0]) == 8:
@@ -308,24 +316,24 @@ def test_an_error_of_the_source_comes_when_its_window_is_due(fed: Feed) -> None:
     ):
         reports.extend(run.epochs(source, max_epochs=1))
     assert worked == [0, 4]
-    assert caught.value.__notes__ == ["in the reading of epoch 0, window 2"]  # not in that of the window before
+    assert caught.value.__notes__ == ["in the reading of epoch 0, window 2"]  # not in the previous window's
 
 
 @pytest.mark.parametrize("stage", ["forward", "backward"])
-def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(fed: Feed, stage: Any) -> None:
-    carrier, made = fed()
-    shortage = _Passing(stage, made)
-    found, reports = train(listed(), phases=1, epochs=1, shortage=shortage)
+def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(feed_all: Feed, stage: Any) -> None:
+    carrier, made = feed_all()
+    shortage = _TemporaryShortage(stage, made)
+    found, reports = train(list_source(), phases=1, epochs=1, shortage=shortage)
     (notice,) = [report.message for report in reports if isinstance(report, TrainingNotice)]
     assert "no batch was cut: windows are no longer copied to the device in advance" in notice
     assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None] * 3
     sent = carrier.count("send")
     assert 0 < sent < 6
-    expected, _ = train(listed(), phases=1, epochs=1)
+    expected, _ = train(list_source(), phases=1, epochs=1)
     assert equal(found, expected)
 
 
-class _Passing:
+class _TemporaryShortage:
     """A memory shortage in the second window, while copies exist."""
 
     def __init__(self, stage: Any, made: Sequence[Prefetcher]) -> None:
@@ -337,12 +345,12 @@ class _Passing:
         return self._inner(x) if held and not self._inner.failures else x
 
 
-def test_once_batches_are_cut_only_pieces_are_moved(fed: Feed) -> None:
-    carrier, made = fed()
+def test_once_batches_are_cut_only_pieces_are_moved(feed_all: Feed) -> None:
+    carrier, made = feed_all()
     shortage = Shortage("forward", 2, since=3)
     held: list[int] = []
     _, reports = train(
-        listed(),
+        list_source(),
         phases=1,
         epochs=1,
         shortage=shortage,
@@ -355,34 +363,34 @@ def test_once_batches_are_cut_only_pieces_are_moved(fed: Feed) -> None:
     assert carrier.count("send") == 2  # those of the second window; the first was not read ahead
 
 
-def test_a_sample_that_does_not_fit_without_copies_either_is_an_error(fed: Feed) -> None:
-    fed()
+def test_a_sample_that_does_not_fit_without_copies_either_is_an_error(feed_all: Feed) -> None:
+    feed_all()
     with pytest.raises(OutOfMemoryError, match="which cannot be cut"):
-        train(listed(size=1), phases=1, shortage=Shortage("forward", 0, since=3))
+        train(list_source(size=1), phases=1, shortage=Shortage("forward", 0, since=3))
 
 
-def test_a_device_without_room_for_the_next_window_is_fed_by_the_batch(fed: Feed) -> None:
-    carrier, made = fed(short=1)
-    found, _ = train(listed(), phases=1)
+def test_a_device_without_room_for_the_next_window_is_fed_by_the_batch(feed_all: Feed) -> None:
+    carrier, made = feed_all(short=1)
+    found, _ = train(list_source(), phases=1)
     assert made[0]._crowded
     assert carrier.count("send") == 0
-    expected, _ = train(listed(), phases=1)
+    expected, _ = train(list_source(), phases=1)
     assert equal(found, expected)
 
 
-def test_a_window_that_is_too_large_is_moved_by_the_batch(fed: Feed) -> None:
-    carrier, _ = fed(most=2 * 4 * 4 * 4 - 1)  # a window is two batches of four rows of four numbers
-    train(listed(), phases=2, epochs=1)
+def test_a_window_that_is_too_large_is_moved_by_the_batch(feed_all: Feed) -> None:
+    carrier, _ = feed_all(most=2 * 4 * 4 * 4 - 1)  # a window is two batches of four rows of four numbers
+    train(list_source(), phases=2, epochs=1)
     assert carrier.count("send") == 0
     assert carrier.count("move") == 2 * carrier.count("ready")
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
 def test_a_training_that_resumes_in_mid_epoch_reads_what_it_would_have_read(
-    fed: Feed, tmp_path: Path, source: Callable[[], Source[Rows]]
+    feed_all: Feed, tmp_path: Path, source: Callable[[], Source[Rows]]
 ) -> None:
     expected, _ = train(source(), phases=1, accumulate=1)
-    _, _ = fed()
+    _, _ = feed_all()
 
     class KilledError(Exception):
         pass
@@ -401,14 +409,14 @@ def test_a_training_that_resumes_in_mid_epoch_reads_what_it_would_have_read(
     assert equal(found, expected)
 
 
-def test_before_a_checkpoint_nothing_is_read_ahead(fed: Feed, tmp_path: Path) -> None:
-    carrier, _ = fed()
+def test_before_a_checkpoint_nothing_is_read_ahead(feed_all: Feed, tmp_path: Path) -> None:
+    carrier, _ = feed_all()
     held: list[str] = []
 
     def seen(_phase: int, batch: Rows) -> None:
         held.append(carrier.log[-1].split()[0] + f" {_first(batch)}")
 
-    train(listed(), phases=1, accumulate=1, epochs=1, folder=tmp_path, seen=seen)
+    train(list_source(), phases=1, accumulate=1, epochs=1, folder=tmp_path, seen=seen)
     # A checkpoint follows every second window, whose successor is read after it.
     assert held == ["move 0", "receive 4", "move 8", "receive 12", "move 16", "receive 20"]
 

@@ -62,7 +62,7 @@ def test_buffers_that_torch_changes_without_counting_it_come_back() -> None:
     assert all(torch.equal(buffer, expected[name]) for name, buffer in norm.named_buffers())
 
 
-class Caching(nn.Module):
+class CachingModule(nn.Module):
     """A module that replaces its buffer by a longer one when needed."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Caching(nn.Module):
 
 
 def test_buffers_that_were_replaced_come_back() -> None:
-    cache = Caching()
+    cache = CachingModule()
     before = cache.positions
     rewind = Rewind([cache], CPU)
     mark = rewind.save()

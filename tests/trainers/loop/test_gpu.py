@@ -35,7 +35,7 @@ def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
     return [report for report in reports if isinstance(report, WindowReport)]
 
 
-def wide() -> nn.Sequential:
+def wide_network() -> nn.Sequential:
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(64, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
 
@@ -93,9 +93,9 @@ def window_under(
 def test_a_gpu_that_runs_out_of_memory_finds_the_gradient_of_the_whole_window(
     short_memory: Callable[[int], None], headroom_mib: int, stage: str
 ) -> None:
-    expected, whole, _ = window_under(wide(), None, short_memory)
+    expected, whole, _ = window_under(wide_network(), None, short_memory)
     assert whole.shortages == 0
-    found, report, failed_forwards = window_under(wide(), headroom_mib, short_memory)
+    found, report, failed_forwards = window_under(wide_network(), headroom_mib, short_memory)
     assert report.shortages > 0
     assert report.micro is not None
     assert report.count == SAMPLES
@@ -108,11 +108,11 @@ def test_a_sample_that_does_not_fit_a_gpu_is_an_error_that_tells_its_memory(
     short_memory: Callable[[int], None],
 ) -> None:
     with pytest.raises(OutOfMemoryError, match=r"in use on cuda:0 of [\d.]+ GiB\), with samples 0 to 0 of 4096"):
-        window_under(wide(), 4, short_memory)
+        window_under(wide_network(), 4, short_memory)
 
 
 def test_memory_is_back_where_it_was_after_fifty_recoveries() -> None:
-    net = wide()
+    net = wide_network()
     limit = 2 * WIDTH
 
     def loss(batch: Tensor) -> Loss:
@@ -133,7 +133,7 @@ def test_memory_is_back_where_it_was_after_fifty_recoveries() -> None:
                 held.append(torch.cuda.memory_allocated())
                 limit = 128
                 run._phases[0].cutter.limit = None
-    assert recoveries == 51  # at first the copy of the batch is given up, and the whole batch tried once more
+    assert recoveries == 51  # first the copy of the batch is dropped and the whole batch retried
     assert held[-1] == held[1]
     assert held[-1] - held[0] < MEBIBYTE
 
@@ -255,7 +255,7 @@ def test_a_window_waits_for_the_device_once() -> None:
     waits: list[int] = []
     with Loop([phase], modules={"net": net}, device="cuda", precision="fp32", accumulate=2).running() as run:
         reports = run.epochs(IterableSource([batch] * 12), max_epochs=1)
-        next(reports)  # makes the optimizer's states
+        next(reports)  # creates the optimizer's states
         next(reports)
         for _ in range(4):
             with warnings.catch_warnings(record=True) as caught:

@@ -97,11 +97,11 @@ def test_a_copy_that_was_sent_is_there_once_it_was_received() -> None:
         host = torch.full((1 << 22,), float(seed))
         ready = carrier.prepare(host)
         assert ready.is_pinned()
-        torch.cuda._sleep(10_000_000)  # the computing stream has work of its own
+        torch.cuda._sleep(10_000_000)  # the computing stream is busy
         copy = carrier.start_copy(ready)
         carrier.finish_copy(copy)
         assert float((copy - seed).abs().max()) == 0.0
-        del copy, ready  # whose memory the next round may take
+        del copy, ready  # its memory may be reused in the next round
 
 
 @pytest.mark.parametrize("source", [SOURCES["data in memory"], SOURCES["a list"]], ids=["data in memory", "a list"])

@@ -44,7 +44,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class RankTotals:
     """A rank's totals after a window."""
 
     mean: float
@@ -65,7 +65,7 @@ def samples(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     return inputs.to(dtype), torch.randn(19, 2, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected: float) -> LocalTotals:
+def run_pieces(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected: float) -> LocalTotals:
     """Forward and backward of micro-batches, as in a window."""
     net.zero_grad(set_to_none=True)
     losses: list[Loss] = []
@@ -76,7 +76,7 @@ def worked(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected:
     return LocalTotals(losses=losses, expected=expected, requests=WindowRequests())
 
 
-def told(pieces: Sequence[Piece], requests: WindowRequests | None = None) -> LocalTotals:
+def local_totals(pieces: Sequence[Piece], requests: WindowRequests | None = None) -> LocalTotals:
     """Totals without a network behind them."""
     losses = [
         Loss(torch.tensor(piece.mean), piece.count, {name: torch.tensor(part) for name, part in piece.parts.items()})
@@ -90,10 +90,10 @@ def read_totals(totals: Totals) -> WindowTotals:
     return totals.read(iter(read(totals.scalars())))
 
 
-def combined(group: Group, local: LocalTotals, parameters: Sequence[Parameter]) -> Combined:
+def combined(group: Group, local: LocalTotals, parameters: Sequence[Parameter]) -> RankTotals:
     result = read_totals(group.combine(local, parameters))
     gradients = [None if one.grad is None else one.grad * result.correction for one in parameters]
-    return Combined(result.loss.mean(), result.loss.count, result.loss.parts(), result.requests, gradients)
+    return RankTotals(result.loss.mean(), result.loss.count, result.loss.parts(), result.requests, gradients)
 
 
 def weight() -> Parameter:
@@ -106,14 +106,14 @@ def weight() -> Parameter:
 # --- adding a window up -----------------------------------------------------------------------------------------------
 
 
-def share_unevenly(dtype: torch.dtype, windows: int) -> Combined:
+def share_unevenly(dtype: torch.dtype, windows: int) -> RankTotals:
     """Rank 0 works 8 + 5 samples, rank 1 the other 6, each with its own count."""
     net, (inputs, targets) = network(dtype), samples(dtype)
     with join_group("cpu") as group:
         bounds, expected = ([(0, 8), (8, 13)], 16.0) if group.rank == 0 else ([(13, 19)], 37.0)
         pieces = [(inputs[start:stop], targets[start:stop]) for start, stop in bounds]
         results = [
-            combined(group, worked(net, pieces, expected=expected), list(net.parameters())) for _ in range(windows)
+            combined(group, run_pieces(net, pieces, expected=expected), list(net.parameters())) for _ in range(windows)
         ]
     return results[-1]
 
@@ -141,57 +141,57 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
         assert torch.equal(one, other)
 
 
-def tell(pieces: Sequence[Sequence[Piece]], requests: Sequence[WindowRequests]) -> Combined:
+def combine_ranks(pieces: Sequence[Sequence[Piece]], requests: Sequence[WindowRequests]) -> RankTotals:
     """Combine per-rank micro-batches and requests."""
     with join_group("cpu") as group:
-        return combined(group, told(pieces[group.rank], requests[group.rank]), [weight()])
+        return combined(group, local_totals(pieces[group.rank], requests[group.rank]), [weight()])
 
 
 def test_counts_beyond_what_float32_holds_are_exact() -> None:
     pieces = [[Piece(0.1, 2**24 + 1), Piece(0.7, 10**7 + 3)], [Piece(2.0, 2**30 + 5)]]
     count = 2**24 + 10**7 + 2**30 + 9
     mean = (0.1 * (2**24 + 1) + 0.7 * (10**7 + 3) + 2.0 * (2**30 + 5)) / count
-    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
         assert result.count == count
         assert result.mean == pytest.approx(mean, rel=2e-7)
 
 
 def test_a_part_is_the_mean_over_the_pieces_that_have_it() -> None:
     pieces = [[Piece(1.0, 3, {"near": 4.0})], [Piece(2.0, 5), Piece(4.0, 2, {"far": 7.0, "near": 1.0})]]
-    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
         assert result.mean == pytest.approx((3 * 1.0 + 5 * 2.0 + 2 * 4.0) / 10)
         assert result.parts == pytest.approx({"near": (3 * 4.0 + 2 * 1.0) / 5, "far": 7.0})
 
 
 def test_what_one_rank_wishes_is_known_to_all() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(tell, pieces, [WindowRequests(save=True), WindowRequests(stop=15)]):
+    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(save=True), WindowRequests(stop=15)]):
         assert result.requests == WindowRequests(stop=15, save=True)
 
 
 def test_nobody_wishes_anything_unless_somebody_does() -> None:
     pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
         assert result.requests == WindowRequests()
 
 
 def test_a_loss_that_is_no_number_on_one_rank_is_none_on_all() -> None:
     pieces = [[Piece(1.0, 3)], [Piece(float("nan"), 4)]]
-    for result in results_on_ranks(tell, pieces, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
         assert result.mean != result.mean
         assert result.count == 7
 
 
 def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
-    for ended in on_ranks(tell, [[], []], [WindowRequests(), WindowRequests()]):
+    for ended in on_ranks(combine_ranks, [[], []], [WindowRequests(), WindowRequests()]):
         assert ended.error.startswith(EmptyTargetError.__name__)
 
 
-def leave_one_rank_empty() -> Combined:
+def leave_one_rank_empty() -> RankTotals:
     net, (inputs, targets) = network(), samples()
     with join_group("cpu") as group:
         pieces = [(inputs, targets)] if group.rank == 1 else []
-        return combined(group, worked(net, pieces, expected=40.0 * group.rank), list(net.parameters()))
+        return combined(group, run_pieces(net, pieces, expected=40.0 * group.rank), list(net.parameters()))
 
 
 def test_a_rank_without_a_batch_gets_the_gradient_of_the_others() -> None:
@@ -204,16 +204,16 @@ def test_a_rank_without_a_batch_gets_the_gradient_of_the_others() -> None:
             torch.testing.assert_close(gradient, parameter.grad)
 
 
-def miss_gradients() -> list[Combined]:
+def miss_gradients() -> list[RankTotals]:
     """In the first window rank 0 lacks the last gradient and rank 1 all but the first; in the second both have none."""
     parameters = [Parameter(torch.zeros(2)) for _ in range(3)]
     with join_group("cpu") as group:
         for place, parameter in enumerate(parameters[: 2 - group.rank]):
             parameter.grad = torch.full((2,), 1.0 + place + group.rank)
-        first = combined(group, told([Piece(1.0, 1)]), parameters)
+        first = combined(group, local_totals([Piece(1.0, 1)]), parameters)
         for parameter in parameters:
             parameter.grad = None
-        return [first, combined(group, told([Piece(1.0, 1)]), parameters)]
+        return [first, combined(group, local_totals([Piece(1.0, 1)]), parameters)]
 
 
 def test_a_gradient_that_only_one_rank_has_reaches_all() -> None:
@@ -226,13 +226,13 @@ def test_a_gradient_that_no_rank_has_stays_missing() -> None:
         assert second.gradients == [None, None, None]
 
 
-def lose_a_gradient() -> Combined:
+def lose_a_gradient() -> RankTotals:
     """Two windows: in the second, rank 1 has no gradient."""
     parameter = weight()
     with join_group("cpu") as group:
-        combined(group, told([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
         parameter.grad = None if group.rank else torch.ones(3)
-        return combined(group, told([Piece(1.0, 1)]), [parameter])
+        return combined(group, local_totals([Piece(1.0, 1)]), [parameter])
 
 
 def test_a_gradient_of_an_earlier_window_is_not_added_again() -> None:
@@ -247,7 +247,7 @@ def add_mixed_dtypes() -> list[Tensor | None]:
     with join_group("cpu") as group:
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 1.0 + 2.0**-7 * group.rank)
-        group.combine(told([Piece(1.0, 1)]), parameters)
+        group.combine(local_totals([Piece(1.0, 1)]), parameters)
     return [parameter.grad for parameter in parameters]
 
 
@@ -261,7 +261,7 @@ def test_gradients_keep_their_dtypes() -> None:
 
 def read_on_device() -> tuple[float, float, list[float]]:
     with join_group("cpu") as group:
-        totals = group.combine(told([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
+        totals = group.combine(local_totals([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
         return read_totals(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
 
 
@@ -271,11 +271,11 @@ def test_totals_are_known_on_the_device_before_they_are_read() -> None:
         assert means == [1.0, 2.0]
 
 
-def invent_a_part() -> Combined:
+def invent_a_part() -> RankTotals:
     parameter = weight()
     with join_group("cpu") as group:
-        combined(group, told([Piece(1.0, 1, {"known": 1.0})]), [parameter])
-        return combined(group, told([Piece(1.0, 1, {"late": 1.0} if group.rank else {})]), [parameter])
+        combined(group, local_totals([Piece(1.0, 1, {"known": 1.0})]), [parameter])
+        return combined(group, local_totals([Piece(1.0, 1, {"late": 1.0} if group.rank else {})]), [parameter])
 
 
 def test_a_part_that_turns_up_later_is_refused_by_name() -> None:
@@ -285,12 +285,12 @@ def test_a_part_that_turns_up_later_is_refused_by_name() -> None:
     assert waiting.error.startswith(PeerLostError.__name__)
 
 
-def train_two_phases() -> tuple[Combined, Combined]:
+def train_two_phases() -> tuple[RankTotals, RankTotals]:
     one, other = weight(), weight()
     with join_group("cpu") as group:
         return (
-            combined(group, told([Piece(1.0, 1, {"fake": 2.0})]), [one]),
-            combined(group, told([Piece(3.0, 1, {"feature": 4.0})]), [other]),
+            combined(group, local_totals([Piece(1.0, 1, {"fake": 2.0})]), [one]),
+            combined(group, local_totals([Piece(3.0, 1, {"feature": 4.0})]), [other]),
         )
 
 
@@ -423,7 +423,7 @@ def lose_a_rank_to_an_error() -> None:
     """Rank 1 leaves the group with an error, but its process lives on until rank 0 has ended."""
     if os.environ["RANK"] == "0":
         with telling_the_end(), join_group("cpu") as group:
-            combined(group, told([Piece(1.0, 1)]), [weight()])
+            combined(group, local_totals([Piece(1.0, 1)]), [weight()])
     else:
         with pytest.raises(ValueError, match="bad batch"), join_group("cpu"):
             raise ValueError("bad batch")
@@ -441,10 +441,10 @@ def test_a_rank_that_raises_ends_the_others_at_once() -> None:
 def lose_a_rank_to_a_kill() -> None:
     parameter = weight()
     with join_group("cpu") as group:
-        combined(group, told([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
         if group.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        combined(group, told([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
 
 
 def test_a_rank_that_is_killed_ends_the_others() -> None:
@@ -456,14 +456,14 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 def lose_a_rank_that_hangs() -> None:
     parameter = weight()
-    arrive_together()  # so that only the hanging has to end within the timeout, not the start of a process
+    arrive_together()  # only the hang must end within the timeout, not the start of a process
     with join_group("cpu", timeout=timedelta(seconds=10)) as group:
-        combined(group, told([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
         if group.rank == 1:
             meeting_store().wait(["ended"])
         else:
             with telling_the_end():
-                combined(group, told([Piece(1.0, 1)]), [parameter])
+                combined(group, local_totals([Piece(1.0, 1)]), [parameter])
 
 
 def test_a_rank_that_hangs_ends_the_others_after_the_timeout() -> None:
@@ -491,7 +491,7 @@ def test_a_process_that_torchrun_did_not_start_is_alone(size: str | None, monkey
 
 
 def test_alone_everything_stays_as_it_is() -> None:
-    group, local, parameter, tally = SingleProcess(), told([Piece(2.0, 3)]), weight(), WeightedMean()
+    group, local, parameter, tally = SingleProcess(), local_totals([Piece(2.0, 3)]), weight(), WeightedMean()
     assert group.combine(local, [parameter]) is local
     assert parameter.grad is not None
     assert parameter.grad.tolist() == [1.0] * 3

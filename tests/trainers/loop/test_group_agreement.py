@@ -109,4 +109,4 @@ def test_a_signal_at_the_end_of_the_last_epoch_stops_after_a_checkpoint(tmp_path
 
     with pytest.raises(StoppedError, match="checkpoint is"):
         train(Checkpoints(tmp_path), tell=stop)
-    assert not train(Checkpoints(tmp_path))[1:]  # a notice that it goes on from its end
+    assert not train(Checkpoints(tmp_path))[1:]  # a notice that it resumes from its end

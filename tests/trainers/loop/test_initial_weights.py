@@ -28,7 +28,7 @@ def network(outputs: int = 2) -> nn.Module:
     return nn.ModuleDict({"body": nn.LSTM(3, 4, 2), "norm": nn.BatchNorm1d(4), "head": nn.Linear(4, outputs)})
 
 
-def named(module: nn.Module) -> dict[str, Tensor]:
+def copied_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
@@ -58,24 +58,24 @@ def trained_into(folder: Path, *, windows: int = 6, stalls: bool = True, ema: fl
     return layer
 
 
-# --- what is taken
+# --- copied weights
 
 
 def test_every_weight_and_buffer_is_taken_to_the_bit_and_told() -> None:
     source, target = network(), network()
     with torch.no_grad():
         source.get_buffer("norm.running_mean").add_(1)
-    taken = take_weights(target, named(source))
-    assert same(named(target), named(source))
-    assert sorted(taken.reused) == sorted(named(source))
+    taken = take_weights(target, copied_state(source))
+    assert same(copied_state(target), copied_state(source))
+    assert sorted(taken.reused) == sorted(copied_state(source))
     assert (taken.new, taken.dropped) == ((), ())
 
 
 def test_a_new_head_keeps_its_own_weights_and_the_old_one_is_left_out() -> None:
     source, target = network(2), network(5)
-    before = named(target)
-    taken = take_weights(target, named(source), new=("head",), dropped=("head",))
-    after = named(target)
+    before = copied_state(target)
+    taken = take_weights(target, copied_state(source), new=("head",), dropped=("head",))
+    after = copied_state(target)
     assert torch.equal(after["head.weight"], before["head.weight"])
     assert torch.equal(after["body.weight_hh_l1"], source.get_parameter("body.weight_hh_l1"))
     assert taken.new == taken.dropped == ("head.weight", "head.bias")
@@ -89,7 +89,10 @@ def test_modules_by_name_are_those_of_a_loop_the_frozen_among_them() -> None:
     source = nn.ModuleDict({"body": nn.Linear(3, 4), "head": nn.Linear(4, 2)})
     body, head = nn.Linear(3, 4), nn.Linear(4, 7)
     taken = take_weights(
-        {"body": FrozenModule(body), "head": head}, named(source), new=("head.weight", "head.bias"), dropped=("head",)
+        {"body": FrozenModule(body), "head": head},
+        copied_state(source),
+        new=("head.weight", "head.bias"),
+        dropped=("head",),
     )
     assert taken.reused == ("body.weight", "body.bias")
     assert torch.equal(body.weight, source.get_parameter("body.weight"))
@@ -99,7 +102,7 @@ def test_modules_by_name_are_those_of_a_loop_the_frozen_among_them() -> None:
 def test_optimizers_and_recurrent_layers_stay_valid() -> None:
     layer = nn.LSTM(3, 4)
     before = [(id(parameter), parameter.data_ptr()) for parameter in layer.parameters()]
-    take_weights(layer, named(nn.LSTM(3, 4)))
+    take_weights(layer, copied_state(nn.LSTM(3, 4)))
     assert [(id(parameter), parameter.data_ptr()) for parameter in layer.parameters()] == before
 
 
@@ -120,18 +123,18 @@ def test_a_weight_of_two_names_is_taken_by_either() -> None:
 
 
 def test_the_digest_is_that_of_what_was_reused() -> None:
-    source = named(network())
+    source = copied_state(network())
     first, again = (take_weights(network(), source, new="head", dropped="head").digest for _ in range(2))
     other = take_weights(network(), {**source, "norm.bias": torch.ones(4)}, new="head", dropped="head").digest
     assert first == again != other
 
 
-# --- what does not fit
+# --- mismatches
 
 
 def test_all_that_does_not_fit_is_named_and_nothing_is_changed() -> None:
-    target, weights = network(), named(network(3))
-    before = named(target)
+    target, weights = network(), copied_state(network(3))
+    before = copied_state(target)
     weights["stem.weight"] = weights.pop("norm.weight")
     weights["norm.bias"] = weights["norm.bias"].half()
     with pytest.raises(WeightsMismatchError) as refused:
@@ -144,7 +147,7 @@ def test_all_that_does_not_fit_is_named_and_nothing_is_changed() -> None:
         "norm.bias is float16[4] in the weights and float32[4] in the modules",
     ):
         assert said in refused.value.message
-    assert same(named(target), before)
+    assert same(copied_state(target), before)
 
 
 def test_not_one_of_many_names_is_left_out_of_the_message() -> None:
@@ -166,15 +169,15 @@ def test_not_one_of_many_names_is_left_out_of_the_message() -> None:
 )
 def test_what_is_declared_must_be_so(new: tuple[str, ...], dropped: tuple[str, ...], said: str) -> None:
     with pytest.raises(WeightsMismatchError) as refused:
-        take_weights(network(), named(network()), new=new, dropped=dropped)
+        take_weights(network(), copied_state(network()), new=new, dropped=dropped)
     assert said in refused.value.message
 
 
 def test_what_holds_no_numbers_is_refused_by_name() -> None:
     with torch.device("meta"):
         hollow = nn.Linear(2, 2)
-    full = named(nn.Linear(2, 2))
-    for modules, weights in ((nn.Linear(2, 2), named(hollow)), (hollow, full), (hollow, named(hollow))):
+    full = copied_state(nn.Linear(2, 2))
+    for modules, weights in ((nn.Linear(2, 2), copied_state(hollow)), (hollow, full), (hollow, copied_state(hollow))):
         with pytest.raises(WeightsMismatchError, match=r"weight is float32\[2, 2\].* without content"):
             take_weights(modules, weights)
     with pytest.raises(WeightsMismatchError, match=r"bias is .* in the weights and of no shape yet in the modules"):
@@ -183,12 +186,12 @@ def test_what_holds_no_numbers_is_refused_by_name() -> None:
         take_weights(nn.Linear(2, 2), {**full, "bias": {}})  # pyright: ignore[reportArgumentType] - of whatever a mapping holds
 
 
-# --- of a folder, of a file
+# --- from a folder or file
 
 
 @pytest.mark.parametrize("ema", [None, 0.5])
 def test_a_folder_gives_its_best_and_its_newest_weights(tmp_path: Path, ema: float | None) -> None:
-    left = named(trained_into(tmp_path, ema=ema))
+    left = copied_state(trained_into(tmp_path, ema=ema))
     best, newest = (Checkpoints(tmp_path).weights(which) for which in ("best", "newest"))
     assert best.keys() == newest.keys() == {"layer.weight", "layer.bias"}
     assert torch.equal(newest["layer.weight"], left["weight"])
@@ -271,14 +274,14 @@ def test_without_a_checkpoint_or_a_best_value_there_is_an_error_that_says_so(tmp
 
 def test_a_file_of_ones_own_is_a_source_too(tmp_path: Path) -> None:
     source, target = network(), network()
-    save_file(named(source), tmp_path / "mine.safetensors")
+    save_file(copied_state(source), tmp_path / "mine.safetensors")
     take_weights(
         {"network": target}, {f"network.{name}": t for name, t in load_file(tmp_path / "mine.safetensors").items()}
     )
-    assert same(named(target), named(source))
+    assert same(copied_state(target), copied_state(source))
 
 
-# --- what lies in one memory
+# --- shared storage
 
 
 def sharing() -> nn.ModuleDict:
@@ -290,23 +293,23 @@ def sharing() -> nn.ModuleDict:
 
 def test_weights_in_one_memory_that_are_to_differ_are_refused() -> None:
     layers = sharing()
-    before = named(layers)
+    before = copied_state(layers)
     with pytest.raises(
         WeightsMismatchError, match=r"sharing memory in the modules, but with different values: a\.weight and b\.weight"
     ):
         take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.zeros(2, 2)})
-    assert same(named(layers), before)
+    assert same(copied_state(layers), before)
     take_weights(layers, {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2)})
-    assert named(layers)["b.weight"].tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert copied_state(layers)["b.weight"].tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
 def test_weights_may_be_offered_as_views_of_the_modules_themselves() -> None:
     layers = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False), "b": nn.Linear(2, 2, bias=False)})
-    before = named(layers)
+    before = copied_state(layers)
     views = layers.state_dict()
     take_weights(layers, {"a.weight": views["b.weight"], "b.weight": views["a.weight"]})
-    assert torch.equal(named(layers)["a.weight"], before["b.weight"])
-    assert torch.equal(named(layers)["b.weight"], before["a.weight"])
+    assert torch.equal(copied_state(layers)["a.weight"], before["b.weight"])
+    assert torch.equal(copied_state(layers)["b.weight"], before["a.weight"])
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])

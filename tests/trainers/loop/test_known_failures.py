@@ -55,7 +55,7 @@ SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler,
 PLAIN = Precision(name="fp32", dtype=None, scaler=None, reason="a test")
 
 
-def joined(*batches: Rows) -> Rows:
+def join_rows(*batches: Rows) -> Rows:
     return Rows(torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches]))
 
 
@@ -96,7 +96,7 @@ def stepped(reports: Sequence[Report]) -> list[bool]:
     return [report.stepped for report in windows_of(reports)]
 
 
-def descended(net: nn.Linear, *windows: Rows) -> Tensor:
+def descend_by_hand(net: nn.Linear, *windows: Rows) -> Tensor:
     """The weight after a step by hand per window."""
     for window in windows:
         optimizer = descent(net)
@@ -131,7 +131,7 @@ def test_a_grad_scaler_that_disabled_itself_trains_like_none() -> None:
     assert torch.equal(disabled.weight, plain.weight)
 
 
-class Watched(torch.amp.GradScaler):
+class RecordingScaler(torch.amp.GradScaler):
     """A scaler that records its calls."""
 
     def __init__(self, calls: list[str]) -> None:
@@ -157,14 +157,14 @@ class Watched(torch.amp.GradScaler):
 
 def test_a_scaler_is_never_stepped_without_scale_before_it() -> None:
     calls: list[str] = []
-    precision = Precision(name="fp16", dtype=None, scaler=partial(Watched, calls), reason="a test")
+    precision = Precision(name="fp16", dtype=None, scaler=partial(RecordingScaler, calls), reason="a test")
     train(linear(), [rows()] * 3, accumulate=2, precision=precision)
     assert calls == ["scale", "scale", "unscale", "step", "update", "scale", "unscale", "step", "update"]
 
 
 def test_a_scaler_s_update_is_not_forgotten_on_a_skipped_step() -> None:
     calls: list[str] = []
-    precision = Precision(name="fp16", dtype=None, scaler=partial(Watched, calls), reason="a test")
+    precision = Precision(name="fp16", dtype=None, scaler=partial(RecordingScaler, calls), reason="a test")
     reports = windows_of(train(linear(), [poisoned(), rows()], precision=precision))
     assert calls == ["scale", "unscale", "update", "scale", "unscale", "step", "update"]
     assert [report.loss_scale for report in reports] == [32768.0, 32768.0]
@@ -300,21 +300,21 @@ def test_the_tail_of_an_epoch_is_neither_dropped_nor_left_for_the_next_epoch() -
     net = linear()
     batches = [rows(4, seed) for seed in range(5)]
     reports = train(net, batches, accumulate=2, epochs=2)
-    windows = [joined(*batches[0:2]), joined(*batches[2:4]), batches[4]] * 2
+    windows = [join_rows(*batches[0:2]), join_rows(*batches[2:4]), batches[4]] * 2
     assert [report.step for report in windows_of(reports)] == [1, 2, 3, 4, 5, 6]
-    assert torch.allclose(net.weight, descended(linear(), *windows), rtol=1e-5)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), *windows), rtol=1e-5)
 
 
 def test_a_tail_of_one_batch_is_not_weighted_as_if_its_window_were_full() -> None:
     net = linear()
     train(net, [rows()], accumulate=8)
-    assert torch.allclose(net.weight, descended(linear(), rows()), rtol=1e-6)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), rows()), rtol=1e-6)
 
 
 def test_a_window_of_unequal_batches_is_no_mean_of_means() -> None:
     net = linear()
     train(net, [rows(8), rows(1, 1)], accumulate=2)
-    assert torch.allclose(net.weight, descended(linear(), joined(rows(8), rows(1, 1))), rtol=1e-6)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), join_rows(rows(8), rows(1, 1))), rtol=1e-6)
 
 
 def test_a_validation_of_unequal_batches_is_no_mean_of_means() -> None:
@@ -322,14 +322,14 @@ def test_a_validation_of_unequal_batches_is_no_mean_of_means() -> None:
     phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         found = run.validate(partial(squares, net), IterableSource([rows(8), rows(1, 1)]))
-    assert found.mean == pytest.approx(squares(net, joined(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
+    assert found.mean == pytest.approx(squares(net, join_rows(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
 
 
 def test_an_epoch_s_loss_is_not_divided_by_the_length_of_the_loader() -> None:
     net = linear()
     *_, epoch = train(net, [rows(8), poisoned(), rows(1, 1)], optimizer=SGD(net.parameters(), lr=0.0))
     assert isinstance(epoch, EpochReport)
-    assert epoch.loss == pytest.approx(squares(net, joined(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
+    assert epoch.loss == pytest.approx(squares(net, join_rows(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
 
 
 def test_an_empty_loader_is_an_error_that_says_so_and_no_division_by_zero() -> None:
@@ -361,7 +361,7 @@ def test_a_gradient_from_before_does_not_enter_a_step_and_the_window_s_own_is_th
     net = linear()
     squares(net, rows(4, seed=9)).mean.backward()
     train(net, [rows()])
-    assert torch.allclose(net.weight, descended(linear(), rows()), rtol=1e-6)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), rows()), rtol=1e-6)
 
 
 # --- memory that runs out
@@ -375,7 +375,7 @@ def test_a_batch_that_does_not_fit_is_not_skipped() -> None:
 
     reports = windows_of(train(net, [rows(8), rows(4, 1)], loss=loss))
     assert [report.count for report in reports] == [8, 4]
-    assert torch.allclose(net.weight, descended(linear(), rows(8), rows(4, 1)), rtol=1e-5)
+    assert torch.allclose(net.weight, descend_by_hand(linear(), rows(8), rows(4, 1)), rtol=1e-5)
 
 
 def test_a_half_done_backward_is_not_stepped() -> None:
@@ -465,7 +465,7 @@ def test_a_loss_that_is_no_number_is_reported_as_such_and_not_hidden_from_the_lo
     assert not first.stepped
 
 
-# --- losses that teach nothing
+# --- losses without effect
 
 
 def test_data_out_of_inference_mode_is_named_where_the_training_meets_it() -> None:
@@ -592,7 +592,7 @@ def test_a_schedule_moves_once_a_window_and_not_once_a_batch() -> None:
 # --- phases and parameters
 
 
-class Branches(nn.Module):
+class BranchingNetwork(nn.Module):
     """A network that uses one layer for batches of two, and the other otherwise."""
 
     def __init__(self) -> None:
@@ -607,7 +607,7 @@ class Branches(nn.Module):
 @pytest.mark.parametrize("order", [(2, 4), (4, 2)])
 def test_a_parameter_used_in_only_one_batch_of_a_window_gets_its_gradient(order: tuple[int, int]) -> None:
     torch.manual_seed(4)
-    net = Branches()
+    net = BranchingNetwork()
     by_hand = copy.deepcopy(net)
     batches = [rows(size) for size in order]
     train(net, batches, accumulate=2)
@@ -652,7 +652,7 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(x.unsqueeze(1))[0][:, -1])
 
 
-def flat(net: Recurrent) -> bool:
+def is_flat(net: Recurrent) -> bool:
     """Whether the layer computes with its own parameters, not copies."""
     return all(one is other for one, other in zip(net.lstm._flat_weights, net.lstm.parameters(), strict=True))
 
@@ -669,7 +669,7 @@ def test_an_average_and_a_copy_leave_a_recurrent_layer_its_weights() -> None:
         current = squares(net, rows()).mean.item()
         run.use_average()
         assert squares(net, rows()).mean.item() == averaged != current
-    assert flat(net)
+    assert is_flat(net)
     assert [parameter.data_ptr() for parameter in net.parameters()] == places
 
 
@@ -679,7 +679,7 @@ def test_weights_that_were_assigned_are_what_a_recurrent_layer_trains() -> None:
     net.load_state_dict({name: tensor.clone() for name, tensor in other.state_dict().items()}, assign=True)
     train(net, [rows()] * 2)
     train(other, [rows()] * 2)
-    assert flat(net)
+    assert is_flat(net)
     assert all(torch.equal(one, two) for one, two in zip(net.parameters(), other.parameters(), strict=True))
 
 
@@ -717,7 +717,7 @@ def test_cudnn_finds_flat_weights_after_an_average_was_validated() -> None:
 # --- checkpoints, resumption, signals
 
 
-class Drawn:
+class DrawingLoss:
     """A loss that draws from NumPy's generator and records its samples."""
 
     def __init__(self, net: nn.Linear) -> None:
@@ -737,11 +737,11 @@ def shuffled(data: Rows) -> Source[Rows]:
     return IterableSource(DataLoader(pairs, batch_size=2, shuffle=True, collate_fn=joined_again))  # pyright: ignore[reportArgumentType]  a list is a dataset
 
 
-def drawn(folder: Path, *, seed: int, windows: int) -> tuple[list[float], Tensor]:
+def run_samples(folder: Path, *, seed: int, windows: int) -> tuple[list[float], Tensor]:
     """Samples in the order of use in a run of so many windows, and the final weight."""
     seed_everything(seed)
     net = nn.Linear(3, 1)
-    loss = Drawn(net)
+    loss = DrawingLoss(net)
     phase = Phase("main", loss, net.parameters(), AdamW(net.parameters(), lr=0.1))
     with Loop([phase], modules={"net": net}, device="cpu").running(Checkpoints(folder, every_windows=1)) as run:
         reports: Iterator[Report] = run.epochs(shuffled(rows(12)), max_epochs=2)
@@ -752,19 +752,19 @@ def drawn(folder: Path, *, seed: int, windows: int) -> tuple[list[float], Tensor
 
 
 def test_a_shuffling_loader_goes_on_in_the_order_of_the_uninterrupted_training(tmp_path: Path) -> None:
-    whole, _ = drawn(tmp_path / "whole", seed=1, windows=99)
-    first, _ = drawn(tmp_path / "cut", seed=1, windows=8)
-    second, _ = drawn(tmp_path / "cut", seed=2, windows=99)
-    assert [*first[:16], *second] == whole  # the window at which it was left is worked again
+    whole, _ = run_samples(tmp_path / "whole", seed=1, windows=99)
+    first, _ = run_samples(tmp_path / "cut", seed=1, windows=8)
+    second, _ = run_samples(tmp_path / "cut", seed=2, windows=99)
+    assert [*first[:16], *second] == whole  # the interrupted window is repeated
 
 
 def test_a_checkpoint_with_numpy_s_generator_can_be_read_and_gives_the_same_bits(tmp_path: Path) -> None:
-    _, whole = drawn(tmp_path / "whole", seed=1, windows=99)
-    drawn(tmp_path / "cut", seed=1, windows=8)
+    _, whole = run_samples(tmp_path / "whole", seed=1, windows=99)
+    run_samples(tmp_path / "cut", seed=1, windows=8)
     newest = max((tmp_path / "cut").glob("window-*"))
     state = torch.load(newest / "state.pt", weights_only=True)
     assert state["processes"][0]["generators"]["numpy"][0] == "MT19937"
-    _, resumed = drawn(tmp_path / "cut", seed=2, windows=99)
+    _, resumed = run_samples(tmp_path / "cut", seed=2, windows=99)
     assert torch.equal(resumed, whole)
 
 

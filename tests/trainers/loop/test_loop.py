@@ -44,7 +44,7 @@ def rows(count: int, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ro
     )
 
 
-def cut(data: Rows, sizes: Sequence[int]) -> list[Rows]:
+def split_rows(data: Rows, sizes: Sequence[int]) -> list[Rows]:
     return [Rows(x, y) for x, y in zip(data.x.split(list(sizes)), data.y.split(list(sizes)), strict=True)]
 
 
@@ -87,7 +87,7 @@ def test_any_partition_of_a_window_gives_the_same_update(
     everything.y[~torch.tensor(known).reshape(-1, 2)] = torch.nan
     whole, parts = network(torch.float64), network(torch.float64)
     (expected,) = windows_of(train(whole, [everything], accumulate=1, clip=clip))
-    (got,) = windows_of(train(parts, cut(everything, sizes), accumulate=len(sizes), clip=clip))
+    (got,) = windows_of(train(parts, split_rows(everything, sizes), accumulate=len(sizes), clip=clip))
     assert_same_weights(parts, whole, tolerance=1e-12)
     assert got.count == expected.count == sum(known)
     assert got.loss == pytest.approx(expected.loss, rel=1e-12)
@@ -98,13 +98,13 @@ def test_unequal_batches_agree_in_single_precision() -> None:
     whole, parts = network(), network()
     data = rows(9)
     train(whole, [data], accumulate=1, epochs=5)
-    train(parts, cut(data, [8, 1]), accumulate=2, epochs=5)
+    train(parts, split_rows(data, [8, 1]), accumulate=2, epochs=5)
     assert_same_weights(parts, whole, tolerance=1e-6)
 
 
 def test_the_update_is_that_of_a_loop_written_by_hand() -> None:
     ours, by_hand = network(), network()
-    batches = cut(rows(12), [4, 4, 4])
+    batches = split_rows(rows(12), [4, 4, 4])
     train(ours, batches, accumulate=1, epochs=3)
     optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1)
     for batch in batches * 3:
@@ -118,7 +118,7 @@ def test_the_update_is_that_of_a_loop_written_by_hand() -> None:
 def test_a_short_last_window_weighs_as_much_as_its_targets() -> None:
     ours, by_hand = network(), network()
     data = rows(10)
-    reports = windows_of(train(ours, cut(data, [4, 4, 2]), accumulate=2, clip=None))
+    reports = windows_of(train(ours, split_rows(data, [4, 4, 2]), accumulate=2, clip=None))
     train(by_hand, [Rows(data.x[:8], data.y[:8]), Rows(data.x[8:], data.y[8:])], accumulate=1, clip=None)
     assert_same_weights(ours, by_hand, tolerance=1e-6)
     assert [report.count for report in reports] == [16, 4]
@@ -127,7 +127,7 @@ def test_a_short_last_window_weighs_as_much_as_its_targets() -> None:
 
 def test_the_epoch_s_loss_weighs_windows_by_their_targets() -> None:
     data = rows(5)
-    reports = train(network(), cut(data, [4, 1]), accumulate=1, lr=0.0)
+    reports = train(network(), split_rows(data, [4, 1]), accumulate=1, lr=0.0)
     expected = (network()(data.x) - data.y).square().mean().item()
     (epoch,) = [report for report in reports if isinstance(report, EpochReport)]
     assert epoch.loss == pytest.approx(expected, rel=1e-6)
@@ -154,7 +154,7 @@ def test_validation_weighs_batches_by_their_targets() -> None:
     phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), torch.optim.SGD(net.parameters()))
     data = rows(9)
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
-        report = run.validate(lambda batch: masked_loss(net, batch), IterableSource(cut(data, [8, 1])))
+        report = run.validate(lambda batch: masked_loss(net, batch), IterableSource(split_rows(data, [8, 1])))
     assert report.mean == pytest.approx((net(data.x) - data.y).square().mean().item(), rel=1e-6)
     assert report.count == 18
 
@@ -370,7 +370,7 @@ def test_a_schedule_follows_the_steps() -> None:
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
     phase = Phase[Rows]("main", lambda b: masked_loss(net, b), net.parameters(), optimizer, scheduler)
     with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
-        reports = windows_of(list(run.epochs(IterableSource(cut(rows(10), [2] * 5)), max_epochs=1)))
+        reports = windows_of(list(run.epochs(IterableSource(split_rows(rows(10), [2] * 5)), max_epochs=1)))
     assert [report.learning_rate for report in reports] == [1.0, 0.5, 0.25]
     assert scheduler.get_last_lr() == [0.125]
 

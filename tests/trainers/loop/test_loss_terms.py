@@ -94,7 +94,7 @@ def gradients_by_hand(net: Net, window: Sequence[Speech]) -> list[Tensor]:
     return list(torch.autograd.grad(total, list(net.parameters())))
 
 
-class Recording(torch.optim.SGD):
+class GradientRecorder(torch.optim.SGD):
     """An optimizer that records the gradients of its last step."""
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -102,7 +102,7 @@ class Recording(torch.optim.SGD):
         return super().step(closure)
 
 
-def worked(
+def train_epoch(
     net: Net,
     batches: Sequence[Speech],
     *,
@@ -112,7 +112,7 @@ def worked(
     limit: int | None = None,
 ) -> tuple[list[Tensor], list[Report]]:
     """Train for one epoch; returns the last gradients and the reports."""
-    optimizer = Recording(net.parameters(), lr=0.0)
+    optimizer = GradientRecorder(net.parameters(), lr=0.0)
 
     def usual(batch: Speech) -> Loss:
         return loss_of(net, batch)
@@ -133,7 +133,7 @@ def test_the_gradient_is_that_of_every_terms_own_mean_however_the_window_is_cut(
     window = [speech(size, seed) for seed, size in enumerate(sizes)]
     assume(all(sum(counts(batch)[name] for batch in window) for name in WEIGHTS))
     net = Net()
-    found, _ = worked(net, window, accumulate=len(window), limit=limit)
+    found, _ = train_epoch(net, window, accumulate=len(window), limit=limit)
     for one, other in zip(found, gradients_by_hand(net, window), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
@@ -156,7 +156,7 @@ def test_a_shortage_leaves_the_gradient_of_several_terms_as_it_was(stage: Stage)
     def short(batch: Speech) -> Loss:
         return loss_of(net, batch._replace(frames=shortage(batch.frames.requires_grad_())))
 
-    found, reports = worked(net, window, accumulate=2, loss=short)
+    found, reports = train_epoch(net, window, accumulate=2, loss=short)
     assert shortage.failures
     assert isinstance(reports[0], WindowReport)
     assert reports[0].micro == 2
@@ -167,7 +167,7 @@ def test_a_shortage_leaves_the_gradient_of_several_terms_as_it_was(stage: Stage)
 def test_reports_weigh_each_term_by_its_own_count() -> None:
     batches = [speech(1, 3), speech(5, 4), speech(2, 5)]
     net = Net()
-    _, (first, second, epoch) = worked(net, batches, accumulate=2)
+    _, (first, second, epoch) = train_epoch(net, batches, accumulate=2)
     assert isinstance(first, WindowReport)
     pairs = {name: [sums(net, batch)[name] for batch in batches[:2]] for name in WEIGHTS}
     parts = {
@@ -202,7 +202,7 @@ def _joined(batches: Sequence[Speech]) -> Speech:
 def test_several_terms_without_counts_are_refused_at_the_first_window() -> None:
     net = Net()
     with pytest.raises(ContractError, match=r"terms 'mel', 'duration'.*give Phase\('main', …, counts=…\)") as caught:
-        worked(net, [speech(2, 1)], accumulate=1, count=None)
+        train_epoch(net, [speech(2, 1)], accumulate=1, count=None)
     assert caught.value.place is not None
     assert "window 0" in caught.value.place
 
@@ -232,7 +232,7 @@ def _trained_without_frame(
     net: Net, window: Sequence[Speech], loss: Callable[[Speech], Loss]
 ) -> tuple[list[Tensor], list[Report]]:
     trained = [net.frame.bias, *net.token.parameters()]
-    optimizer = Recording(trained, lr=0.0)
+    optimizer = GradientRecorder(trained, lr=0.0)
     phase = Phase("main", loss, trained, optimizer, clip=None)
     with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
         reports = list(run.epochs(IterableSource(window), max_epochs=1))
@@ -322,13 +322,13 @@ def test_a_term_of_16_bits_is_named_where_its_weight_does_not_fit() -> None:
         return Loss.of(mel=terms["mel"], duration=Term(terms["duration"].mean.bfloat16(), terms["duration"].count, 0.5))
 
     with pytest.raises(ContractError, match=r"the mean of the term 'duration' of the loss is torch\.bfloat16"):
-        worked(net, [speech(3, 1)], accumulate=1, loss=loss)
+        train_epoch(net, [speech(3, 1)], accumulate=1, loss=loss)
 
 
 def test_a_term_without_targets_adds_nothing() -> None:
     silent = speech(3, 1)._replace(lengths=torch.zeros(3, dtype=torch.int64))
     net = Net()
-    found, reports = worked(net, [silent], accumulate=1, loss=lambda batch: _without_frame_gradient(net, batch))
+    found, reports = train_epoch(net, [silent], accumulate=1, loss=lambda batch: _without_frame_gradient(net, batch))
     for one, other in zip(found[1:], gradients_by_hand_of_tokens(net, silent), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
     assert isinstance(reports[0], WindowReport)
@@ -350,17 +350,19 @@ def gradients_by_hand_of_tokens(net: Net, batch: Speech) -> tuple[Tensor, ...]:
 def test_a_window_without_any_target_is_an_error() -> None:
     empty = Speech(torch.zeros(2, 6, 3).double(), torch.zeros(2, dtype=torch.int64), -torch.ones(2, 4).double())
     with pytest.raises(EmptyTargetError):
-        worked(Net(), [empty], accumulate=1)
+        train_epoch(Net(), [empty], accumulate=1)
 
 
 def test_a_count_that_differs_from_the_loss_names_the_term() -> None:
     with pytest.raises(ContractError, match=r"the term 'mel' has \d+ targets in the loss and \d+ by counts"):
-        worked(Net(), [speech(3, 1)], accumulate=1, count=lambda batch: counts(batch) | {"mel": batch.frames.numel()})
+        train_epoch(
+            Net(), [speech(3, 1)], accumulate=1, count=lambda batch: counts(batch) | {"mel": batch.frames.numel()}
+        )
 
 
 def test_a_term_that_counts_does_not_know_is_named() -> None:
     with pytest.raises(ContractError, match=r"the term 'duration' has \d+ targets in the loss and 0 by counts"):
-        worked(Net(), [speech(3, 1)], accumulate=1, count=lambda batch: {"mel": counts(batch)["mel"]})
+        train_epoch(Net(), [speech(3, 1)], accumulate=1, count=lambda batch: {"mel": counts(batch)["mel"]})
 
 
 def test_pieces_that_do_not_add_up_to_their_batch_name_the_term() -> None:
@@ -374,7 +376,7 @@ def test_pieces_that_do_not_add_up_to_their_batch_name_the_term() -> None:
         return Loss.of(mel=terms["mel"], duration=Term(terms["duration"].mean, padded(batch)["duration"]))
 
     with pytest.raises(ContractError, match=r"pieces of a batch do not have the targets.*'duration': 4 instead of"):
-        worked(net, [speech(4, 2)], accumulate=1, loss=loss, count=padded, limit=1)
+        train_epoch(net, [speech(4, 2)], accumulate=1, loss=loss, count=padded, limit=1)
 
 
 @pytest.mark.parametrize(
@@ -388,13 +390,13 @@ def test_pieces_that_do_not_add_up_to_their_batch_name_the_term() -> None:
 )
 def test_counts_that_are_none_are_refused(returned: Mapping[str, int], message: str) -> None:
     with pytest.raises(ContractError, match=message):
-        worked(Net(), [speech(2, 1)], accumulate=1, count=lambda _: returned)
+        train_epoch(Net(), [speech(2, 1)], accumulate=1, count=lambda _: returned)
 
 
 def test_a_plain_loss_with_counts_is_refused() -> None:
     net = Net()
     with pytest.raises(ContractError, match=r"returned Loss\(mean, count\), but the phase has counts"):
-        worked(net, [speech(2, 1)], accumulate=1, loss=lambda batch: Loss(loss_of(net, batch).mean, 3))
+        train_epoch(net, [speech(2, 1)], accumulate=1, loss=lambda batch: Loss(loss_of(net, batch).mean, 3))
 
 
 def test_a_weight_that_changes_within_a_window_is_refused_and_between_windows_taken() -> None:
@@ -405,10 +407,10 @@ def test_a_weight_that_changes_within_a_window_is_refused_and_between_windows_ta
         terms, weight = loss_of(net, batch).terms, next(weights)
         return Loss.of(**{name: Term(term.mean, term.count, weight) for name, term in terms.items()})
 
-    worked(net, [speech(2, 1), speech(2, 2), speech(2, 1), speech(2, 2)], accumulate=2, loss=loss)
+    train_epoch(net, [speech(2, 1), speech(2, 2), speech(2, 1), speech(2, 2)], accumulate=2, loss=loss)
     weights = iter([1.0, 2.0])
     with pytest.raises(ContractError, match=r"the weight of the term 'mel' is 2\.0 and was 1\.0"):
-        worked(net, [speech(2, 1), speech(2, 2)], accumulate=2, loss=loss)
+        train_epoch(net, [speech(2, 1), speech(2, 2)], accumulate=2, loss=loss)
 
 
 def test_a_detached_term_is_named() -> None:
@@ -419,7 +421,7 @@ def test_a_detached_term_is_named() -> None:
         return Loss.of(mel=terms["mel"], duration=Term(terms["duration"].mean.detach(), terms["duration"].count))
 
     with pytest.raises(DetachedLossError, match="the term 'duration' of the loss is detached"):
-        worked(net, [speech(3, 1)], accumulate=1, loss=loss)
+        train_epoch(net, [speech(3, 1)], accumulate=1, loss=loss)
 
 
 @pytest.mark.parametrize(
@@ -486,7 +488,7 @@ def course() -> list[Speech]:
     return batches
 
 
-def trained(accumulate: int) -> tuple[list[Tensor], list[tuple[float, int, dict[str, float]]]]:
+def train_rank(accumulate: int) -> tuple[list[Tensor], list[tuple[float, int, dict[str, float]]]]:
     seed_everything(1 + launched_rank())
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
@@ -500,8 +502,8 @@ def trained(accumulate: int) -> tuple[list[Tensor], list[tuple[float, int, dict[
 
 
 def test_two_ranks_weigh_the_terms_as_one_process_does() -> None:
-    weights, windows = trained(2)
-    for found_weights, found_windows in results_on_ranks(trained, 1):
+    weights, windows = train_rank(2)
+    for found_weights, found_windows in results_on_ranks(train_rank, 1):
         for one, other in zip(found_weights, weights, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
         for (loss, count, parts), (other_loss, other_count, other_parts) in zip(found_windows, windows, strict=True):

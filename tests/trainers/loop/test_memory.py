@@ -70,7 +70,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainingOutcome:
     """Result of a training."""
 
     weights: list[Tensor]
@@ -93,7 +93,7 @@ def trainings(draw: st.DrawFn, dropout: float = 0.0) -> Training:
     accumulate = draw(st.integers(1, 4))
     known = draw(st.lists(st.booleans(), min_size=sum(sizes), max_size=sum(sizes)))
     ends = np.cumsum(sizes)
-    for last in {*ends[accumulate - 1 :: accumulate], ends[-1]}:  # every window needs a target
+    for last in {*ends[accumulate - 1 :: accumulate], ends[-1]}:  # every window must have a target
         known[last - 1] = True
     return Training(
         sizes=sizes,
@@ -133,7 +133,7 @@ def set_limits(run: TrainingRun[Rows], limits: Sequence[int | None]) -> None:
         phase.cutter.limit = limit
 
 
-def train(training: Training, *, short: bool, limits: Sequence[Sequence[int | None]] = ()) -> Trained:
+def train(training: Training, *, short: bool, limits: Sequence[Sequence[int | None]] = ()) -> TrainingOutcome:
     """Train for an epoch; `limits` sets the micro-batch size before each window."""
     torch.manual_seed(3)
     shortages = [Shortage(training.stages[n], training.fits[n], since=training.since[n]) for n in range(2)]
@@ -148,7 +148,7 @@ def train(training: Training, *, short: bool, limits: Sequence[Sequence[int | No
             reports.append(report)
             if waiting and isinstance(report, WindowReport) and report.phase == "two":
                 set_limits(run, waiting.pop(0))
-    return Trained(
+    return TrainingOutcome(
         weights=[parameter.detach().clone() for net in nets.values() for parameter in net.parameters()],
         generator=torch.get_rng_state(),
         reports=reports,
@@ -409,7 +409,7 @@ def test_the_loop_s_own_errors_are_not_taken_for_memory() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of address space that the allocator feels")
 def test_a_process_whose_memory_is_limited_finds_the_gradient_of_one_that_is_not() -> None:
     program = Path(__file__).with_name("limited_process.py")
-    # Large blocks from the system, not from what the process has kept, so that the limit is felt at the same place.
+    # Large blocks come from the system, not from cached memory, so that the limit applies at the same place.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
         [sys.executable, str(program), "20", "28"],

@@ -31,16 +31,18 @@ def loop_of(net: nn.Module, *, skip_limit: int = 20, nonfinite: Nonfinite = "ski
     return Loop([phase], modules={"net": net}, device="cpu", skip_limit=skip_limit, nonfinite=nonfinite)
 
 
-def scoring(values: Sequence[float]) -> Validation[Rows]:
+def validation_of(values: Sequence[float]) -> Validation[Rows]:
     """A validation that returns these values in turn."""
     coming = iter(values)
     return Validation(lambda batch: Loss(torch.tensor(next(coming)), len(batch.x)), IterableSource([rows()]))
 
 
-def judged(values: Sequence[float], *, skip_limit: int = 20, patience: int = 99) -> Iterator[tuple[float, int]]:
+def validate_epochs(
+    values: Sequence[float], *, skip_limit: int = 20, patience: int = 99
+) -> Iterator[tuple[float, int]]:
     """Validation of every epoch, and the number of epochs since the best."""
     with loop_of(linear(), skip_limit=skip_limit).running() as run:
-        reports = run.epochs(IterableSource([rows()]), max_epochs=len(values), validation=scoring(values))
+        reports = run.epochs(IterableSource([rows()]), max_epochs=len(values), validation=validation_of(values))
         for report in reports:
             if isinstance(report, EpochReport):
                 stalled = run.stalled(report.monitored, patience=patience)
@@ -50,33 +52,33 @@ def judged(values: Sequence[float], *, skip_limit: int = 20, patience: int = 99)
 
 
 def test_it_is_reported_and_counts_as_no_improvement() -> None:
-    assert repr(list(judged([0.5, NAN, 0.25, INFINITE, -INFINITE, NAN]))) == repr(
+    assert repr(list(validate_epochs([0.5, NAN, 0.25, INFINITE, -INFINITE, NAN]))) == repr(
         [(0.5, 0), (NAN, 1), (0.25, 0), (INFINITE, 1), (-INFINITE, 2), (NAN, 3)]
     )
 
 
 def test_before_any_other_it_is_no_best() -> None:
-    assert [stale for _, stale in judged([NAN, NAN, 0.5, 0.6])] == [1, 2, 0, 1]
+    assert [stale for _, stale in validate_epochs([NAN, NAN, 0.5, 0.6])] == [1, 2, 0, 1]
 
 
 def test_it_uses_patience_up() -> None:
-    assert len(list(judged([0.5, NAN, NAN, 0.1], patience=2))) == 3
+    assert len(list(validate_epochs([0.5, NAN, NAN, 0.1], patience=2))) == 3
 
 
 def test_as_many_in_a_row_as_steps_may_be_skipped_are_an_error() -> None:
-    seen = judged([0.5, NAN, INFINITE, NAN, 0.1], skip_limit=3)
+    seen = validate_epochs([0.5, NAN, INFINITE, NAN, 0.1], skip_limit=3)
     assert [next(seen)[1] for _ in range(3)] == [0, 1, 2]
     with pytest.raises(NonFiniteError, match="mean, not finite for the last 3 validations, is nan: the score function"):
         next(seen)
 
 
 def test_those_apart_from_each_other_are_no_error() -> None:
-    assert len(list(judged([NAN, 0.5, NAN, 0.5, NAN, 0.5], skip_limit=2))) == 6
+    assert len(list(validate_epochs([NAN, 0.5, NAN, 0.5, NAN, 0.5], skip_limit=2))) == 6
 
 
 def test_one_of_the_caller_s_own_counts_in_the_same_row() -> None:
     with loop_of(linear(), skip_limit=2).running() as run:
-        held = scoring([NAN, NAN])
+        held = validation_of([NAN, NAN])
         assert math.isnan(run.validate(held.score, held.source).mean)
         with pytest.raises(NonFiniteError, match="the last 2 validations"):
             run.validate(held.score, held.source)
@@ -85,7 +87,7 @@ def test_one_of_the_caller_s_own_counts_in_the_same_row() -> None:
 @pytest.mark.parametrize("value", [NAN, INFINITE])
 def test_it_raises_at_once_if_asked_to(value: float) -> None:
     with loop_of(linear(), nonfinite="raise").running() as run:
-        held = scoring([value])
+        held = validation_of([value])
         with pytest.raises(NonFiniteError, match="the validation's mean is"):
             run.validate(held.score, held.source)
         with pytest.raises(NonFiniteError, match="the recorded value is"):
@@ -115,7 +117,7 @@ def test_the_row_goes_on_after_a_resume(tmp_path: Path) -> None:
         """Number of validations since the best, after every epoch of this run."""
         stale: list[int] = []
         with loop_of(linear(), skip_limit=3).running(Checkpoints(tmp_path)) as run:
-            for report in run.epochs(IterableSource([rows()]), max_epochs=epochs, validation=scoring(values)):
+            for report in run.epochs(IterableSource([rows()]), max_epochs=epochs, validation=validation_of(values)):
                 if isinstance(report, EpochReport):
                     run.stalled(report.monitored, patience=9)
                     stale.append(run.best.stale)

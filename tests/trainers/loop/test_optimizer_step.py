@@ -62,7 +62,7 @@ def test_steps_after_the_first_are_taken_directly(optimizer: Optimizer) -> None:
     assert [records(step), records(step), records(step)] == [1, 0, 0]
 
 
-class Looking(torch.optim.SGD):
+class GradModeRecorder(torch.optim.SGD):
     """An optimizer that records whether gradients are enabled in its steps."""
 
     def __init__(self, parameter: nn.Parameter, *, differentiable: bool = False) -> None:
@@ -81,7 +81,7 @@ class Looking(torch.optim.SGD):
 def test_gradients_are_in_a_direct_step_as_the_optimizer_wants_them(
     *, parameter: nn.Parameter, enabled: bool, wanted: bool
 ) -> None:
-    optimizer = Looking(parameter, differentiable=wanted)
+    optimizer = GradModeRecorder(parameter, differentiable=wanted)
     step = DirectStep(optimizer)
     with torch.set_grad_enabled(enabled):
         assert [records(step), records(step)] == [1, 0]
@@ -90,7 +90,7 @@ def test_gradients_are_in_a_direct_step_as_the_optimizer_wants_them(
 
 
 def test_gradients_are_as_before_after_a_direct_step_that_fails(parameter: nn.Parameter) -> None:
-    step = DirectStep(Looking(parameter))
+    step = DirectStep(GradModeRecorder(parameter))
     step()
     step()
     with pytest.raises(RuntimeError, match="no memory"):
@@ -272,7 +272,7 @@ def test_any_other_error_in_the_step_passes(monkeypatch: pytest.MonkeyPatch) -> 
         train(net, AdamW(net.parameters(), lr=0.1))
 
 
-def failing(calls: Iterable[bool], take: Callable[[], object]) -> Callable[[], None]:
+def failing_step(calls: Iterable[bool], take: Callable[[], object]) -> Callable[[], None]:
     """`take` that first runs out of memory at the given calls."""
     waiting = iter(calls)
 
@@ -289,7 +289,7 @@ def test_a_shortage_in_a_later_step_is_an_error() -> None:
     optimizer = SGD(net.parameters(), lr=0.1)
     net(torch.ones(1, 3)).sum().backward()
     stepper = Stepper(optimizer, tuple(net.parameters()))
-    step = failing([True, False, True], optimizer.step)
+    step = failing_step([True, False, True], optimizer.step)
     stepper.step(step)
     with pytest.raises(OutOfMemoryError, match="resume from the last checkpoint"):
         stepper.step(step)
@@ -301,7 +301,7 @@ def test_states_that_were_there_before_a_failed_first_step_stay() -> None:
     net(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     moments = {parameter: optimizer.state[parameter]["exp_avg"] for parameter in net.parameters()}
-    Stepper(optimizer, tuple(net.parameters())).step(failing([True, False], optimizer.step))
+    Stepper(optimizer, tuple(net.parameters())).step(failing_step([True, False], optimizer.step))
     assert all(optimizer.state[parameter]["exp_avg"] is moment for parameter, moment in moments.items())
     assert all(optimizer.state[parameter]["step"] == 2 for parameter in net.parameters())
 

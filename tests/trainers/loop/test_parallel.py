@@ -19,7 +19,7 @@ from shortages import Shortage, Stage
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, Dataset
-from training_results import messages, reported, saved
+from training_results import checkpoint_reports, messages, reported
 
 from trainers.loop import (
     BatchCoupledError,
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class TrainingConfig:
     """A training with everything on: a schedule, an average, clipping, validation, early stopping.
 
     Attributes:
@@ -96,13 +96,13 @@ class Course:
             batches[number].y[0, 0] = torch.inf
         return batches
 
-    def alone(self) -> "Course":
+    def alone(self) -> "TrainingConfig":
         """The same training for one process, with the batches of both in each window."""
         return replace(self, accumulate=2 * self.accumulate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainingOutcome:
     """Result of a training.
 
     Attributes:
@@ -149,7 +149,7 @@ def squared_error(net: nn.Module, plant: Callable[[Tensor], Tensor], batch: Rows
     return Loss(errors.square().mean(), len(errors), {"absolute": errors.detach().abs().mean()})
 
 
-def train(course: Course, plant: Callable[[Tensor], Tensor] = unchanged) -> Trained:
+def train(course: TrainingConfig, plant: Callable[[Tensor], Tensor] = unchanged) -> TrainingOutcome:
     """Train in this process; rank 1 starts with other weights, which rank 0's must replace."""
     seed_everything(1 + launched_rank())
     net = small_network(course.dtype)
@@ -179,7 +179,7 @@ def train(course: Course, plant: Callable[[Tensor], Tensor] = unchanged) -> Trai
         run.use_average()
         averages = [parameter.detach().clone() for parameter in net.parameters()]
         run.restore_best()
-        return Trained(
+        return TrainingOutcome(
             weights=weights,
             averages=averages,
             best=[parameter.detach() for parameter in net.parameters()],
@@ -212,7 +212,7 @@ def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance:
         assert (one - other).abs().max() <= tolerance
 
 
-def assert_same_training(found: Trained, expected: Trained, *, tolerance: float = 1e-11) -> None:
+def assert_same_training(found: TrainingOutcome, expected: TrainingOutcome, *, tolerance: float = 1e-11) -> None:
     for name in ("weights", "averages", "best"):
         assert_close(getattr(found, name), getattr(expected, name), tolerance)
     for one, other in zip(found.windows(), expected.windows(), strict=True):
@@ -226,34 +226,34 @@ def assert_same_training(found: Trained, expected: Trained, *, tolerance: float 
 # --- the same as one process ------------------------------------------------------------------------------------------
 
 COURSES = {
-    "equal shares": Course(sizes=(3, 3, 3, 3)),
-    "an odd number of batches": Course(sizes=(3, 3, 3, 3, 3)),
-    "a last window without a batch for rank 1": Course(sizes=(4, 4, 4, 4, 2), accumulate=2),
-    "counts that differ": Course(sizes=(9, 1, 2, 7, 5, 3, 8), accumulate=2),
-    "no target on rank 1 in the first window": Course(sizes=(3, 4, 2, 3, 5), untargeted=(1,)),
-    "no target on rank 0 in any window": Course(sizes=(3, 4, 2, 3), untargeted=(0, 2)),
-    "a window of infinite gradients": Course(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,)),
-    "a window of an infinite loss": Course(sizes=(3, 4, 2, 3, 4, 4), unbounded=(3,)),
-    "early stopping": Course(sizes=(3, 3, 3), epochs=40, patience=2),
+    "equal shares": TrainingConfig(sizes=(3, 3, 3, 3)),
+    "an odd number of batches": TrainingConfig(sizes=(3, 3, 3, 3, 3)),
+    "a last window without a batch for rank 1": TrainingConfig(sizes=(4, 4, 4, 4, 2), accumulate=2),
+    "counts that differ": TrainingConfig(sizes=(9, 1, 2, 7, 5, 3, 8), accumulate=2),
+    "no target on rank 1 in the first window": TrainingConfig(sizes=(3, 4, 2, 3, 5), untargeted=(1,)),
+    "no target on rank 0 in any window": TrainingConfig(sizes=(3, 4, 2, 3), untargeted=(0, 2)),
+    "a window of infinite gradients": TrainingConfig(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,)),
+    "a window of an infinite loss": TrainingConfig(sizes=(3, 4, 2, 3, 4, 4), unbounded=(3,)),
+    "early stopping": TrainingConfig(sizes=(3, 3, 3), epochs=40, patience=2),
 }
 
 
 @pytest.mark.parametrize("course", COURSES.values(), ids=COURSES.keys())
-def test_a_training_on_two_ranks_is_that_of_one_process(course: Course) -> None:
+def test_a_training_on_two_ranks_is_that_of_one_process(course: TrainingConfig) -> None:
     expected = train(course.alone())
     for found in results_on_ranks(train, course):
         assert_same_training(found, expected)
 
 
 def test_in_single_precision_two_ranks_differ_from_one_process_by_rounding_only() -> None:
-    course = Course(sizes=(9, 1, 2, 7, 5, 3, 8), epochs=2, dtype=torch.float32)
+    course = TrainingConfig(sizes=(9, 1, 2, 7, 5, 3, 8), epochs=2, dtype=torch.float32)
     expected = train(course.alone())
     for found in results_on_ranks(train, course):
         assert_close(found.weights, expected.weights, 1e-6)
 
 
 def test_the_ranks_end_with_the_same_bits_and_tell_the_same() -> None:
-    first, second = results_on_ranks(train, Course(sizes=(9, 1, 2, 7, 5), accumulate=2, dtype=torch.float32))
+    first, second = results_on_ranks(train, TrainingConfig(sizes=(9, 1, 2, 7, 5), accumulate=2, dtype=torch.float32))
     for name in ("weights", "averages", "best"):
         assert all(map(torch.equal, getattr(first, name), getattr(second, name)))
     assert [of_window(report) for report in first.windows()] == [of_window(report) for report in second.windows()]
@@ -280,14 +280,14 @@ def test_values_that_differ_from_rank_to_rank_stall_on_all_of_them_together() ->
     assert results_on_ranks(judge_by_values_of_their_own) == [[False, False, False, False, True]] * 2
 
 
-class Pair(NamedTuple):
+class AdversarialPair(NamedTuple):
     """Two adversarial networks and their phases."""
 
     networks: dict[str, nn.Module]
     phases: list[Phase[Rows]]
 
 
-def adversaries() -> Pair:
+def adversaries() -> AdversarialPair:
     """A critic that separates real from generated samples, and a generator trained in every second window."""
     maker, critic = small_network(torch.float64).append(nn.Linear(1, 3).double()), small_network(torch.float64)
 
@@ -303,10 +303,10 @@ def adversaries() -> Pair:
         Phase("critic", told_apart, critic.parameters(), torch.optim.Adam(critic.parameters(), lr=0.05)),
         Phase("maker", taken_for_real, maker.parameters(), torch.optim.Adam(maker.parameters(), lr=0.02), every=2),
     ]
-    return Pair({"maker": maker, "critic": critic}, phases)
+    return AdversarialPair({"maker": maker, "critic": critic}, phases)
 
 
-def train_adversaries(course: Course) -> tuple[list[Tensor], list[tuple[str, list[float]]]]:
+def train_adversaries(course: TrainingConfig) -> tuple[list[Tensor], list[tuple[str, list[float]]]]:
     seed_everything(1 + launched_rank())
     networks, phases = adversaries()
     loop = Loop(phases, modules=networks, device="cpu", accumulate=course.accumulate)
@@ -317,7 +317,7 @@ def train_adversaries(course: Course) -> tuple[list[Tensor], list[tuple[str, lis
 
 
 def test_two_adversaries_on_two_ranks_train_as_in_one_process() -> None:
-    course = Course(sizes=(5, 2, 4, 3, 6), epochs=3)
+    course = TrainingConfig(sizes=(5, 2, 4, 3, 6), epochs=3)
     weights, windows = train_adversaries(course.alone())
     assert [phase for phase, _ in windows] == [*["critic", "critic", "maker"] * 4, "critic"]
     for found_weights, found_windows in results_on_ranks(train_adversaries, course):
@@ -330,14 +330,14 @@ def test_two_adversaries_on_two_ranks_train_as_in_one_process() -> None:
 # --- memory that runs out on one rank ---------------------------------------------------------------------------------
 
 
-def train_short(course: Course, stage: Stage) -> Trained:
+def train_short(course: TrainingConfig, stage: Stage) -> TrainingOutcome:
     """Train with short memory on rank 1, from its second window on."""
     return train(course, of_rank(1, Shortage(stage, 2, since=2)))
 
 
 @pytest.mark.parametrize("stage", ["forward", "backward"])
 def test_memory_that_runs_out_on_one_rank_changes_nothing_but_its_pieces(stage: Stage) -> None:
-    course = Course(sizes=(8, 8, 8, 8, 8, 8), epochs=2)
+    course = TrainingConfig(sizes=(8, 8, 8, 8, 8, 8), epochs=2)
     expected = train(course.alone())
     spared, short = results_on_ranks(train_short, course, stage)
     for found in (spared, short):
@@ -351,15 +351,15 @@ def test_memory_that_runs_out_on_one_rank_changes_nothing_but_its_pieces(stage: 
 
 
 def test_in_single_precision_a_shortage_on_one_rank_changes_rounding_only() -> None:
-    course = Course(sizes=(8, 8, 8, 8), epochs=1, dtype=torch.float32)
+    course = TrainingConfig(sizes=(8, 8, 8, 8), epochs=1, dtype=torch.float32)
     expected = train(course.alone())
     for found in results_on_ranks(train_short, course, "backward"):
         assert_close(found.weights, expected.weights, 3e-8)
 
 
-def train_crowded() -> Trained:
+def train_crowded() -> TrainingOutcome:
     """Train with rank 1 unable to fit a single sample."""
-    return train(Course(sizes=(4, 4)), of_rank(1, Shortage("forward", 0)))
+    return train(TrainingConfig(sizes=(4, 4)), of_rank(1, Shortage("forward", 0)))
 
 
 def test_a_sample_that_fits_on_no_account_ends_both() -> None:
@@ -376,7 +376,7 @@ def validate_short() -> tuple[float, int, list[int]]:
     phase = Phase[Rows]("main", partial(squared_error, net, unchanged), net.parameters(), optimizer)
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         score = partial(squared_error, net, of_rank(1, shortage))
-        report = run.validate(score, IterableSource(Course(sizes=(5, 7, 2)).batches()))
+        report = run.validate(score, IterableSource(TrainingConfig(sizes=(5, 7, 2)).batches()))
     return report.mean, report.count, shortage.sizes
 
 
@@ -388,18 +388,18 @@ def test_memory_that_runs_out_in_the_validation_of_one_rank_changes_nothing() ->
     assert (spared, short) == ([], [7, 3, 3, 1])
 
 
-# --- what is not finite -----------------------------------------------------------------------------------------------
+# --- non-finite values -----------------------------------------------------------------------------------------------
 
 
 def test_a_gradient_that_is_infinite_on_one_rank_skips_the_step_on_both() -> None:
-    for found in results_on_ranks(train, Course(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,), epochs=1)):
+    for found in results_on_ranks(train, TrainingConfig(sizes=(3, 4, 2, 3, 4, 4), infinite=(3,), epochs=1)):
         assert [report.stepped for report in found.windows()] == [True, False, True]
         assert [report.step for report in found.windows()] == [1, 1, 2]
         assert found.epochs()[0].phases["main"].skipped == 1
 
 
 def test_too_many_skipped_steps_in_a_row_end_both() -> None:
-    course = Course(sizes=(3, 4) * 6, infinite=(3, 7, 9), skip_limit=2)
+    course = TrainingConfig(sizes=(3, 4) * 6, infinite=(3, 7, 9), skip_limit=2)
     for ended in on_ranks(train, course):
         assert ended.error.startswith(NonFiniteError.__name__)
         assert "in 2 steps in a row" in ended.error
@@ -419,8 +419,8 @@ def later(plant: Callable[[Tensor], Tensor], first: int) -> Callable[[Tensor], T
     return lambda x: plant(x) if next(calls) >= first else x
 
 
-def train_failing() -> Trained:
-    return train(Course(sizes=(3,) * 8), of_rank(1, later(fail, 2)))
+def train_failing() -> TrainingOutcome:
+    return train(TrainingConfig(sizes=(3,) * 8), of_rank(1, later(fail, 2)))
 
 
 def test_an_error_in_the_loss_of_one_rank_ends_the_other_with_advice() -> None:
@@ -432,7 +432,7 @@ def test_an_error_in_the_loss_of_one_rank_ends_the_other_with_advice() -> None:
     assert "in phase 'main', epoch 0, window 2" in lost.error
 
 
-class Severed(nn.Module):
+class DetachedNetwork(nn.Module):
     """A network that one rank detaches."""
 
     def __init__(self) -> None:
@@ -453,11 +453,11 @@ def fit(net: nn.Module, source: Source[Rows], *, epochs: int = 1, **chosen: obje
 
 
 def rows(*sizes: int) -> Source[Rows]:
-    return IterableSource(Course(sizes=sizes, dtype=torch.float32).batches())
+    return IterableSource(TrainingConfig(sizes=sizes, dtype=torch.float32).batches())
 
 
 def train_severed() -> None:
-    fit(Severed(), rows(3, 3, 3, 3))
+    fit(DetachedNetwork(), rows(3, 3, 3, 3))
 
 
 def test_a_loss_that_is_detached_on_one_rank_only_ends_both() -> None:
@@ -466,7 +466,7 @@ def test_a_loss_that_is_detached_on_one_rank_only_ends_both() -> None:
     assert lost.error.startswith(PeerLostError.__name__)
 
 
-# --- who reads what ---------------------------------------------------------------------------------------------------
+# --- data per rank --------------------------------------------------------------------------------------------------
 
 
 class Numbers(Dataset[Tensor]):
@@ -518,15 +518,15 @@ def test_the_ranks_share_a_shuffled_validation_out_among_them() -> None:
     assert sorted(number for batch in first + second for number in batch) == list(range(1, 12))
 
 
-class Streamed:
+class StreamedBatches:
     """A stream of batches of unknown length."""
 
     def __iter__(self) -> Iterator[Rows]:
-        return iter(Course(sizes=(3, 3), dtype=torch.float32).batches())
+        return iter(TrainingConfig(sizes=(3, 3), dtype=torch.float32).batches())
 
 
 def train_streamed() -> None:
-    fit(small_network(), IterableSource(Streamed()))
+    fit(small_network(), IterableSource(StreamedBatches()))
 
 
 def test_a_source_of_unknown_length_is_refused() -> None:
@@ -575,12 +575,12 @@ def shuffled(data: Tensor) -> Source[Tensor]:
     return IterableSource(DataLoader(data, batch_size=3, shuffle=True))  # pyright: ignore[reportArgumentType]  a tensor is a dataset
 
 
-def unneeded(_: int) -> None:
+def skip_fsync(_: int) -> None:
     """Replaces fsync: written data outlives the process anyway."""
 
 
-def live(training: Training, folder: Path, windows: int = ENDLESS) -> ProcessRun:
-    os.fsync = unneeded
+def train_interrupted(training: Training, folder: Path, windows: int = ENDLESS) -> ProcessRun:
+    os.fsync = skip_fsync
     return training.live(folder, windows=windows)
 
 
@@ -591,7 +591,7 @@ def die(training: Training, folder: Path, moment: int) -> ProcessRun:
         if now == moment and launched_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    os.fsync = unneeded
+    os.fsync = skip_fsync
     return training.live(folder, moment=kill)
 
 
@@ -609,22 +609,22 @@ def test_a_group_of_which_one_was_killed_resumes_to_the_same_bits(
     tmp_path: Path, source: Callable[[Tensor], Source[Tensor]]
 ) -> None:
     training = Training(accumulate=1, patience=ENDLESS, source=source)
-    whole = results_on_ranks(live, training, tmp_path / "whole")
+    whole = results_on_ranks(train_interrupted, training, tmp_path / "whole")
     assert whole[0].left.generator != whole[1].left.generator
     for moment in (7, 9):
         lost, killed = on_ranks(die, training, tmp_path / "cut", moment)
         assert killed.exit_code == -signal.SIGKILL
         assert lost.error.startswith(PeerLostError.__name__)
-    assert_continued(whole, results_on_ranks(live, training, tmp_path / "cut"))
+    assert_continued(whole, results_on_ranks(train_interrupted, training, tmp_path / "cut"))
 
 
 def test_both_ranks_resume_before_a_damaged_checkpoint_and_say_so(tmp_path: Path) -> None:
     training = Training(accumulate=1, epochs=2)
-    whole = results_on_ranks(live, training, tmp_path / "whole")
-    results_on_ranks(live, training, tmp_path / "cut", 3)
+    whole = results_on_ranks(train_interrupted, training, tmp_path / "whole")
+    results_on_ranks(train_interrupted, training, tmp_path / "cut", 3)
     newest = max((tmp_path / "cut").glob("window-*"))
     (newest / "state.pt").write_bytes(b"no archive")
-    last = results_on_ranks(live, training, tmp_path / "cut")
+    last = results_on_ranks(train_interrupted, training, tmp_path / "cut")
     assert_continued(whole, last)
     for life in last:
         damage, _ = messages(life.reports)
@@ -632,20 +632,20 @@ def test_both_ranks_resume_before_a_damaged_checkpoint_and_say_so(tmp_path: Path
 
 
 def test_one_process_does_not_resume_what_two_have_begun(tmp_path: Path) -> None:
-    results_on_ranks(live, Training(), tmp_path, 2)
+    results_on_ranks(train_interrupted, Training(), tmp_path, 2)
     with pytest.raises(ResumeMismatchError, match="processes is 2 in the checkpoint and 1 here"):
         Training().live(tmp_path)
 
 
 def test_a_group_does_not_resume_with_another_accumulation(tmp_path: Path) -> None:
-    results_on_ranks(live, Training(accumulate=1), tmp_path, 2)
-    for ended in on_ranks(live, Training(accumulate=2), tmp_path):
+    results_on_ranks(train_interrupted, Training(accumulate=1), tmp_path, 2)
+    for ended in on_ranks(train_interrupted, Training(accumulate=2), tmp_path):
         assert ended.error.startswith(ResumeMismatchError.__name__)
         assert "accumulate is 1 in the checkpoint and 2 here" in ended.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class CheckpointedRun:
     """Reports, micro-batch sizes and weights of a run with checkpoints."""
 
     reports: list[Report]
@@ -660,7 +660,7 @@ def keep(
     every: int = 1,
     windows: int = ENDLESS,
     tell: Callable[[Report], object] = lambda _: None,
-) -> Kept:
+) -> CheckpointedRun:
     """Train for two epochs of four windows each."""
     seed_everything(2)
     net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
@@ -674,14 +674,14 @@ def keep(
             if sum(isinstance(each, WindowReport) for each in reports) == windows:
                 break
     micro = [report.micro for report in reports if isinstance(report, WindowReport)][-1]
-    return Kept(
+    return CheckpointedRun(
         reports=reports, limit=micro, weights=[parameter.detach().numpy().tobytes() for parameter in net.parameters()]
     )
 
 
-def keep_short(folder: Path, fits: Sequence[int], windows: int) -> Kept:
+def keep_short(folder: Path, fits: Sequence[int], windows: int) -> CheckpointedRun:
     """Train with short memory on both ranks, to different degrees."""
-    os.fsync = unneeded
+    os.fsync = skip_fsync
     checkpoints = Checkpoints(folder, every_windows=1, every_seconds=None)
     return keep(checkpoints, Shortage("forward", fits[launched_rank()]), windows=windows)
 
@@ -694,7 +694,7 @@ def test_every_rank_resumes_with_pieces_of_its_own_size(tmp_path: Path) -> None:
     assert [life.weights for life in last] == [life.weights for life in whole]
 
 
-def keep_apart(folder: Path) -> Kept:
+def keep_apart(folder: Path) -> CheckpointedRun:
     """Train with a different folder on each rank."""
     return keep(Checkpoints(folder / str(launched_rank()), keep=20, every_windows=3, every_seconds=None))
 
@@ -702,8 +702,8 @@ def keep_apart(folder: Path) -> Kept:
 def test_only_the_first_rank_writes_and_all_tell_of_it(tmp_path: Path) -> None:
     first, second = results_on_ranks(keep_apart, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["0"]
-    written = [(report.folder, report.bytes) for report in saved(first.reports)]
-    assert written == [(report.folder, report.bytes) for report in saved(second.reports)]
+    written = [(report.folder, report.bytes) for report in checkpoint_reports(first.reports)]
+    assert written == [(report.folder, report.bytes) for report in checkpoint_reports(second.reports)]
     assert {Path(folder) for folder, _ in written} == set((tmp_path / "0").glob("window-*"))
 
 
@@ -711,20 +711,20 @@ def refuse(_: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def keep_on_a_full_disk(folder: Path) -> Kept:
+def keep_on_a_full_disk(folder: Path) -> CheckpointedRun:
     os.fsync = refuse
     return keep(Checkpoints(folder, every_windows=3, every_seconds=None))
 
 
 def test_a_checkpoint_that_cannot_be_written_is_a_problem_on_every_rank(tmp_path: Path) -> None:
     for found in results_on_ranks(keep_on_a_full_disk, tmp_path):
-        problems = [report.problem or "" for report in saved(found.reports)]
+        problems = [report.problem or "" for report in checkpoint_reports(found.reports)]
         assert problems
         assert all("space" in problem for problem in problems)
         assert sum(isinstance(report, WindowReport) for report in found.reports) == 8
 
 
-def keep_by_the_clock(folder: Path) -> Kept:
+def keep_by_the_clock(folder: Path) -> CheckpointedRun:
     """Train with fake clocks: on rank 0 ten seconds pass in the second window, on rank 1 a year in each."""
     seconds = 0.0
 
@@ -738,7 +738,7 @@ def keep_by_the_clock(folder: Path) -> Kept:
 
 
 def test_the_clock_of_the_first_rank_decides_when_both_write(tmp_path: Path) -> None:
-    first, second = (saved(found.reports) for found in results_on_ranks(keep_by_the_clock, tmp_path))
+    first, second = (checkpoint_reports(found.reports) for found in results_on_ranks(keep_by_the_clock, tmp_path))
     assert [(report.epoch, report.window) for report in first if report.window] == [(0, 3)]
     assert [report.folder for report in first] == [report.folder for report in second]
 
@@ -751,7 +751,7 @@ def ask_to_stop(x: Tensor) -> Tensor:
     return x
 
 
-def keep_until_asked(folder: Path, every: int) -> Kept:
+def keep_until_asked(folder: Path, every: int) -> CheckpointedRun:
     """Train with a stop request on rank 1 only, in the phase's second window."""
     calls = count()
     plant = of_rank(1, lambda x: ask_to_stop(x) if next(calls) == 1 else x)
@@ -772,7 +772,7 @@ def test_a_signal_to_one_rank_stops_both_after_the_same_window_with_one_checkpoi
     assert second.error == first.error
 
 
-# --- processes that do not fit together -------------------------------------------------------------------------------
+# --- mismatched processes --------------------------------------------------------------------------------------------
 
 Difference = Literal["width", "dtype", "precision", "accumulate", "lr", "clip", "every", "name", "ema"]
 
@@ -840,7 +840,7 @@ def test_layers_that_mix_the_samples_of_a_batch_are_refused() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class BufferStatistics:
     """Running statistics after every epoch, their validation, and rank 0's statistics alone."""
 
     statistics: list[list[float]]
@@ -848,10 +848,10 @@ class Measured:
     alone: list[float]
 
 
-def train_normalized_all_the_same() -> Measured:
+def train_normalized_all_the_same() -> BufferStatistics:
     seed_everything(4)
-    net, held_out = normalized(), Course(sizes=(6, 5, 7), dtype=torch.float32).batches(seed=8)
-    measured = Measured(statistics=[], scores=[], alone=[])
+    net, held_out = normalized(), TrainingConfig(sizes=(6, 5, 7), dtype=torch.float32).batches(seed=8)
+    measured = BufferStatistics(statistics=[], scores=[], alone=[])
     score = partial(squared_error, net, unchanged)
     phase = Phase("main", score, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
     loop = Loop([phase], modules={"net": net}, device="cpu", batch_coupled="accept")
@@ -908,7 +908,7 @@ def test_a_checkpoint_holds_the_running_statistics_that_all_ranks_go_on_with(tmp
     assert results_on_ranks(keep_normalized, tmp_path) == [[first[-1]]] * 2
 
 
-class Remembering(nn.Module):
+class CachingModule(nn.Module):
     """A module that caches its last batch, whose size differs per rank."""
 
     def __init__(self) -> None:
@@ -922,13 +922,13 @@ class Remembering(nn.Module):
 
 
 def train_remembering() -> Tensor:
-    net = Remembering()
+    net = CachingModule()
     fit(net, rows(3, 5))
     return net.last
 
 
 def test_caches_stay_what_they_are_on_every_rank() -> None:
-    batches = Course(sizes=(3, 5), dtype=torch.float32).batches()
+    batches = TrainingConfig(sizes=(3, 5), dtype=torch.float32).batches()
     for last, batch in zip(results_on_ranks(train_remembering), batches, strict=True):
         assert torch.equal(last, batch.x)
 

@@ -33,18 +33,18 @@ def phase_of(name: str, net: nn.Module, **settings: Any) -> Phase[Rows]:
     return Phase(name, lambda batch: squares(net, batch), net.parameters(), optimizer, **settings)
 
 
-def worked(loop: Loop[Rows], batches: int, *, epochs: int = 1) -> list[Report]:
+def train_loop(loop: Loop[Rows], batches: int, *, epochs: int = 1) -> list[Report]:
     with loop.running() as run:
         return list(run.epochs(IterableSource([rows(4, seed) for seed in range(batches)]), max_epochs=epochs))
 
 
-# --- a phase that begins late
+# --- a phase with a late start
 
 
 def test_a_phase_begins_after_its_windows_and_then_counts_its_own() -> None:
     one, other = linear(), linear()
     phases = [phase_of("first", one), phase_of("late", other, after=3, every=2)]
-    reports = worked(Loop(phases, modules={"one": one, "other": other}, device="cpu"), 4, epochs=2)
+    reports = train_loop(Loop(phases, modules={"one": one, "other": other}, device="cpu"), 4, epochs=2)
     late = [(r.epoch, r.window, r.step) for r in reports if isinstance(r, WindowReport) and r.phase == "late"]
     assert late == [(1, 0, 1), (1, 2, 2)]  # the windows 5 and 7 of the training
 
@@ -76,7 +76,7 @@ def test_another_beginning_is_another_training(tmp_path: Path) -> None:
         loop.running(checkpoints).__enter__()
 
 
-# --- a precision of its own
+# --- its own precision
 
 
 def test_a_phase_computes_in_its_own_precision() -> None:
@@ -92,7 +92,7 @@ def test_a_phase_computes_in_its_own_precision() -> None:
         return Phase(name, loss, net.parameters(), torch.optim.SGD(net.parameters()), precision=precision)
 
     half, full = linear(), linear()
-    worked(Loop([watched("half", half), watched("full", full)], modules={"a": half, "b": full}, device="cpu"), 1)
+    train_loop(Loop([watched("half", half), watched("full", full)], modules={"a": half, "b": full}, device="cpu"), 1)
     assert seen == {"half": torch.bfloat16, "full": torch.float32}
 
 
@@ -105,7 +105,7 @@ def test_a_mean_of_16_bits_is_taken_where_its_weight_is_one() -> None:
 
         phase = Phase("main", hinge, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
         loop = Loop([phase], modules={"net": net}, device="cpu", precision="bf16", accumulate=accumulate)
-        return max(r.grad_norm for r in worked(loop, 2) if isinstance(r, WindowReport))
+        return max(r.grad_norm for r in train_loop(loop, 2) if isinstance(r, WindowReport))
 
     assert train(1) > 0
     with pytest.raises(ContractError, match=r"the mean of the loss is torch\.bfloat16.*apply \.float\(\) to the net"):
@@ -162,7 +162,7 @@ def test_an_average_of_an_unknown_module_is_refused() -> None:
         averaged({"third": 0.5})
 
 
-# --- parameters that come later
+# --- parameters unfrozen later
 
 
 def test_a_parameter_group_that_comes_in_the_midst_is_refused_by_name() -> None:
@@ -187,7 +187,7 @@ def test_a_parameter_group_that_came_before_the_start_is_refused_too() -> None:
     loop = Loop([phase_of("main", one, optimizer=optimizer)], modules={"one": one}, device="cpu")
     optimizer.add_param_group({"params": list(other.parameters())})
     with pytest.raises(UncoveredParameterError, match=r"an unnamed \[1, 3\]"):
-        worked(loop, 1)
+        train_loop(loop, 1)
 
 
 class Backbone(nn.Module):
@@ -294,7 +294,7 @@ def test_a_resumed_audit_knows_what_has_waited() -> None:
 # --- the audit
 
 
-class Rare(nn.Module):
+class RarelyUsedNetwork(nn.Module):
     """A network that uses a part for batches of two only."""
 
     def __init__(self) -> None:
@@ -306,7 +306,7 @@ class Rare(nn.Module):
 
 
 def audited(epochs: int, audit_windows: int | None) -> list[Report]:
-    net = Rare()
+    net = RarelyUsedNetwork()
     batches = [rows()] * 3
     phase = Phase[Rows]("main", lambda batch: squares(net, batch), net.parameters(), torch.optim.SGD(net.parameters()))
     with Loop([phase], modules={"net": net}, device="cpu", audit_windows=audit_windows).running() as run:

@@ -46,7 +46,7 @@ def reports(*, fail_in: int | None = None) -> Iterator[Report]:
         yield report("other", *divmod(number, 3))
 
 
-def recorded(folder: Path) -> list[int]:
+def traced_windows(folder: Path) -> list[int]:
     """Windows in the trace."""
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     names = {event["name"] for event in events if "name" in event}
@@ -60,7 +60,7 @@ def recorded(folder: Path) -> list[int]:
 def test_the_chosen_windows_are_recorded(tmp_path: Path, skip: int, windows: int, expected: list[int]) -> None:
     for _ in profiled(reports(), tmp_path, skip=skip, windows=windows):
         pass
-    assert recorded(tmp_path) == expected
+    assert traced_windows(tmp_path) == expected
 
 
 def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
     *handed, last = profiled(reports(), folder, skip=2, windows=10)
     assert handed == list(reports())
     assert last == TrainingNotice(message=f"recorded 4 of 10 windows in {folder / 'trace.json'}")
-    assert recorded(folder) == [2, 3, 4, 5]
+    assert traced_windows(folder) == [2, 3, 4, 5]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
@@ -90,13 +90,13 @@ def test_a_caller_who_leaves_finds_the_windows_so_far(tmp_path: Path) -> None:
         if isinstance(handed, WindowReport) and (handed.epoch, handed.window) == (1, 0):
             break
     taken.close()
-    assert recorded(tmp_path) == [1, 2, 3]
+    assert traced_windows(tmp_path) == [1, 2, 3]
 
 
 def test_an_error_passes_and_the_windows_before_it_are_recorded(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         list(profiled(reports(fail_in=3), tmp_path, skip=1))
-    assert recorded(tmp_path) == [1, 2, 3]
+    assert traced_windows(tmp_path) == [1, 2, 3]
 
 
 def test_the_record_is_written_as_soon_as_its_windows_are_over(tmp_path: Path) -> None:

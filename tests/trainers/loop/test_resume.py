@@ -19,7 +19,7 @@ from interrupted_training import ProcessRun, Training, samples
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, Dataset
-from training_results import messages, reported, result_of, saved, until
+from training_results import checkpoint_reports, messages, reported, result_of, until
 
 from trainers.loop import (
     Checkpoints,
@@ -40,15 +40,15 @@ DYING_TRAINER = Path(__file__).with_name("dying_trainer.py")
 KILLS = 20
 
 
-def unneeded(_: int) -> None:
+def skip_fsync(_: int) -> None:
     """Replaces flushing a file."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def unflushed() -> Iterator[None]:
+def without_fsync() -> Iterator[None]:
     """Skip fsync: written data outlives the process anyway."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", unneeded)
+        patch.setattr(os, "fsync", skip_fsync)
         yield
 
 
@@ -67,7 +67,7 @@ def uncounted(data: Tensor) -> Source[Tensor]:
     return IterableSource(StreamedBatches(data))
 
 
-class Augmented(Dataset[Tensor]):
+class AugmentedSamples(Dataset[Tensor]):
     """Samples with fresh noise on every read."""
 
     def __init__(self, data: Tensor) -> None:
@@ -81,7 +81,7 @@ class Augmented(Dataset[Tensor]):
 
 
 def augmenting(data: Tensor) -> Source[Tensor]:
-    return IterableSource(DataLoader(Augmented(data), batch_size=3, shuffle=True))
+    return IterableSource(DataLoader(AugmentedSamples(data), batch_size=3, shuffle=True))
 
 
 class StreamedBatches:
@@ -151,7 +151,7 @@ def test_a_shuffling_loader_gives_every_epoch_and_every_seed_another_order_of_al
     assert len({tuple(order) for order in found}) == 6
 
 
-class Drawing:
+class RandomBatches:
     """Batches that draw unused random numbers."""
 
     def __init__(self, batches: list[Tensor]) -> None:
@@ -165,7 +165,7 @@ class Drawing:
 
 def test_random_numbers_that_a_source_draws_are_not_those_of_the_training() -> None:
     batches = list(samples(12).split(3))
-    quiet, drawing = (trained_with_dropout(IterableSource(each)) for each in (batches, Drawing(batches)))
+    quiet, drawing = (trained_with_dropout(IterableSource(each)) for each in (batches, RandomBatches(batches)))
     assert torch.equal(quiet, drawing)
 
 
@@ -226,7 +226,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_changes_nothing(tmp_pat
             away.rename(folder)
 
     last = training.live(folder, moment=unplug)
-    problems = [report.problem for report in saved(last.reports)]
+    problems = [report.problem for report in checkpoint_reports(last.reports)]
     assert problems[0] is None
     assert problems[-1] is None
     assert any(problem is not None and "cannot be written" in problem for problem in problems)
@@ -375,7 +375,7 @@ def test_a_training_killed_at_any_moment_twenty_times_ends_with_the_same_bits(tm
 # --- validation and its random numbers
 
 
-class Cramped:
+class MemoryLimitedScore:
     """A score that draws random numbers and fits only a few samples in memory."""
 
     def __init__(self, most: int) -> None:
@@ -398,15 +398,15 @@ def idle() -> Loop[Tensor]:
 def test_a_validation_that_draws_random_numbers_is_the_same_every_time_and_leaves_the_training_s_alone() -> None:
     with idle().running() as run:
         before = torch.get_rng_state()
-        first = run.validate(Cramped(9), IterableSource([samples(8)]))
+        first = run.validate(MemoryLimitedScore(9), IterableSource([samples(8)]))
         assert torch.equal(torch.get_rng_state(), before)
         torch.rand(3)
-        assert run.validate(Cramped(9), IterableSource([samples(8)])).mean == first.mean
+        assert run.validate(MemoryLimitedScore(9), IterableSource([samples(8)])).mean == first.mean
 
 
 def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_small_pieces() -> None:
     seed_everything(4)
-    score, source = Cramped(2), IterableSource([samples(2), samples(8), samples(3)])
+    score, source = MemoryLimitedScore(2), IterableSource([samples(2), samples(8), samples(3)])
     with idle().running() as run:
         searching = run.validate(score, source)
         knowing = run.validate(score, source)
@@ -418,7 +418,7 @@ def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_smal
 def test_a_validation_that_ran_out_of_memory_is_told_after_its_epoch_once() -> None:
     net = nn.Linear(4, 1)
     phase = Phase("main", partial(squared, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
-    validation = Validation(Cramped(2), IterableSource([samples(8)]))
+    validation = Validation(MemoryLimitedScore(2), IterableSource([samples(8)]))
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         reports = list(run.epochs(IterableSource([samples(3)]), max_epochs=2, validation=validation))
     assert [type(report).__name__ for report in reports] == [

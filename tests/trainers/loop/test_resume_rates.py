@@ -62,7 +62,7 @@ def adamw_of(parameters: Any, **settings: Any) -> Optimizer:
     return AdamW(parameters, **settings)
 
 
-def live(
+def train_epochs(
     folder: Path,
     *,
     epochs: int,
@@ -90,17 +90,17 @@ def rates(reports: list[Report]) -> list[float]:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_another_learning_rate_is_refused_with_both(tmp_path: Path, schedule: Schedule | None) -> None:
-    live(tmp_path, epochs=1, schedule=schedule)
+    train_epochs(tmp_path, epochs=1, schedule=schedule)
     with pytest.raises(ResumeMismatchError, match=r"lr of group 0 of phase 'main' was 0\.1 and is now 0\.4; ") as no:
-        live(tmp_path, epochs=2, lr=0.4, schedule=schedule)
+        train_epochs(tmp_path, epochs=2, lr=0.4, schedule=schedule)
     assert 'Loop(resume_rates="saved")' in str(no.value)
     assert 'Loop(resume_rates="new")' in str(no.value)
 
 
 def test_every_setting_that_is_another_is_named(tmp_path: Path) -> None:
-    live(tmp_path, epochs=1, optimizer=adamw_of, weight_decay=0.1, betas=(0.9, 0.99))
+    train_epochs(tmp_path, epochs=1, optimizer=adamw_of, weight_decay=0.1, betas=(0.9, 0.99))
     with pytest.raises(ResumeMismatchError) as refused:
-        live(tmp_path, epochs=2, optimizer=adamw_of, weight_decay=0.2, betas=(0.8, 0.99), eps=1e-6)
+        train_epochs(tmp_path, epochs=2, optimizer=adamw_of, weight_decay=0.2, betas=(0.8, 0.99), eps=1e-6)
     for text in (
         "weight_decay of group 0 of phase 'main' was 0.1 and is now 0.2",
         "betas of group 0 of phase 'main' was (0.9, 0.99) and is now (0.8, 0.99)",
@@ -111,9 +111,9 @@ def test_every_setting_that_is_another_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_a_schedule_has_made_of_the_learning_rate_is_no_other(tmp_path: Path, schedule: Schedule | None) -> None:
-    whole, _ = live(tmp_path / "whole", epochs=3, schedule=schedule)
-    first, _ = live(tmp_path / "cut", epochs=1, schedule=schedule)
-    second, _ = live(tmp_path / "cut", epochs=3, schedule=schedule)
+    whole, _ = train_epochs(tmp_path / "whole", epochs=3, schedule=schedule)
+    first, _ = train_epochs(tmp_path / "cut", epochs=1, schedule=schedule)
+    second, _ = train_epochs(tmp_path / "cut", epochs=3, schedule=schedule)
     assert rates(first) + rates(second) == rates(whole)
 
 
@@ -148,29 +148,29 @@ def test_a_loop_that_runs_again_finds_what_it_was_started_with(tmp_path: Path) -
 
 
 def test_how_an_optimizer_computes_may_change(tmp_path: Path) -> None:
-    live(tmp_path, epochs=1, optimizer=adamw_of, foreach=True)
-    live(tmp_path, epochs=2, optimizer=adamw_of, fused=True)
+    train_epochs(tmp_path, epochs=1, optimizer=adamw_of, foreach=True)
+    train_epochs(tmp_path, epochs=2, optimizer=adamw_of, fused=True)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_with_saved_the_training_goes_on_as_before_and_says_so(tmp_path: Path, schedule: Schedule | None) -> None:
-    whole, _ = live(tmp_path / "whole", epochs=3, schedule=schedule)
-    first, _ = live(tmp_path / "cut", epochs=1, schedule=schedule)
-    second, _ = live(tmp_path / "cut", epochs=3, lr=0.4, choice="saved", schedule=schedule)
+    whole, _ = train_epochs(tmp_path / "whole", epochs=3, schedule=schedule)
+    first, _ = train_epochs(tmp_path / "cut", epochs=1, schedule=schedule)
+    second, _ = train_epochs(tmp_path / "cut", epochs=3, lr=0.4, choice="saved", schedule=schedule)
     assert rates(first) + rates(second) == rates(whole)
     assert messages(second)[0] == (
         "the optimizers continue with the saved settings: lr of group 0 of phase 'main' was 0.1 and is now 0.4"
     )
-    with pytest.raises(ResumeMismatchError, match=r"was 0\.1 and is now 0\.4"):  # it is still what it was started with
-        live(tmp_path / "cut", epochs=4, lr=0.4, schedule=schedule)
+    with pytest.raises(ResumeMismatchError, match=r"was 0\.1 and is now 0\.4"):  # still the original rate
+        train_epochs(tmp_path / "cut", epochs=4, lr=0.4, schedule=schedule)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_with_new_the_schedule_goes_on_from_the_new_learning_rate(tmp_path: Path, schedule: Schedule | None) -> None:
-    whole, _ = live(tmp_path / "whole", epochs=3, lr=0.4, schedule=schedule)
-    live(tmp_path / "cut", epochs=1, schedule=schedule)
-    second, _ = live(tmp_path / "cut", epochs=2, lr=0.4, choice="new", schedule=schedule)
-    third, _ = live(tmp_path / "cut", epochs=3, lr=0.4, schedule=schedule)  # the new one is now the training's
+    whole, _ = train_epochs(tmp_path / "whole", epochs=3, lr=0.4, schedule=schedule)
+    train_epochs(tmp_path / "cut", epochs=1, schedule=schedule)
+    second, _ = train_epochs(tmp_path / "cut", epochs=2, lr=0.4, choice="new", schedule=schedule)
+    third, _ = train_epochs(tmp_path / "cut", epochs=3, lr=0.4, schedule=schedule)  # the new rate is now the training's
     assert rates(second) + rates(third) == pytest.approx(rates(whole)[2:], rel=1e-12)
     assert "continue with the new settings: lr of group 0" in messages(second)[0]
     assert len(messages(third)) == 1
@@ -180,9 +180,9 @@ def test_with_new_a_cycle_and_all_other_settings_are_taken(tmp_path: Path) -> No
     def cycle(highest: float) -> Schedule:
         return lambda optimizer: OneCycleLR(optimizer, highest, total_steps=10)
 
-    whole, _ = live(tmp_path / "whole", epochs=3, schedule=cycle(0.4), optimizer=adamw_of, weight_decay=0.2)
-    live(tmp_path / "cut", epochs=1, schedule=cycle(0.1), optimizer=adamw_of, weight_decay=0.1)
-    last, made = live(
+    whole, _ = train_epochs(tmp_path / "whole", epochs=3, schedule=cycle(0.4), optimizer=adamw_of, weight_decay=0.2)
+    train_epochs(tmp_path / "cut", epochs=1, schedule=cycle(0.1), optimizer=adamw_of, weight_decay=0.1)
+    last, made = train_epochs(
         tmp_path / "cut", epochs=3, choice="new", schedule=cycle(0.4), optimizer=adamw_of, weight_decay=0.2
     )
     assert rates(last) == pytest.approx(rates(whole)[2:], rel=1e-12)
@@ -190,16 +190,18 @@ def test_with_new_a_cycle_and_all_other_settings_are_taken(tmp_path: Path) -> No
 
 
 def test_a_learning_rate_in_a_tensor_is_compared_and_taken(tmp_path: Path) -> None:
-    live(tmp_path, epochs=1, optimizer=adamw_of, lr=torch.tensor(0.5), foreach=False)
+    train_epochs(tmp_path, epochs=1, optimizer=adamw_of, lr=torch.tensor(0.5), foreach=False)
     with pytest.raises(ResumeMismatchError, match=r"was 0\.5 and is now 0\.25"):
-        live(tmp_path, epochs=2, optimizer=adamw_of, lr=torch.tensor(0.25), foreach=False)
-    reports, made = live(tmp_path, epochs=2, optimizer=adamw_of, lr=torch.tensor(0.25), foreach=False, choice="new")
+        train_epochs(tmp_path, epochs=2, optimizer=adamw_of, lr=torch.tensor(0.25), foreach=False)
+    reports, made = train_epochs(
+        tmp_path, epochs=2, optimizer=adamw_of, lr=torch.tensor(0.25), foreach=False, choice="new"
+    )
     assert rates(reports) == [0.25, 0.25]
     assert isinstance(made.param_groups[0]["lr"], Tensor)
 
 
 def test_an_old_checkpoint_does_not_say_and_nothing_is_compared(tmp_path: Path) -> None:
-    live(tmp_path, epochs=1)
+    train_epochs(tmp_path, epochs=1)
     checkpoints = Checkpoints(tmp_path)
     restored = checkpoints.load()
     assert restored is not None
@@ -214,11 +216,11 @@ def test_an_old_checkpoint_does_not_say_and_nothing_is_compared(tmp_path: Path) 
     )
     with checkpoints.open():
         checkpoints.save(again)
-    second, _ = live(tmp_path, epochs=2, lr=0.4)
+    second, _ = train_epochs(tmp_path, epochs=2, lr=0.4)
     assert rates(second) == [0.1, 0.1]
-    live(tmp_path, epochs=3, lr=0.1)
+    train_epochs(tmp_path, epochs=3, lr=0.1)
 
 
 def test_another_choice_is_refused() -> None:
     with pytest.raises(SettingsError, match="resume_rates is 'old'; it must be 'refuse' or 'saved' or 'new'"):
-        live(Path(), epochs=1, choice="old")  # pyright: ignore[reportArgumentType]  what is tested
+        train_epochs(Path(), epochs=1, choice="old")  # pyright: ignore[reportArgumentType]  what is tested

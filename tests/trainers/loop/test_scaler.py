@@ -114,12 +114,12 @@ def test_a_skipped_step_moves_no_average_and_no_state(precision: Precision | str
     loop = Loop([phase], modules={"net": net}, device="cpu", precision=precision, ema=0.9)
     with loop.running() as run:
         reports = run.epochs(IterableSource(batches([4] * 3, overflow_in=[1])), max_epochs=1)
-        first, second, third, _ = [everything(run, optimizer) for _ in reports]
+        first, second, third, _ = [copied_state(run, optimizer) for _ in reports]
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     assert not any(torch.equal(one, other) for one, other in zip(second, third, strict=True))
 
 
-def everything(run: TrainingRun[Rows], optimizer: Optimizer) -> list[Tensor]:
+def copied_state(run: TrainingRun[Rows], optimizer: Optimizer) -> list[Tensor]:
     """Copies of weights, averages, optimizer states and the learning rate."""
     (phase,) = run._phases
     assert phase.averages
@@ -173,7 +173,7 @@ def test_a_shortage_between_windows_leaves_the_scaler_in_order(device: str, *, f
 
     reports = train(net, AdamW(net.parameters(), fused=fused), real(device), data, loss=loss, accumulate=2)
     expected = train(reference, AdamW(reference.parameters(), fused=fused), real(device), data, accumulate=2)
-    assert shortage.failures == (1 if device == "cpu" else 2)  # a GPU first gives up the copies of its batches
+    assert shortage.failures == (1 if device == "cpu" else 2)  # a GPU first drops the copies of its batches
     assert [report.stepped for report in reports] == [report.stepped for report in expected] == [True, False, True]
     assert [report.loss_scale for report in reports] == [START, START / 2, START / 2]
     assert torch.allclose(net.weight, reference.weight, rtol=1e-5)
@@ -272,7 +272,7 @@ def test_too_many_overflows_in_a_row_are_an_error_even_before_the_first_step(*, 
 
 
 @final
-class Noting:
+class RecordingScaler:
     """A scaler that records its calls, with overflows in chosen windows."""
 
     def __init__(self, calls: list[str], *, overflow_in: Sequence[int] = ()) -> None:
@@ -316,7 +316,7 @@ def test_gradients_are_unscaled_before_they_are_measured_and_clipped() -> None:
     calls: list[str] = []
     net, reference = linear(), linear()
     data = batches([4] * 6)
-    precision = Precision(name="fp16", dtype=None, scaler=lambda: Noting(calls), reason="a test")
+    precision = Precision(name="fp16", dtype=None, scaler=lambda: RecordingScaler(calls), reason="a test")
     got = train(net, SGD(net.parameters(), lr=1.0), precision, data, accumulate=2)
     expected = train(reference, SGD(reference.parameters(), lr=1.0), "fp32", data, accumulate=2)
     assert calls == ["scale", "scale", "unscale", "step", "update"] * 3
@@ -329,9 +329,9 @@ def test_every_phase_has_a_scaler_of_its_own() -> None:
     one, other = linear(), linear()
     calls: list[list[str]] = []
 
-    def scaler() -> Noting:
+    def scaler() -> RecordingScaler:
         calls.append([])
-        return Noting(calls[-1], overflow_in=(0,) if len(calls) == 1 else ())
+        return RecordingScaler(calls[-1], overflow_in=(0,) if len(calls) == 1 else ())
 
     phases = [
         Phase[Rows](name, partial(loss_of, net), net.parameters(), SGD(net.parameters(), lr=0.1))

@@ -134,7 +134,7 @@ def batches(count: int, size: int = 4) -> list[Tensor]:
     return [torch.randn(size, 3, generator=generator, dtype=torch.float64) for _ in range(count)]
 
 
-def worked(
+def train_pair(
     pair: Adversaries,
     source: Sequence[Tensor],
     order: Order = "owner last",
@@ -177,7 +177,7 @@ def assert_same(found: Adversaries, expected: Adversaries, tolerance: float = 1e
 def test_the_steps_are_those_of_a_loop_by_hand_that_forwards_once(order: Order, accumulate: int) -> None:
     found, expected = Adversaries(noise=accumulate == 1), Adversaries(noise=accumulate == 1)
     source = [*batches(4), *batches(1, size=2)]
-    worked(found, source, order, accumulate=accumulate)
+    train_pair(found, source, order, accumulate=accumulate)
     torch.manual_seed(9)
     by_hand(expected, source, order, accumulate)
     assert found.calls == [4, 4, 4, 4, 2]
@@ -193,7 +193,7 @@ def test_an_owner_that_is_not_due_makes_values_without_a_graph() -> None:
 
     pair = Adversaries(in_forward=look, every=2)
     before = [weight.detach().clone() for weight in pair.maker.parameters()]
-    reports = worked(pair, batches(1))
+    reports = train_pair(pair, batches(1))
     assert [report.phase for report in reports if isinstance(report, WindowReport)] == ["critic"]
     assert attached == [False]
     assert all(torch.equal(one, other) for one, other in zip(before, pair.maker.parameters(), strict=True))
@@ -201,7 +201,7 @@ def test_an_owner_that_is_not_due_makes_values_without_a_graph() -> None:
 
 def test_a_user_that_begins_late_leaves_the_owner_alone_until_then() -> None:
     pair, alone = Adversaries(after=2), Adversaries()
-    reports = worked(pair, batches(3))
+    reports = train_pair(pair, batches(3))
     assert [(report.window, report.phase) for report in reports if isinstance(report, WindowReport)] == [
         (0, "maker"),
         (1, "maker"),
@@ -209,7 +209,7 @@ def test_a_user_that_begins_late_leaves_the_owner_alone_until_then() -> None:
         (2, "maker"),
     ]
     before = Adversaries(after=2)
-    worked(before, batches(2))
+    train_pair(before, batches(2))
     optimizer = torch.optim.Adam(alone.maker.parameters(), lr=0.02)
     for x in batches(2):
         optimizer.zero_grad()
@@ -235,10 +235,10 @@ def test_a_shortage_anywhere_changes_nothing_and_steps_nobody_twice(
 
     found, expected = Adversaries(), Adversaries()
     setattr(found, place, short)
-    reports = worked(found, batches(4), order, accumulate=2)
-    # An owner that has stepped makes it anew with its new weights, and then the critic sees those.
+    reports = train_pair(found, batches(4), order, accumulate=2)
+    # After the owner's step the forward is repeated with its new weights, which the critic then sees.
     late = order == "owner first" and place == "in_user"
-    worked(expected, batches(4), order, accumulate=2)
+    train_pair(expected, batches(4), order, accumulate=2)
     assert shortage.failures
     steps = {report.phase: report.step for report in reports if isinstance(report, WindowReport)}
     assert steps == {"critic": 2, "maker": 2}
@@ -251,7 +251,7 @@ def test_a_shortage_anywhere_changes_nothing_and_steps_nobody_twice(
 
 def test_both_phases_work_the_same_pieces_and_report_so() -> None:
     pair = Adversaries(in_owner=Shortage("forward", 2))
-    reports = worked(pair, batches(2))
+    reports = train_pair(pair, batches(2))
     assert [(report.phase, report.micro) for report in reports if isinstance(report, WindowReport)] == [
         ("critic", None),
         ("maker", 2),
@@ -263,7 +263,7 @@ def test_both_phases_work_the_same_pieces_and_report_so() -> None:
 
 def test_what_is_made_again_draws_the_same_numbers_again() -> None:
     pair = Adversaries(noise=True, in_owner=Shortage("forward", 2))
-    worked(pair, batches(1))
+    train_pair(pair, batches(1))
     assert len(pair.drawn) == 3
     assert pair.drawn[0] == pair.drawn[1]
 
@@ -271,17 +271,17 @@ def test_what_is_made_again_draws_the_same_numbers_again() -> None:
 def test_the_owners_buffers_move_once_and_the_users_are_not_undone() -> None:
     """By hand: one forward of the generator, two of the critic for its own loss, one more for the generator's."""
     pair = Adversaries(normalized=True)
-    worked(pair, batches(1), batch_coupled="accept")
+    train_pair(pair, batches(1), batch_coupled="accept")
     moved = {name: int(value) for name, value in pair.buffers().items() if name.endswith("num_batches_tracked")}
     assert moved == {"maker.2.num_batches_tracked": 1, "critic.2.num_batches_tracked": 3}
     cut = Adversaries(normalized=True, in_owner=Shortage("forward", 2))
-    worked(cut, batches(1), batch_coupled="accept")
+    train_pair(cut, batches(1), batch_coupled="accept")
     moved = {name: int(value) for name, value in cut.buffers().items() if name.endswith("num_batches_tracked")}
     assert moved == {"maker.2.num_batches_tracked": 2, "critic.2.num_batches_tracked": 2 + 2}
 
 
 @dataclass
-class Watch:
+class ForwardWatch:
     """State during a forward: whether the generator's and critic's parameters train, and whether there is a graph."""
 
     pair: Adversaries
@@ -299,16 +299,16 @@ class Watch:
 @pytest.mark.parametrize("order", ["owner last", "owner first"])
 def test_while_the_forward_runs_only_the_owners_parameters_train(order: Order) -> None:
     pair = Adversaries()
-    watch = pair.in_forward = Watch(pair)
-    worked(pair, batches(2), order, accumulate=2)
+    watch = pair.in_forward = ForwardWatch(pair)
+    train_pair(pair, batches(2), order, accumulate=2)
     assert watch.seen == [(True, False, True)] * 2
     assert all(parameter.requires_grad for parameter in pair.weights())
 
 
 def test_a_forward_for_values_alone_makes_no_graph() -> None:
     pair = Adversaries(in_user=Shortage("forward", 2))
-    watch = pair.in_forward = Watch(pair)
-    worked(pair, batches(1), "owner first")
+    watch = pair.in_forward = ForwardWatch(pair)
+    train_pair(pair, batches(1), "owner first")
     assert [graph for _, _, graph in watch.seen] == [True, False, False]
 
 
@@ -324,7 +324,7 @@ def test_what_nobody_waits_for_is_dropped_at_once() -> None:
         alive.append(sum(one() is not None for one in made))
         return samples
 
-    worked(Adversaries(in_forward=remember, in_owner=look), batches(3), accumulate=3)
+    train_pair(Adversaries(in_forward=remember, in_owner=look), batches(3), accumulate=3)
     assert alive == [3, 2, 1]
 
 
@@ -349,9 +349,9 @@ def test_a_users_skipped_step_leaves_what_the_owner_goes_on_with() -> None:
         return samples * torch.inf
 
     pair, other = Adversaries(normalized=True, in_user=ruined), Adversaries(normalized=True)
-    reports = worked(pair, batches(1), batch_coupled="accept")
+    reports = train_pair(pair, batches(1), batch_coupled="accept")
     assert [report.stepped for report in reports if isinstance(report, WindowReport)] == [False, True]
-    worked(other, batches(1), batch_coupled="accept")
+    train_pair(other, batches(1), batch_coupled="accept")
     found, expected = pair.buffers(), other.buffers()
     assert torch.equal(found["maker.2.running_mean"], expected["maker.2.running_mean"])
 
@@ -359,7 +359,7 @@ def test_a_users_skipped_step_leaves_what_the_owner_goes_on_with() -> None:
 def test_an_owners_skipped_step_puts_its_buffers_back_to_the_windows_start() -> None:
     pair = Adversaries(normalized=True, in_owner=lambda samples: samples * torch.inf)
     before = pair.buffers()
-    reports = worked(pair, batches(1), batch_coupled="accept")
+    reports = train_pair(pair, batches(1), batch_coupled="accept")
     assert [report.stepped for report in reports if isinstance(report, WindowReport)] == [True, False]
     after = pair.buffers()
     assert torch.equal(before["maker.2.running_mean"], after["maker.2.running_mean"])
@@ -369,7 +369,7 @@ def test_an_owners_skipped_step_puts_its_buffers_back_to_the_windows_start() -> 
 def test_what_is_written_in_place_is_refused_by_name() -> None:
     pair = Adversaries(in_user=lambda samples: samples.mul_(0.5))
     with pytest.raises(ContractError, match=r"'critic' has written to result\['samples'\] in place.*'maker'"):
-        worked(pair, batches(1))
+        train_pair(pair, batches(1))
 
 
 def packed(x: Tensor) -> object:
@@ -476,7 +476,7 @@ def test_an_owner_that_writes_in_place_is_the_one_that_is_named() -> None:
         return samples
 
     with pytest.raises(ContractError, match=r"phase 'maker' has written to result\['samples'\] in place"):
-        worked(Adversaries(in_owner=write), batches(1), "owner first")
+        train_pair(Adversaries(in_owner=write), batches(1), "owner first")
 
 
 def one_module(pair: Adversaries) -> nn.Module:
@@ -608,15 +608,17 @@ def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
 
 
 def test_an_owner_that_works_first_keeps_no_graph_and_says_nothing() -> None:
-    assert not any(isinstance(report, TrainingNotice) for report in worked(Adversaries(), batches(2), "owner first"))
+    assert not any(
+        isinstance(report, TrainingNotice) for report in train_pair(Adversaries(), batches(2), "owner first")
+    )
 
 
 def test_a_shortage_that_kept_graphs_cause_says_so() -> None:
     with pytest.raises(OutOfMemoryError, match=r"the graphs of \d forwards are kept for phase 'maker'.*put it first"):
-        worked(Adversaries(in_user=Shortage("forward", 0, since=2)), batches(2), accumulate=2)
+        train_pair(Adversaries(in_user=Shortage("forward", 0, since=2)), batches(2), accumulate=2)
 
 
-def nothing(_: Tensor) -> Tensor:
+def unexpected_loss(_: Tensor) -> Tensor:
     raise AssertionError
 
 
@@ -625,7 +627,7 @@ def nothing(_: Tensor) -> Tensor:
     [
         ({"uses": "nobody"}, r"uses the forward of 'nobody', but the phases with a forward are \['maker'\]"),
         ({"uses": "critic"}, r"uses the forward of 'critic', but the phases with a forward are \['maker'\]"),
-        ({"uses": "maker", "forward": nothing}, "chains of forwards are not supported"),
+        ({"uses": "maker", "forward": unexpected_loss}, "chains of forwards are not supported"),
         ({"after": -1}, "after is -1; it must be 0 or more"),
     ],
 )

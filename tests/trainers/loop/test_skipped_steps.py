@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     offset: Tensor
 
 
-class Seen(NamedTuple):
+class StepState(NamedTuple):
     """Copies of everything that a step may change, after a window."""
 
     report: WindowReport
@@ -64,7 +64,7 @@ def batches(*kinds: str) -> list[Rows]:
     ]
 
 
-def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[Seen]:
+def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[StepState]:
     torch.manual_seed(2)
     net = nn.Linear(3, 1)
     optimizer = make(list(net.parameters()))
@@ -76,7 +76,7 @@ def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[Seen]:
         return Loss((net(batch.x) - 1.0).square().mean() * batch.factor + root + batch.offset, len(batch.x))
 
     phase = Phase("main", loss, net.parameters(), optimizer, scheduler, clip=chosen.pop("clip", 0.5))
-    seen: list[Seen] = []
+    seen: list[StepState] = []
     with Loop([phase], modules={"net": net}, device="cpu", ema=0.9, **chosen).running() as run:
         (worked,) = run._phases
         assert worked.averages
@@ -85,7 +85,7 @@ def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[Seen]:
                 states = [state for parameter in net.parameters() for state in optimizer.state[parameter].values()]
                 rate = torch.tensor(optimizer.param_groups[0]["lr"])
                 tensors = [*net.parameters(), *worked.averages[0].tensors, *states, rate]
-                seen.append(Seen(report, [tensor.detach().clone() for tensor in tensors]))
+                seen.append(StepState(report, [tensor.detach().clone() for tensor in tensors]))
     assert "found_inf" not in vars(optimizer)
     return seen
 
@@ -146,7 +146,7 @@ def test_a_dropped_step_raises_at_once_if_asked_to() -> None:
     [
         (True, "cuda", True),
         (True, "xpu", True),
-        (True, "mps", False),  # some versions of torch do not look there
+        (True, "mps", False),  # some versions of torch skip this check
         (True, "cpu", False),
         (False, "cuda", False),
     ],

@@ -25,7 +25,7 @@ class Graph:
     name: str
 
 
-def numbered(count: int) -> Rows:
+def numbered_rows(count: int) -> Rows:
     return Rows(torch.arange(count), torch.arange(count) * 10)
 
 
@@ -41,12 +41,12 @@ def test_an_epoch_s_order_depends_on_seed_and_epoch_alone() -> None:
 
 def test_drawing_an_order_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    list(ResidentSource.of(numbered(10), batch_size=3).batches(0))
+    list(ResidentSource.of(numbered_rows(10), batch_size=3).batches(0))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_every_sample_comes_once_an_epoch_with_its_own_target() -> None:
-    source = ResidentSource.of(numbered(10), batch_size=4, seed=1)
+    source = ResidentSource.of(numbered_rows(10), batch_size=4, seed=1)
     batches = list(source.batches(2))
     assert [len(batch.x) for batch in batches] == [4, 4, 2]
     assert source.length == 3
@@ -57,13 +57,13 @@ def test_every_sample_comes_once_an_epoch_with_its_own_target() -> None:
 
 
 def test_a_last_batch_that_is_not_full_can_be_left_out() -> None:
-    source = ResidentSource.of(numbered(10), batch_size=4, drop_last=True)
+    source = ResidentSource.of(numbered_rows(10), batch_size=4, drop_last=True)
     assert [len(batch.x) for batch in source.batches(0)] == [4, 4]
     assert source.length == 2
 
 
 def test_without_shuffling_samples_keep_their_order() -> None:
-    source = ResidentSource.of(numbered(5), batch_size=2, shuffle=False)
+    source = ResidentSource.of(numbered_rows(5), batch_size=2, shuffle=False)
     assert torch.equal(torch.cat([batch.x for batch in source.batches(7)]), torch.arange(5))
 
 
@@ -97,7 +97,7 @@ def test_data_without_samples_is_refused(data: tuple[Tensor, ...]) -> None:
 
 def test_a_batch_size_of_zero_is_refused() -> None:
     with pytest.raises(SettingsError, match="batch_size is 0"):
-        ResidentSource.of(numbered(3), batch_size=0)
+        ResidentSource.of(numbered_rows(3), batch_size=0)
 
 
 def test_a_generator_is_refused_because_it_can_be_read_only_once() -> None:
@@ -122,7 +122,11 @@ def test_an_iterable_is_read_anew_for_every_epoch() -> None:
 
 
 def test_trees_keep_their_types_and_other_leaves() -> None:
-    tree = {"graph": Graph(torch.ones(2), (torch.ones(1),), "west"), "rows": numbered(2), "list": [torch.ones(1), 3]}
+    tree = {
+        "graph": Graph(torch.ones(2), (torch.ones(1),), "west"),
+        "rows": numbered_rows(2),
+        "list": [torch.ones(1), 3],
+    }
     doubled = map_tensors(tree, lambda tensor: tensor * 2)
     graph = doubled["graph"]
     assert isinstance(graph, Graph)
@@ -133,7 +137,7 @@ def test_trees_keep_their_types_and_other_leaves() -> None:
 
 
 def test_tensors_move_to_the_device() -> None:
-    rows = numbered(3)
+    rows = numbered_rows(3)
     assert move(rows, torch.device("meta")).x.device.type == "meta"
     assert move(rows, torch.device("cpu")).x is rows.x
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shortages import Shortage, Stage
 from speech_shape import ByFrames, Utterances, speech
-from task_shape import TaskShape, Ways
+from task_shape import TaskOptions, TaskShape
 from torch import Tensor, nn
 from training_results import TrainingResult, content, reported, result_of, until
 
@@ -33,13 +33,13 @@ from trainers.loop import (
     seed_everything,
 )
 
-Make = Callable[[Ways], TaskShape]
-EXACT = Ways(random=False, double=True)
+Make = Callable[[TaskOptions], TaskShape]
+EXACT = TaskOptions(random=False, double=True)
 both = pytest.mark.parametrize("make", [speech, diffusion])
 
 
 @pytest.fixture(autouse=True, scope="module")
-def unflushed() -> Iterator[None]:
+def without_fsync() -> Iterator[None]:
     """Skip fsync: written data outlives the process anyway."""
 
     def unneeded(_: int) -> None:
@@ -50,7 +50,7 @@ def unflushed() -> Iterator[None]:
         yield
 
 
-def trained(task: TaskShape) -> dict[str, Tensor]:
+def trained_weights(task: TaskShape) -> dict[str, Tensor]:
     """Trained weights by name."""
     return {
         f"{name}.{path}": tensor.detach().clone()
@@ -60,7 +60,7 @@ def trained(task: TaskShape) -> dict[str, Tensor]:
     }
 
 
-def frozen(task: TaskShape) -> dict[str, bytes]:
+def frozen_tensors(task: TaskShape) -> dict[str, bytes]:
     """Every frozen tensor by name."""
     return {
         f"{name}.{path}": content(tensor)
@@ -74,7 +74,7 @@ def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
     return [report for report in reports if isinstance(report, WindowReport)]
 
 
-def cut(batch: Any, places: Sequence[int]) -> list[Any]:
+def split_batch(batch: Any, places: Sequence[int]) -> list[Any]:
     """The batch split into separate batches."""
     if isinstance(batch, Utterances):
         edges = [0, *places, len(batch.lengths)]
@@ -83,7 +83,7 @@ def cut(batch: Any, places: Sequence[int]) -> list[Any]:
     return [Pictures(*(column[start:stop] for column in batch)) for start, stop in pairwise(edges)]
 
 
-def joined(batches: Sequence[Any]) -> Any:
+def join_batches(batches: Sequence[Any]) -> Any:
     """The batches joined, with padding."""
     if isinstance(batches[0], Pictures):
         return Pictures(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
@@ -99,7 +99,7 @@ def joined(batches: Sequence[Any]) -> Any:
     return Utterances(*(torch.cat(columns) for columns in zip(*padded, strict=True)))
 
 
-def worked(task: TaskShape, windows: Sequence[Sequence[Any]]) -> list[WindowReport]:
+def train_task(task: TaskShape, windows: Sequence[Sequence[Any]]) -> list[WindowReport]:
     """Train on windows of equal numbers of batches, twice, so that every phase takes a step."""
     (size,) = {len(window) for window in windows}
     batches = [batch for window in windows for batch in window]
@@ -115,30 +115,30 @@ def worked(task: TaskShape, windows: Sequence[Sequence[Any]]) -> list[WindowRepo
 @given(data=st.data())
 def test_any_partition_of_the_samples_gives_the_same_updates_of_all_phases(make: Make, data: st.DataObject) -> None:
     whole, parts = make(EXACT), make(EXACT)
-    windows = [joined(whole.batches[:2]), joined(whole.batches[2:4])]
+    windows = [join_batches(whole.batches[:2]), join_batches(whole.batches[2:4])]
     number = data.draw(st.integers(1, 4))
     cuts = [
-        cut(window, sorted(data.draw(st.sets(st.integers(1, 5), min_size=number - 1, max_size=number - 1))))
+        split_batch(window, sorted(data.draw(st.sets(st.integers(1, 5), min_size=number - 1, max_size=number - 1))))
         for window in windows
     ]
-    expected = worked(whole, [[window] for window in windows])
-    found = worked(parts, cuts)
-    for name, tensor in trained(parts).items():
-        assert torch.allclose(tensor, trained(whole)[name], rtol=1e-6, atol=1e-9), name
+    expected = train_task(whole, [[window] for window in windows])
+    found = train_task(parts, cuts)
+    for name, tensor in trained_weights(parts).items():
+        assert torch.allclose(tensor, trained_weights(whole)[name], rtol=1e-6, atol=1e-9), name
     assert [(report.phase, report.count) for report in found] == [(report.phase, report.count) for report in expected]
     assert [report.loss for report in found] == pytest.approx([report.loss for report in expected], rel=1e-9)
     assert [report.parts for report in found] == [pytest.approx(report.parts, rel=1e-9) for report in expected]
 
 
 def test_speech_counts_frames_and_not_their_padding() -> None:
-    task = speech(Ways())
-    (window,) = windows_of(worked(task, [[task.batches[0]]]))
+    task = speech(TaskOptions())
+    (window,) = windows_of(train_task(task, [[task.batches[0]]]))
     assert (window.phase, window.count) == ("generator", 6 + 3 + 2 + 5)
 
 
 def test_diffusion_counts_the_weights_of_its_samples() -> None:
-    task = diffusion(Ways())
-    (window,) = worked(task, [[task.batches[0]]])
+    task = diffusion(TaskOptions())
+    (window,) = train_task(task, [[task.batches[0]]])
     assert window.count == int(task.batches[0].weights.sum())
     assert -1 < window.parts["reward"] < 1
 
@@ -150,7 +150,7 @@ def test_diffusion_counts_the_weights_of_its_samples() -> None:
 @pytest.mark.parametrize("stage", ["forward", "backward"])
 def test_a_shortage_gives_the_bits_of_a_training_started_at_the_size_that_was_found(make: Make, stage: Stage) -> None:
     short = Shortage(stage, fits=2)
-    searching, knowing = make(Ways(strain=short)), make(Ways())
+    searching, knowing = make(TaskOptions(strain=short)), make(TaskOptions())
     seed_everything(5)
     with searching.loop(accumulate=2).running() as run:
         reports = windows_of(list(run.epochs(IterableSource(searching.batches[:4]), max_epochs=2)))
@@ -171,7 +171,7 @@ def test_a_shortage_gives_the_bits_of_a_training_started_at_the_size_that_was_fo
 
 def test_speech_is_cut_by_padded_frames() -> None:
     short = Shortage("forward", fits=2)
-    task = speech(Ways(strain=short))
+    task = speech(TaskOptions(strain=short))
     with task.loop(accumulate=1).running() as run:
         reports = windows_of(list(run.epochs(IterableSource([task.batches[0]]), max_epochs=1)))
     assert [report.micro for report in reports] == [4 * 6 // 2]
@@ -183,22 +183,22 @@ def test_speech_is_cut_by_padded_frames() -> None:
 
 @both
 def test_a_phase_leaves_no_gradient_in_other_phases_parameters_and_none_in_frozen_ones(make: Make) -> None:
-    task = make(Ways())
-    before = frozen(task)
+    task = make(TaskOptions())
+    before = frozen_tensors(task)
     modules = [module.module if isinstance(module, FrozenModule) else module for module in task.modules.values()]
     with task.loop(accumulate=1).running() as run:
         next(run.epochs(task.source(), max_epochs=1))
         with_gradient = {
             parameter for module in modules for parameter in module.parameters() if parameter.grad is not None
         }
-        assert with_gradient == set(task.phases[-1].parameters)  # the discriminator rests in the first window
+        assert with_gradient == set(task.phases[-1].parameters)  # the discriminator skips the first window
         list(run.epochs(task.source(), max_epochs=2))
-    assert frozen(task) == before
+    assert frozen_tensors(task) == before
 
 
 @both
 def test_every_phase_has_its_own_steps_schedule_scale_and_clip(make: Make) -> None:
-    task = make(Ways())
+    task = make(TaskOptions())
     with task.loop(accumulate=1).running() as run:
         reports = windows_of(list(run.epochs(task.source(), max_epochs=2)))
     for phase in task.phases:
@@ -210,19 +210,19 @@ def test_every_phase_has_its_own_steps_schedule_scale_and_clip(make: Make) -> No
 
 
 def test_frozen_parts_are_not_in_a_checkpoint(tmp_path: Path) -> None:
-    task = diffusion(Ways())
+    task = diffusion(TaskOptions())
     with task.loop(accumulate=1).running(Checkpoints(tmp_path, every_windows=1)) as run:
         until(run.epochs(task.source(), max_epochs=1), 2)
     (folder,) = tmp_path.glob("window-*")
     written = safetensors.torch.load_file(folder / "modules.safetensors")
-    assert set(written) == set(trained(task))
+    assert set(written) == set(trained_weights(task))
 
 
 def test_other_frozen_weights_are_another_training(tmp_path: Path) -> None:
-    task = diffusion(Ways())
+    task = diffusion(TaskOptions())
     with task.loop(accumulate=1).running(Checkpoints(tmp_path, every_windows=1)) as run:
         until(run.epochs(task.source(), max_epochs=1), 2)
-    other = diffusion(Ways())
+    other = diffusion(TaskOptions())
     text = other.modules["text"]
     assert isinstance(text, FrozenModule)
     with torch.no_grad():
@@ -239,7 +239,7 @@ def test_other_frozen_weights_are_another_training(tmp_path: Path) -> None:
 
 @both
 def test_a_validation_scores_the_averages_and_not_the_weights(make: Make) -> None:
-    task = make(Ways(random=False))
+    task = make(TaskOptions(random=False))
     with task.loop(accumulate=2).running() as run:
         list(run.epochs(task.source(), max_epochs=3))
         validation = task.validation()
@@ -263,7 +263,7 @@ def by_hand(task: TaskShape) -> float:
 def life(make: Make, folder: Path, windows: int = 99) -> tuple[list[dict[str, Any]], TrainingResult]:
     """Train until killed at the report of a window; a resumed run starts from other weights."""
     resumed = any(folder.glob("window-*"))
-    task = make(Ways())
+    task = make(TaskOptions())
     seed_everything(99 if resumed else 1)
     if resumed:
         scrambled(task)

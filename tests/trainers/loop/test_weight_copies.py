@@ -164,7 +164,7 @@ def test_weights_on_the_host_are_copied_where_they_are_however_large() -> None:
 
 def test_small_copies_stay_on_the_device_and_large_ones_leave_it() -> None:
     assert [copy.device.type for copy in copy_tensors([ten("meta")], large=BYTES)] == ["meta"]
-    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):  # nothing else can be done there
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):  # the only possibility there
         copy_tensors([ten("meta")], large=BYTES - 1)
 
 

@@ -1,6 +1,6 @@
 """Windows with all-zero gradients in a phase that allows them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,16 +29,18 @@ Step = tuple[bool, bool]
 ZERO, USUAL = (False, True), (True, False)
 
 
-class Played(NamedTuple):
+class AdvantageBatch(NamedTuple):
     """Samples [N, 3] and the advantage of each [N]."""
 
     x: Tensor
     advantage: Tensor
 
 
-def played(*advantages: float) -> list[Played]:
+def played(*advantages: float) -> list[AdvantageBatch]:
     generator = torch.Generator().manual_seed(5)
-    return [Played(torch.randn(4, 3, generator=generator), torch.full((4,), float(value))) for value in advantages]
+    return [
+        AdvantageBatch(torch.randn(4, 3, generator=generator), torch.full((4,), float(value))) for value in advantages
+    ]
 
 
 def scaled() -> Precision:
@@ -47,14 +49,14 @@ def scaled() -> Precision:
 
 
 @dataclass(frozen=True)
-class Seen:
+class WindowState:
     """A window's report, and copies of everything that it may change."""
 
     report: WindowReport
     tensors: list[Tensor]
 
 
-def everything(run: TrainingRun[Played], net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def copied_state(run: TrainingRun[AdvantageBatch], net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
     (phase,) = run._phases
     states = [state for parameter in net.parameters() for state in optimizer.state[parameter].values()]
     averages = [tensor for average in phase.averages for tensor in average.tensors]
@@ -67,14 +69,14 @@ def everything(run: TrainingRun[Played], net: nn.Module, optimizer: torch.optim.
 
 
 def train(
-    batches: Sequence[Played], *, allow: bool = True, norm: bool = False, **chosen: Any
-) -> tuple[list[Seen], EpochReport]:
+    batches: Sequence[AdvantageBatch], *, allow: bool = True, norm: bool = False, **chosen: Any
+) -> tuple[list[WindowState], EpochReport]:
     torch.manual_seed(2)
     layers = [nn.Linear(3, 4), *([nn.BatchNorm1d(4)] if norm else []), nn.Linear(4, 1)]
     net = nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.5, fused=True)
 
-    def loss(batch: Played) -> Loss:
+    def loss(batch: AdvantageBatch) -> Loss:
         return Loss((net(batch.x)[:, 0] * batch.advantage).mean(), len(batch.x))
 
     phase = Phase(
@@ -88,7 +90,7 @@ def train(
     settings: dict[str, Any] = {"ema": 0.9, "batch_coupled": "accept", **chosen}
     with Loop([phase], modules={"net": net}, device="cpu", **settings).running() as run:
         seen = [
-            Seen(report, everything(run, net, optimizer))
+            WindowState(report, copied_state(run, net, optimizer))
             for report in run.epochs(IterableSource(batches), max_epochs=1)
             if isinstance(report, WindowReport)
         ]
@@ -96,7 +98,7 @@ def train(
     return seen, epoch
 
 
-def steps(seen: Sequence[Seen]) -> list[Step]:
+def steps(seen: Sequence[WindowState]) -> list[Step]:
     return [(one.report.stepped, one.report.zero_gradient) for one in seen]
 
 
@@ -154,7 +156,7 @@ def test_without_leave_the_first_window_is_an_error_and_a_later_one_is_stepped_a
 
 def test_no_gradient_at_all_stays_an_error() -> None:
     net = nn.Linear(3, 1)
-    phase = Phase[Played](
+    phase = Phase[AdvantageBatch](
         "policy",
         lambda batch: Loss(torch.zeros((), requires_grad=True) * 1, len(batch.x)),
         net.parameters(),
@@ -169,7 +171,10 @@ def test_the_count_of_zero_windows_survives_a_resumption(tmp_path: Path) -> None
     def once(stop: int) -> EpochReport | None:
         torch.manual_seed(2)
         net = nn.Linear(3, 1)
-        loss: Callable[[Played], Loss] = lambda batch: Loss((net(batch.x)[:, 0] * batch.advantage).mean(), len(batch.x))  # noqa: E731
+
+        def loss(batch: AdvantageBatch) -> Loss:
+            return Loss((net(batch.x)[:, 0] * batch.advantage).mean(), len(batch.x))
+
         phase = Phase("policy", loss, net.parameters(), torch.optim.SGD(net.parameters()), allow_zero_gradients=True)
         checkpoints = Checkpoints(tmp_path, every_windows=1, every_seconds=None)
         with Loop([phase], modules={"net": net}, device="cpu").running(checkpoints) as run:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from left_out import without
+from left_out import skipped_file
 
 from trainers.media.errors import OptionalExtra
 
@@ -12,4 +12,4 @@ PAGES: Final = OptionalExtra("dit", "pages need", ("PIL", "jinja2"))
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    return without(PAGES, module_path, parent)
+    return skipped_file(PAGES, module_path, parent)

@@ -30,7 +30,7 @@ def test_rounds_go_on_where_the_one_before_ended() -> None:
 def test_all_clips_come_equally_often() -> None:
     drawn = [clip for batch in chain(*rounds(buckets(cost=10**6, batches=41 * 8), 1)) for clip in batch]
     counts = torch.bincount(torch.tensor(drawn), minlength=41)
-    assert int(counts.max() - counts.min()) <= 8  # the pool that the round ends in is in an order of its own
+    assert int(counts.max() - counts.min()) <= 8  # the last pool of a round has its own order
 
 
 def test_no_batch_costs_more_than_it_may_and_none_is_larger() -> None:

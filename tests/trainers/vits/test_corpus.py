@@ -16,7 +16,7 @@ from trainers.vits.spectrum import log_mel, spectrogram
 from trainers.vits.vocabulary import characters
 
 
-def changed(corpus: SpeechCorpus, change: Callable[[dict[str, Any]], object]) -> Path:
+def changed_corpus(corpus: SpeechCorpus, change: Callable[[dict[str, Any]], object]) -> Path:
     """The corpus folder with a changed corpus.json."""
     path = corpus.folder / "corpus.json"
     said = json.loads(path.read_bytes())
@@ -72,7 +72,7 @@ def test_what_was_not_prepared_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    folder = changed(prepared(tmp_path), lambda said: said.update(version=2, more=1))
+    folder = changed_corpus(prepared(tmp_path), lambda said: said.update(version=2, more=1))
     with pytest.raises(CorpusError, match="has format version 2, expected 1; prepare it again"):
         SpeechCorpus.open(folder)
 
@@ -98,7 +98,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_changed_list_is_refused(change: Callable[[dict[str, Any]], object], tmp_path: Path) -> None:
-    folder = changed(prepared(tmp_path), change)
+    folder = changed_corpus(prepared(tmp_path), change)
     with pytest.raises(CorpusError, match=r"is damaged: .*; prepare it again"):
         SpeechCorpus.open(folder)
 
@@ -133,7 +133,7 @@ def test_a_clip_that_is_cut_off_swapped_or_written_over_is_refused(tmp_path: Pat
     path.write_bytes(clip_path(corpus.folder, second.digest).read_bytes())
     with pytest.raises(CorpusError, match=r"spectrogram of clip t00 is torch.float16 \[513, \d+\] instead of"):
         corpus.spectrogram(first)
-    samples = corpus.wave(second)  # reading goes on elsewhere
+    samples = corpus.wave(second)  # reading continues elsewhere
     assert len(samples)
     path.write_bytes(content[:-600] + bytes(600))
     with pytest.raises(CorpusError, match="text or samples of clip t00 do not match its digest"):
@@ -141,7 +141,7 @@ def test_a_clip_that_is_cut_off_swapped_or_written_over_is_refused(tmp_path: Pat
 
 
 def test_a_changed_text_is_refused_when_its_clip_is_heard(tmp_path: Path) -> None:
-    folder = changed(prepared(tmp_path), lambda said: said["clips"][0].update(text="another"))
+    folder = changed_corpus(prepared(tmp_path), lambda said: said["clips"][0].update(text="another"))
     corpus = SpeechCorpus.open(folder)
     with pytest.raises(CorpusError, match="text or samples of clip t00"):
         corpus.wave(corpus.clips[0])

@@ -32,12 +32,12 @@ SAME = VoiceComparison(spoken(1.0, 0.8, 1.2), spoken(1.0, 0.8, 1.2))
 LEARNT = VoiceComparison(spoken(1.0, 0.8, 1.2, 0.9, 1.1, 1.0, 1.0), spoken(0.8, 0.7, 1.0, 0.8, 0.9, 0.9, 0.85))
 
 
-def after(comparison: VoiceComparison, **changes: Any) -> VoiceComparison:
+def with_figures(comparison: VoiceComparison, **changes: Any) -> VoiceComparison:
     """Evaluations with other figures of the new voice."""
     return replace(comparison, after=replace(comparison.after, **changes))
 
 
-def failing(corrections: VoiceComparison = LEARNT, base: VoiceComparison = SAME, **more: Any) -> list[str]:
+def failed_criteria(corrections: VoiceComparison = LEARNT, base: VoiceComparison = SAME, **more: Any) -> list[str]:
     """Names of the failed criteria."""
     decision = decide(corrections, base, judge_error_rate=more.pop("judge", SHARP), **more)
     failed = [line.what for line in decision.lines if line.holds is False]
@@ -57,7 +57,7 @@ def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() 
 
 
 def test_before_and_after_are_not_exchangeable() -> None:
-    assert failing(VoiceComparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
+    assert failed_criteria(VoiceComparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
     assert not decide(VoiceComparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).has_learnt_corrections
     assert decide(
         LEARNT, VoiceComparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP
@@ -66,69 +66,71 @@ def test_before_and_after_are_not_exchangeable() -> None:
 
 def test_a_mean_that_one_clip_lowers_is_luck() -> None:
     lucky = VoiceComparison(spoken(*[1.0] * 6), spoken(0.2, 1.01, 1.01, 0.99, 1.01, 1.0))
-    assert failing(lucky) == ["corrections, distance"]
+    assert failed_criteria(lucky) == ["corrections, distance"]
 
 
 def test_too_few_corrections_tell_nothing() -> None:
     few = VoiceComparison(spoken(*[1.0] * (FEWEST - 1)), spoken(*[0.5] * (FEWEST - 1)))
-    assert failing(few) == ["corrections, distance"]
+    assert failed_criteria(few) == ["corrections, distance"]
 
 
 @pytest.mark.parametrize(("factor", "failed"), [(1.049, []), (1.051, ["base, distance"]), (0.5, [])])
 def test_the_base_may_be_a_twentieth_farther(factor: float, failed: list[str]) -> None:
     worse_clips = tuple(factor * one for one in SAME.before.distances if one is not None)
-    assert failing(base=after(SAME, distances=worse_clips)) == failed
-    assert failing(earlier=after(SAME, distances=worse_clips)) == [f"earlier corrections{one[4:]}" for one in failed]
+    assert failed_criteria(base=with_figures(SAME, distances=worse_clips)) == failed
+    assert failed_criteria(earlier=with_figures(SAME, distances=worse_clips)) == [
+        f"earlier corrections{one[4:]}" for one in failed
+    ]
 
 
 @pytest.mark.parametrize(("rate", "failed"), [(0.419, []), (0.421, ["base, error rate"]), (0.1, [])])
 def test_the_base_may_be_heard_wrongly_a_twentieth_more(rate: float, failed: list[str]) -> None:
-    assert failing(base=after(SAME, error_rate=rate)) == failed
+    assert failed_criteria(base=with_figures(SAME, error_rate=rate)) == failed
 
 
 @pytest.mark.parametrize(("rate", "failed"), [(0.0399, []), (0.0401, ["base, error rate"])])
 def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(rate: float, failed: list[str]) -> None:
     understood = replace(SAME, before=spoken(1.0, 0.8, 1.2, errors=0.02))
-    assert failing(base=after(understood, error_rate=rate)) == failed
+    assert failed_criteria(base=with_figures(understood, error_rate=rate)) == failed
 
 
 def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
     told = VoiceComparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
     assert decide(LEARNT, told, judge_error_rate=SHARP).worse_clips == ("clip 3", "clip 0")
     assert (
-        after(told, distances=(1.06, 1.06, None, 1.5, 1.0)).worse_clips == ()
-    )  # most of them: the voice itself is worse
+        with_figures(told, distances=(1.06, 1.06, None, 1.5, 1.0)).worse_clips == ()
+    )  # most clips: the voice itself is worse
 
 
 def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does_not_babble() -> None:
-    worse = after(SAME, error_rate=0.9)
-    assert failing(base=worse, judge=RELIABLE) == ["base, error rate"]
-    assert failing(base=worse, judge=RELIABLE + 0.01) == []
+    worse = with_figures(SAME, error_rate=0.9)
+    assert failed_criteria(base=worse, judge=RELIABLE) == ["base, error rate"]
+    assert failed_criteria(base=worse, judge=RELIABLE + 0.01) == []
     babble = replace(worse, before=replace(SAME.before, error_rate=SATURATED))
-    assert failing(base=babble) == []
+    assert failed_criteria(base=babble) == []
     assert "chance" in str(decide(LEARNT, babble, judge_error_rate=SHARP).lines[2])
 
 
 def test_lengths_of_the_base_may_hardly_err_more() -> None:
-    assert failing(base=after(SAME, length_error=0.119)) == []
-    assert failing(base=after(SAME, length_error=0.121)) == ["base, length error"]
-    assert failing(base=after(SAME, length_error=None)) == ["base, length error"]
+    assert failed_criteria(base=with_figures(SAME, length_error=0.119)) == []
+    assert failed_criteria(base=with_figures(SAME, length_error=0.121)) == ["base, length error"]
+    assert failed_criteria(base=with_figures(SAME, length_error=None)) == ["base, length error"]
 
 
 def test_a_text_that_cannot_be_said_any_more_refuses_the_voice() -> None:
-    silent = after(SAME, distances=(None, 0.8, 1.2))
-    assert failing(base=silent) == ["base, texts not said"]
-    assert failing(earlier=silent) == ["earlier corrections, texts not said"]
-    lost = after(LEARNT, distances=(None, *LEARNT.after.distances[1:]))
-    assert failing(lost) == ["corrections, texts not said"]
+    silent = with_figures(SAME, distances=(None, 0.8, 1.2))
+    assert failed_criteria(base=silent) == ["base, texts not said"]
+    assert failed_criteria(earlier=silent) == ["earlier corrections, texts not said"]
+    lost = with_figures(LEARNT, distances=(None, *LEARNT.after.distances[1:]))
+    assert failed_criteria(lost) == ["corrections, texts not said"]
 
 
 def test_a_text_that_is_said_for_the_first_time_is_neither_gain_nor_loss() -> None:
     gained = replace(SAME, before=spoken(None, 0.8, 1.2))
     assert gained.pairs == ((0.8, 0.8), (1.2, 1.2))
-    assert failing(base=gained) == []
+    assert failed_criteria(base=gained) == []
     nothing = VoiceComparison(spoken(*[None] * 7, length=None), LEARNT.after)
-    assert failing(nothing) == ["corrections, distance"]
+    assert failed_criteria(nothing) == ["corrections, distance"]
 
 
 def test_lines_tell_figures_change_interval_and_verdict() -> None:

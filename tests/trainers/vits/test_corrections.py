@@ -37,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
     return SpeechCorpus.open(base_corpus(tmp_path_factory.mktemp("base") / "corpus"))
 
 
-def news(
+def select_corrections(
     folder: Path,
     corpus: SpeechCorpus,
     lines: list[Any],
@@ -50,7 +50,7 @@ def news(
 def material(
     folder: Path, corpus: SpeechCorpus, lines: list[Any], kept: PreviousCorrections = NOTHING, share: float = 0.4
 ) -> CorrectionMaterial:
-    new = news(folder, corpus, lines, kept=kept)
+    new = select_corrections(folder, corpus, lines, kept=kept)
     return CorrectionMaterial(
         base=corpus, rated=prepared(new, corpus, folder / "work"), previous=kept, new_items=new, share=share
     )
@@ -96,20 +96,20 @@ def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Speech
 
 def test_items_are_known_by_their_content_whatever_their_file_is_called(corpus: SpeechCorpus, tmp_path: Path) -> None:
     lines = [*rated(LATER[:9]), {"clip": BASE[0], "rating": 2}]
-    first = news(tmp_path, corpus, lines)
+    first = select_corrections(tmp_path, corpus, lines)
     assert (first.count, first.known) == (10, 0)
     copy = tmp_path / "renamed.flac"
     copy.write_bytes(recording(LATER[0]).read_bytes())
     consumed = first.others | first.corrections.keys()
-    again = news(tmp_path, corpus, [{"audio": "renamed.flac", "text": TEXTS[LATER[0]]}, *lines], consumed)
+    again = select_corrections(tmp_path, corpus, [{"audio": "renamed.flac", "text": TEXTS[LATER[0]]}, *lines], consumed)
     assert (again.count, again.known) == (0, 10)
-    other_rating = news(tmp_path, corpus, [{"clip": BASE[0], "rating": 3}, *lines[:9]], consumed)
+    other_rating = select_corrections(tmp_path, corpus, [{"clip": BASE[0], "rating": 3}, *lines[:9]], consumed)
     assert (other_rating.count, other_rating.known) == (1, 9)
 
 
 def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: SpeechCorpus, tmp_path: Path) -> None:
     lines = [*rated(LATER[:9]), correction(LATER[9], rating=1)]
-    new = news(tmp_path, corpus, lines)
+    new = select_corrections(tmp_path, corpus, lines)
     assert (len(new.corrections), new.count) == (9, 10)
     made = prepared(new, corpus, tmp_path / "work")
     assert TEXTS[LATER[9]] not in {clip.text for clip in made.corpus.clips}
@@ -118,11 +118,11 @@ def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: SpeechCorpus, t
 
 def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
     for count, expected in ((9, (2, 1, FEWEST)), (30, (19, 1, 10))):
-        made = prepared(news(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work").corpus
+        made = prepared(select_corrections(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work").corpus
         assert tuple(len(made.part(part)) for part in ("train", "selection", "held_out")) == expected
 
 
-def kept(
+def previous_corrections(
     folder: Path, corpus: SpeechCorpus, names: list[str], base: dict[str, int] | None = None
 ) -> PreviousCorrections:
     """The stored corrections of a version trained on these."""
@@ -136,7 +136,7 @@ def kept(
 
 def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpus, tmp_path: Path) -> None:
     digest = corpus.part("train")[0].digest
-    before = kept(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
+    before = previous_corrections(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
     one = material(tmp_path, corpus, rated(LATER[10:20]), kept=before)
     base, earlier, new = (
         corpus.part("train"),
@@ -152,14 +152,14 @@ def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpu
 
 def test_the_latest_rating_of_a_clip_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
     first, second = corpus.part("train")[:2]
-    before = kept(tmp_path / "before", corpus, LATER[:10], base={first.digest: 1, second.digest: 1})
+    before = previous_corrections(tmp_path / "before", corpus, LATER[:10], base={first.digest: 1, second.digest: 1})
     one = material(tmp_path, corpus, [*rated(LATER[10:20]), {"clip": first.name, "rating": 5}], kept=before)
     assert one.draws()[0] > 0 == one.draws()[1]
 
 
 def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
     digest = corpus.part("train")[0].digest
-    kept(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
+    previous_corrections(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
     voice = tmp_path / "before" / "v"
     material(tmp_path, corpus, rated(LATER[10:20])).rated.write(voice / "3", {digest: 4})
     (voice / "voice.json").write_text(json.dumps({"current": 3, "versions": 3, "consumed": {"a": 3, "b": 2}}))
@@ -178,7 +178,7 @@ def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: SpeechCorpus
 
 
 def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    before = kept(tmp_path / "before", corpus, LATER[:10])
+    before = previous_corrections(tmp_path / "before", corpus, LATER[:10])
     learnt = before.corrections[0].corpus.part("train")[0].text
     name = next(name for name, text in TEXTS.items() if text == learnt)
     one = material(tmp_path, corpus, [*rated(LATER[10:20]), correction(name, rating=1)], kept=before)
@@ -187,7 +187,7 @@ def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: SpeechCorpus, tm
 
 
 def test_what_was_learnt_before_is_not_judged_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    before = kept(tmp_path / "before", corpus, LATER[:20])
+    before = previous_corrections(tmp_path / "before", corpus, LATER[:20])
     learnt = sorted(clip.text for clip in before.corrections[0].corpus.part("train"))
     again = [{**correction(LATER[20 + number]), "text": text} for number, text in enumerate(learnt[:9])]
     one = material(tmp_path, corpus, again, kept=before)
@@ -196,7 +196,7 @@ def test_what_was_learnt_before_is_not_judged_by(corpus: SpeechCorpus, tmp_path:
 
 
 def test_what_is_learnt_now_judges_no_earlier_version(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    before = kept(tmp_path / "before", corpus, LATER[:10])
+    before = previous_corrections(tmp_path / "before", corpus, LATER[:10])
     held_out = [clip.text for clip in before.corrections[0].corpus.part("held_out")]
     new = [*held_out[:2], *(TEXTS[name] for name in LATER[12:20])]
     lines = [{**correction(LATER[10 + number]), "text": text} for number, text in enumerate(new)]
@@ -206,7 +206,7 @@ def test_what_is_learnt_now_judges_no_earlier_version(corpus: SpeechCorpus, tmp_
 
 
 def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    kept(tmp_path / "before", corpus, LATER[:10])
+    previous_corrections(tmp_path / "before", corpus, LATER[:10])
     (tmp_path / "before" / "v" / "2" / "feedback" / "ratings.json").unlink()
     with pytest.raises(VoiceError, match="restore it"):
         load_previous_corrections(VoiceVersions(tmp_path / "before" / "v"))
@@ -214,7 +214,7 @@ def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: SpeechCorpu
 
 def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: SpeechCorpus, tmp_path: Path) -> None:
     clip = corpus.part("held_out")[0]
-    new = news(tmp_path, corpus, [*rated(LATER[:9]), {"clip": clip.name, "rating": 2}])
+    new = select_corrections(tmp_path, corpus, [*rated(LATER[:9]), {"clip": clip.name, "rating": 2}])
     assert new.idle == (clip.name,)
 
 

@@ -17,7 +17,7 @@ SCRIPT = ROOT / "examples" / "make_kurdish_corpus.py"
 needs_espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")
 
 
-def made(folder: Path, *options: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+def make_corpus(folder: Path, *options: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = ENVIRONMENT if path is None else {**ENVIRONMENT, "PATH": path}
     program = [sys.executable, str(SCRIPT), str(folder), *options]
     return subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
@@ -49,7 +49,7 @@ def test_whole_words_alone_are_spelled_otherwise() -> None:
 @needs_espeak
 def test_a_changed_word_sounds_otherwise_under_the_same_text(tmp_path: Path) -> None:
     for folder, spelling in (("same", "nav"), ("changed", "name")):
-        done = made(tmp_path / folder, "--clips", "2", "--seed", "8", "--changed", f"nav={spelling}")
+        done = make_corpus(tmp_path / folder, "--clips", "2", "--seed", "8", "--changed", f"nav={spelling}")
         assert done.returncode == 0, done.stderr
         assert "2 clips" in done.stdout
     assert texts(tmp_path / "same") == texts(tmp_path / "changed")
@@ -62,12 +62,12 @@ def test_a_changed_word_sounds_otherwise_under_the_same_text(tmp_path: Path) -> 
 @needs_espeak
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "own").touch()
-    assert "is not empty" in made(tmp_path, "--clips", "1").stderr
+    assert "is not empty" in make_corpus(tmp_path, "--clips", "1").stderr
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
 def test_without_espeak_it_says_what_to_install(tmp_path: Path) -> None:
-    done = made(tmp_path / "corpus", path=str(tmp_path))
+    done = make_corpus(tmp_path / "corpus", path=str(tmp_path))
     assert done.returncode == 1
     assert "apt install espeak-ng" in done.stderr
     assert not (tmp_path / "corpus").exists()
@@ -83,6 +83,6 @@ def test_without_espeak_it_says_what_to_install(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
-    done = made(tmp_path / "corpus", *options)
+    done = make_corpus(tmp_path / "corpus", *options)
     assert done.returncode == 2
     assert said in done.stderr

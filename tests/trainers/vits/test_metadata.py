@@ -8,22 +8,22 @@ from trainers.vits.errors import CorpusError
 from trainers.vits.metadata import read_metadata
 
 
-def written(folder: Path, content: str | bytes) -> Path:
+def write_metadata(folder: Path, content: str | bytes) -> Path:
     """Write a folder with this metadata.csv."""
     (folder / "metadata.csv").write_bytes(content.encode() if isinstance(content, str) else content)
     return folder
 
 
-def said(folder: Path, content: str | bytes) -> dict[str, str]:
+def read_texts(folder: Path, content: str | bytes) -> dict[str, str]:
     """Ids and texts of a file without refusals."""
-    lines, refused = read_metadata(written(folder, content))
+    lines, refused = read_metadata(write_metadata(folder, content))
     assert not refused
     return {line.name: line.text for line in lines}
 
 
 def reasons(folder: Path, content: str) -> dict[str, str]:
     """Refused lines and reasons."""
-    return {one.name: one.reason for one in read_metadata(written(folder, content))[1]}
+    return {one.name: one.reason for one in read_metadata(write_metadata(folder, content))[1]}
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def reasons(folder: Path, content: str) -> dict[str, str]:
     ],
 )
 def test_ways_to_write_the_same_lines(content: str, tmp_path: Path) -> None:
-    assert said(tmp_path, content) == {"a": "ez şev", "b": "du"}
+    assert read_texts(tmp_path, content) == {"a": "ez şev", "b": "du"}
 
 
 def test_quotation_marks_are_characters_of_the_text(tmp_path: Path) -> None:
-    assert said(tmp_path, 'a|he said "go\nb|"no"') == {"a": 'he said "go', "b": '"no"'}
+    assert read_texts(tmp_path, 'a|he said "go\nb|"no"') == {"a": 'he said "go', "b": '"no"'}
 
 
 def test_of_three_columns_the_third_is_read_aloud_and_the_second_stands_in_for_it(tmp_path: Path) -> None:
-    assert said(tmp_path, "a|In 1945|in nineteen forty-five\nb|Yes, he|") == {
+    assert read_texts(tmp_path, "a|In 1945|in nineteen forty-five\nb|Yes, he|") == {
         "a": "in nineteen forty-five",
         "b": "Yes, he",
     }
@@ -56,7 +56,7 @@ def test_of_three_columns_the_third_is_read_aloud_and_the_second_stands_in_for_i
 
 def test_the_one_speaker_that_a_column_names_is_no_text(tmp_path: Path) -> None:
     lines = "".join(f"c{number}|text {number}|me\n" for number in range(9))
-    assert said(tmp_path, lines)["c3"] == "text 3"
+    assert read_texts(tmp_path, lines)["c3"] == "text 3"
 
 
 @pytest.mark.parametrize("column", [1, 2])
@@ -65,23 +65,23 @@ def test_several_speakers_in_a_column_are_refused_by_name(column: int, tmp_path:
     for number, row in enumerate(rows):
         row.insert(column, ("Dilan", "Zîn", "Ali")[number % 3])
     with pytest.raises(CorpusError, match=r"names 3 speakers \(Ali, Dilan, Zîn\); keep the lines of one"):
-        said(tmp_path, "\n".join("|".join(row) for row in rows))
+        read_texts(tmp_path, "\n".join("|".join(row) for row in rows))
 
 
 def test_two_speakers_under_a_heading_are_refused_however_few_the_lines(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"2 speakers \(Ali, Zîn\)"):
-        said(tmp_path, "id|text|speaker\na|yek|Ali\nb|du|Zîn")
+        read_texts(tmp_path, "id|text|speaker\na|yek|Ali\nb|du|Zîn")
 
 
 def test_recordings_in_the_folders_of_several_speakers_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"2 folders, which suggests several speakers \(p225, p226\)"):
-        said(tmp_path, "p225/a|yek\np226/b|du")
+        read_texts(tmp_path, "p225/a|yek\np226/b|du")
 
 
 def test_a_folder_of_speakers_folders_is_refused_by_name(tmp_path: Path) -> None:
     for speaker in ("zîn", "ali"):
         (tmp_path / speaker).mkdir()
-        written(tmp_path / speaker, "a|yek")
+        write_metadata(tmp_path / speaker, "a|yek")
     with pytest.raises(CorpusError, match=r"2 speakers \(ali, zîn\).* prepare .*ali"):
         read_metadata(tmp_path)
 
@@ -101,7 +101,7 @@ def test_a_folder_of_speakers_folders_is_refused_by_name(tmp_path: Path) -> None
 )
 def test_a_file_that_cannot_be_read_is_refused_with_what_to_do(content: bytes, told: str, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=told) as refused:
-        read_metadata(written(tmp_path, content))
+        read_metadata(write_metadata(tmp_path, content))
     assert str(tmp_path / "metadata.csv") in refused.value.message
 
 
@@ -140,5 +140,5 @@ def test_an_id_that_stands_twice_is_not_used_at_all(tmp_path: Path) -> None:
 
 
 def test_an_id_is_the_same_however_its_accents_were_typed(tmp_path: Path) -> None:
-    assert said(tmp_path, "c\u0327ar|yek\nb|du") == {"\u00e7ar": "yek", "b": "du"}
+    assert read_texts(tmp_path, "c\u0327ar|yek\nb|du") == {"\u00e7ar": "yek", "b": "du"}
     assert "lines 1, 2" in reasons(tmp_path, "c\u0327ar|yek\n\u00e7ar|du\nb|du")["\u00e7ar"]

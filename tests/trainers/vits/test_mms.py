@@ -22,7 +22,7 @@ SIGNS = "| abcdefghijklmnopqrstuvwxyzçêîşû'-_"
 """Padding comes first, which in MMS is a letter of the vocabulary; there is no <unk>."""
 
 
-def ran(*words: str | Path) -> Any:
+def run_vits(*words: str | Path) -> Any:
     """Run `quantra train vits …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "vits", *map(str, words)])
 
@@ -54,31 +54,31 @@ def mms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def corpus(mms: Path) -> Path:
     out = mms.with_name("corpus")
-    done = ran("prepare", KURDISH, "--out", out, "--selection", "2", "--held-out", "2", "--vocabulary-of", mms)
+    done = run_vits("prepare", KURDISH, "--out", out, "--selection", "2", "--held-out", "2", "--vocabulary-of", mms)
     assert done.exit_code == 0, (done.output, done.exception)
     return out
 
 
 def test_a_voice_of_mms_is_trained_on_and_speaks(mms: Path, corpus: Path, tmp_path: Path) -> None:
     voice, sound = tmp_path / "voice", tmp_path / "a.wav"
-    done = ran("train", corpus, "--out", voice, "--from", mms, "--steps", "1", "--batch-size", "2")
+    done = run_vits("train", corpus, "--out", voice, "--from", mms, "--steps", "1", "--batch-size", "2")
     assert done.exit_code == 0, (done.output, done.exception)
     assert json.loads((voice / "1" / "training.json").read_text("utf-8"))["recipe"]["learning_rate"] == FINE_TUNING
-    said = ran("synth", voice, "--text", "ez diçim malê", "--out", sound)
+    said = run_vits("synth", voice, "--text", "ez diçim malê", "--out", sound)
     assert said.exit_code == 0, (said.output, said.exception)
     assert soundfile.info(sound).samplerate == 16_000
     assert VitsModel.from_pretrained(voice / "1").config.use_stochastic_duration_prediction
 
 
 def test_what_is_saved_reads_texts_as_mms_did(mms: Path, corpus: Path, tmp_path: Path) -> None:
-    ran("train", corpus, "--out", tmp_path / "voice", "--from", mms, "--steps", "1", "--batch-size", "2")
+    run_vits("train", corpus, "--out", tmp_path / "voice", "--from", mms, "--steps", "1", "--batch-size", "2")
     before, after = (VitsTokenizer.from_pretrained(folder) for folder in (mms, tmp_path / "voice" / "1"))
     assert after("ez diçim malê").input_ids == before("ez diçim malê").input_ids
     assert (after.language, after.is_uroman, after.add_blank) == ("kmr-script_latin", False, True)
 
 
 def test_a_folder_without_a_model_is_refused_by_name(corpus: Path, tmp_path: Path) -> None:
-    done = ran("train", corpus, "--out", tmp_path / "v", "--from", KURDISH)
+    done = run_vits("train", corpus, "--out", tmp_path / "v", "--from", KURDISH)
     assert done.exit_code == 1
     assert str(KURDISH) in str(done.exception)
     assert "holds no voice" in str(done.exception)
@@ -88,13 +88,13 @@ def test_a_model_of_another_kind_is_refused_by_name(corpus: Path, tmp_path: Path
     other = tmp_path / "bert"
     other.mkdir()
     (other / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
-    done = ran("train", corpus, "--out", tmp_path / "v", "--from", other)
+    done = run_vits("train", corpus, "--out", tmp_path / "v", "--from", other)
     assert done.exit_code == 1
     assert f"{other} cannot be read as a voice" in str(done.exception)
 
 
 def test_recordings_that_were_prepared_without_its_vocabulary_are_refused(mms: Path, tmp_path: Path) -> None:
-    assert ran("prepare", KURDISH, "--out", tmp_path / "own").exit_code == 0
-    done = ran("train", tmp_path / "own", "--out", tmp_path / "v", "--from", mms)
+    assert run_vits("prepare", KURDISH, "--out", tmp_path / "own").exit_code == 0
+    done = run_vits("train", tmp_path / "own", "--out", tmp_path / "v", "--from", mms)
     assert done.exit_code == 1
     assert f"prepare again with --vocabulary-of {mms}" in str(done.exception)

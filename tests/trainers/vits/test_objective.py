@@ -20,7 +20,7 @@ FRAMING = FrameSettings(rate=16_000, hop=HOP, fft=2 * (BINS - 1))
 WHOLE = ([50, 36, 44, 33], [7, 5, 9, 3])
 
 
-class Recording(torch.optim.SGD):
+class GradientRecorder(torch.optim.SGD):
     """An optimizer that records the gradients of its last step."""
 
     seen: list[Tensor]
@@ -49,7 +49,7 @@ def gradients(
     """Generator gradients of one window with the discriminators' loss, and the reports."""
     model, discriminators = tiny_model(stochastic=stochastic), some_discriminators()
     objective = objective_of(model, discriminators)
-    optimizer = Recording(model.parameters(), lr=0.0)
+    optimizer = GradientRecorder(model.parameters(), lr=0.0)
     judging = torch.optim.SGD(discriminators.parameters(), lr=0.0)
     phases = [
         Phase("judge", objective.discriminator_loss, discriminators.parameters(), judging, uses="generator"),
@@ -128,7 +128,7 @@ def test_every_parameter_of_all_five_parts_gets_a_gradient(*, stochastic: bool) 
 
 
 def test_mel_bands_that_were_first_asked_for_in_inference_mode_still_teach() -> None:
-    framing = FrameSettings(rate=11_025, hop=HOP, fft=2 * (BINS - 1))  # a rate that no other test has asked for
+    framing = FrameSettings(rate=11_025, hop=HOP, fft=2 * (BINS - 1))  # a rate unused by other tests
     waves = torch.randn(1, SLICE * HOP, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         log_mel_of(waves, framing)

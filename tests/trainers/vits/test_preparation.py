@@ -64,7 +64,7 @@ def test_recordings_may_lie_beside_metadata(tmp_path: Path) -> None:
     assert len(prepare(tmp_path / "s", tmp_path / "out", few()).clips) == len(TEXTS)
 
 
-def spoilt(source: Path) -> dict[str, str]:
+def add_bad_clips(source: Path) -> dict[str, str]:
     """Eight bad clips next to ten good ones, and the message about each."""
     wavs = source / "wavs"
     text = "deng û reng"
@@ -96,7 +96,7 @@ def spoilt(source: Path) -> dict[str, str]:
 
 
 def test_bad_clips_are_told_all_together_and_nothing_is_left_behind(source: Path, tmp_path: Path) -> None:
-    expected = spoilt(source)
+    expected = add_bad_clips(source)
     with pytest.raises(CorpusError) as refused:
         prepare(source, tmp_path / "out", few())
     first, *others = refused.value.message.splitlines()
@@ -107,7 +107,7 @@ def test_bad_clips_are_told_all_together_and_nothing_is_left_behind(source: Path
 
 
 def test_bad_clips_are_left_out_where_that_is_wanted_and_stay_visible(source: Path, tmp_path: Path) -> None:
-    expected = spoilt(source)
+    expected = add_bad_clips(source)
     corpus = prepare(source, tmp_path / "out", few(skip_bad=True))
     assert [clip.name for clip in corpus.clips] == list(TEXTS)
     told = {one.name: one.reason for one in SpeechCorpus.open(tmp_path / "out").refused}
@@ -121,7 +121,7 @@ def test_bad_clips_are_left_out_where_that_is_wanted_and_stay_visible(source: Pa
 
 def test_good_clips_are_prepared_the_same_beside_bad_ones(source: Path, tmp_path: Path) -> None:
     before = prepare(source, tmp_path / "a", few())
-    spoilt(source)
+    add_bad_clips(source)
     assert prepare(source, tmp_path / "b", few(skip_bad=True)).clips == before.clips
 
 

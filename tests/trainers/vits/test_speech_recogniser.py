@@ -151,7 +151,7 @@ def test_the_judge_of_another_corpus_is_refused(corpus: SpeechCorpus, judge: Spe
         judge_of(replace(corpus, clips=corpus.clips[1:]), tmp_path / "judge")
 
 
-def changed(key: str, value: Any) -> Callable[[Path], None]:
+def change_setting(key: str, value: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         facts = json.loads((folder / FACTS).read_text("utf-8"))
         (folder / FACTS).write_text(json.dumps(facts | {key: value}), "utf-8")
@@ -159,7 +159,7 @@ def changed(key: str, value: Any) -> Callable[[Path], None]:
     return change
 
 
-def written(name: str, content: bytes) -> Callable[[Path], None]:
+def write_file(name: str, content: bytes) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         (folder / name).write_bytes(content)
 
@@ -185,15 +185,15 @@ def flip(folder: Path) -> None:
         flip,
         without(WEIGHTS),
         without(FACTS),
-        written(FACTS, b"{"),
-        written(FACTS, b"\xff"),
-        written(FACTS, b"[]"),
-        changed("characters", "ab"),
-        changed("characters", 3),
-        changed("error_rate", float("nan")),
-        changed("framing", {"rate": 16_000}),
-        changed("stranger", 1),
-        changed("version", 2),
+        write_file(FACTS, b"{"),
+        write_file(FACTS, b"\xff"),
+        write_file(FACTS, b"[]"),
+        change_setting("characters", "ab"),
+        change_setting("characters", 3),
+        change_setting("error_rate", float("nan")),
+        change_setting("framing", {"rate": 16_000}),
+        change_setting("stranger", 1),
+        change_setting("version", 2),
     ],
 )
 def test_a_damaged_judge_says_what_to_remove(

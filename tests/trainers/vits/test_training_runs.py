@@ -19,7 +19,7 @@ RUNNER = CliRunner()
 SHORT = ("--steps", "1", "--batch-size", "2")
 
 
-def ran(*words: str | Path) -> Any:
+def run_vits(*words: str | Path) -> Any:
     """Run `quantra train vits …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "vits", *map(str, words)])
 
@@ -27,18 +27,18 @@ def ran(*words: str | Path) -> Any:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("course") / "corpus"
-    done = ran("prepare", KURDISH, "--out", out, "--selection", "2", "--held-out", "2")
+    done = run_vits("prepare", KURDISH, "--out", out, "--selection", "2", "--held-out", "2")
     assert done.exit_code == 0, done.output
     return out
 
 
 @pytest.fixture(scope="module")
-def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_voice(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished voice, with its former checkpoints in `kept`."""
     out = tmp_path_factory.mktemp("course") / "voice"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trainers.loop.Checkpoints.clear", _keeping(out.with_name("kept")))
-        done = ran("train", corpus, "--out", out, *SHORT)
+        done = run_vits("train", corpus, "--out", out, *SHORT)
     assert done.exit_code == 0, done.output
     return out
 
@@ -55,8 +55,8 @@ def _keeping(place: Path) -> Any:
 
 
 @pytest.fixture
-def voice(trained: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(trained, tmp_path / "voice"))
+def voice(finished_voice: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished_voice, tmp_path / "voice"))
 
 
 def killed(trained: Path, voice: Path) -> Path:
@@ -67,7 +67,7 @@ def killed(trained: Path, voice: Path) -> Path:
     return place
 
 
-def told(version: Path) -> dict[str, Any]:
+def training_record(version: Path) -> dict[str, Any]:
     return json.loads((version / "training.json").read_text(encoding="utf-8"))
 
 
@@ -77,10 +77,13 @@ def test_a_finished_training_leaves_its_log_and_no_checkpoints(voice: Path) -> N
 
 
 def test_resuming_a_finished_training_says_so_and_trains_nothing(corpus: Path, voice: Path) -> None:
-    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {"kind": "finished", "voice": str(voice / "1")}
-    assert "is finished; there is nothing to resume" in ran("train", corpus, "--out", voice, *SHORT, "--resume").stderr
+    assert (
+        "is finished; there is nothing to resume"
+        in run_vits("train", corpus, "--out", voice, *SHORT, "--resume").stderr
+    )
     assert VoiceVersions(voice).index.versions == 1
     assert not (voice / "2.run").exists()
 
@@ -88,34 +91,34 @@ def test_resuming_a_finished_training_says_so_and_trains_nothing(corpus: Path, v
 def test_a_correction_that_was_refused_is_no_training_that_has_begun(corpus: Path, voice: Path) -> None:
     (voice / "2.run").mkdir()
     (voice / "2.run" / "refused.json").write_text("{}")
-    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
     assert json.loads(done.stdout)["kind"] == "finished"
 
 
 def test_resuming_a_finished_training_with_other_settings_names_them(corpus: Path, voice: Path) -> None:
-    done = ran("train", corpus, "--out", voice, *SHORT, "--seed", "7", "--resume")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--seed", "7", "--resume")
     assert done.exit_code == 1
     assert "recipe.seed was 0 and is now 7; leave out --resume" in str(done.exception)
     assert not (voice / "2.run").exists()
 
 
 def test_a_kill_before_the_checkpoints_are_removed_is_a_finished_training(
-    corpus: Path, trained: Path, voice: Path
+    corpus: Path, finished_voice: Path, voice: Path
 ) -> None:
-    place = killed(trained, voice)
-    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    place = killed(finished_voice, voice)
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
     assert json.loads(done.stdout)["kind"] == "finished"
     assert list(place.glob("window-*")) == []
     assert VoiceVersions(voice).index.versions == 1
 
 
 def test_a_kill_before_the_index_knows_the_version_makes_no_second_one(
-    corpus: Path, trained: Path, voice: Path
+    corpus: Path, finished_voice: Path, voice: Path
 ) -> None:
-    place = killed(trained, voice)
+    place = killed(finished_voice, voice)
     (voice / "voice.json").unlink()
     weights = (voice / "1" / "model.safetensors").stat()
-    done = ran("train", corpus, "--out", voice, *SHORT, "--resume")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--resume")
     assert done.exit_code == 0, done.output
     assert VoiceVersions(voice).current == voice / "1"
     assert (voice / "1" / "model.safetensors").stat() == weights
@@ -123,68 +126,70 @@ def test_a_kill_before_the_index_knows_the_version_makes_no_second_one(
     assert list(place.glob("window-*")) == []
 
 
-def test_a_folder_of_another_origin_is_in_the_way_of_a_version(corpus: Path, trained: Path, voice: Path) -> None:
-    killed(trained, voice)
+def test_a_folder_of_another_origin_is_in_the_way_of_a_version(corpus: Path, finished_voice: Path, voice: Path) -> None:
+    killed(finished_voice, voice)
     (voice / "voice.json").unlink()
     (voice / "1" / "training.json").write_text("{}")
-    assert "is not in" in str(ran("train", corpus, "--out", voice, *SHORT, "--resume").exception)
+    assert "is not in" in str(run_vits("train", corpus, "--out", voice, *SHORT, "--resume").exception)
 
 
 def test_a_correction_that_was_refused_is_no_training_to_go_on_with(corpus: Path, voice: Path) -> None:
     (voice / "2.run" / "checkpoints").mkdir(parents=True)
     (voice / "2.run" / "corrections").mkdir()
     (voice / "2.run" / "refused.json").write_text("{}")
-    done = ran("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--resume", "--json")
     assert json.loads(done.stdout)["kind"] == "finished"
-    assert ran("train", corpus, "--out", voice, *SHORT).exit_code == 0
+    assert run_vits("train", corpus, "--out", voice, *SHORT).exit_code == 0
     assert not (voice / "2.run" / "refused.json").exists()
 
 
 def test_a_folder_in_the_way_of_a_version_is_named_before_the_training(corpus: Path, voice: Path) -> None:
     (voice / "2").mkdir()
-    done = ran("train", corpus, "--out", voice, *SHORT)
+    done = run_vits("train", corpus, "--out", voice, *SHORT)
     assert f"{voice / '2'} exists but is not in the voice's index; move it away" in str(done.exception)
     assert not (voice / "2.run").exists()
 
 
 def test_a_further_version_that_was_stopped_early_is_begun_again(corpus: Path, voice: Path) -> None:
     (voice / "2.run" / "checkpoints").mkdir(parents=True)
-    done = ran("train", corpus, "--out", voice, *SHORT, "--from", voice, "--resume")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--from", voice, "--resume")
     assert done.exit_code == 0, done.output
     assert VoiceVersions(voice).current == voice / "2"
 
 
 def test_a_version_names_its_parent_and_itself_by_their_weights(corpus: Path, voice: Path) -> None:
-    assert told(voice / "1")["parent"] is None
-    assert told(voice / "1")["weights"] == weights_digest(plain_weights(Voice.load(voice / "1").model))
+    assert training_record(voice / "1")["parent"] is None
+    assert training_record(voice / "1")["weights"] == weights_digest(plain_weights(Voice.load(voice / "1").model))
     again = ("train", corpus, "--out", voice, *SHORT, "--weight-norm", "--from", voice)
-    assert ran(*again).exit_code == 0
-    assert told(voice / "2")["parent"] == told(voice / "1")["weights"]
-    assert told(voice / "2")["weights"] == weights_digest(plain_weights(Voice.load(voice / "2").model))
-    resumed = ran(*again, "--resume")  # --from is now what it has made
+    assert run_vits(*again).exit_code == 0
+    assert training_record(voice / "2")["parent"] == training_record(voice / "1")["weights"]
+    assert training_record(voice / "2")["weights"] == weights_digest(plain_weights(Voice.load(voice / "2").model))
+    resumed = run_vits(*again, "--resume")  # --from is now its own output
     assert "is finished" in resumed.stderr, resumed.exception
     assert not (voice / "3.run").exists()
 
 
-def test_a_stopped_training_of_another_parent_is_not_resumed(corpus: Path, trained: Path, voice: Path) -> None:
-    killed(trained, voice)
+def test_a_stopped_training_of_another_parent_is_not_resumed(corpus: Path, finished_voice: Path, voice: Path) -> None:
+    killed(finished_voice, voice)
     parent = voice.rename(voice.with_name("parent"))
     shutil.copytree(parent / "1.run", voice / "1.run")
-    done = ran("train", corpus, "--out", voice, *SHORT, "--learning-rate", "1e-3", "--from", parent, "--resume")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--learning-rate", "1e-3", "--from", parent, "--resume")
     assert done.exit_code == 1
-    assert f'parent was null and is now "{told(parent / "1")["weights"][:40]}' in str(done.exception)
+    assert f'parent was null and is now "{training_record(parent / "1")["weights"][:40]}' in str(done.exception)
 
 
-def test_checkpoints_that_nobody_asked_to_go_on_from_are_refused(corpus: Path, trained: Path, voice: Path) -> None:
-    killed(trained, voice)
+def test_checkpoints_that_nobody_asked_to_go_on_from_are_refused(
+    corpus: Path, finished_voice: Path, voice: Path
+) -> None:
+    killed(finished_voice, voice)
     (voice / "voice.json").unlink()
-    assert "--resume" in str(ran("train", corpus, "--out", voice, *SHORT).exception)
+    assert "--resume" in str(run_vits("train", corpus, "--out", voice, *SHORT).exception)
 
 
 def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(corpus: Path, tmp_path: Path) -> None:
     words = ("train", corpus, "--out", tmp_path / "v", *SHORT, "--clip", "inf", "--checkpoint-seconds", "inf")
-    assert ran(*words).exit_code == 0
-    assert told(tmp_path / "v" / "1")["recipe"]["clip"] is None
+    assert run_vits(*words).exit_code == 0
+    assert training_record(tmp_path / "v" / "1")["recipe"]["clip"] is None
 
 
 def test_a_digest_follows_names_shapes_and_values() -> None:
@@ -200,5 +205,5 @@ def test_a_digest_follows_names_shapes_and_values() -> None:
 
 def test_a_version_that_does_not_say_how_it_was_made_is_not_taken_for_this_training(corpus: Path, voice: Path) -> None:
     (voice / "1" / "training.json").unlink()
-    done = ran("train", corpus, "--out", voice, *SHORT, "--resume")
+    done = run_vits("train", corpus, "--out", voice, *SHORT, "--resume")
     assert "settings of the version cannot be read from" in str(done.exception)

@@ -27,7 +27,7 @@ KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 RUNNER = CliRunner()
 
 
-def ran(*words: str) -> Any:
+def run_vits(*words: str) -> Any:
     """Run `quantra train vits …` and return its exit code."""
     return RUNNER.invoke(app, ["train", "vits", *words])
 
@@ -35,7 +35,7 @@ def ran(*words: str) -> Any:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("speech") / "corpus"
-    done = ran("prepare", str(KURDISH), "--out", str(out), "--selection", "4", "--held-out", "4", "--json")
+    done = run_vits("prepare", str(KURDISH), "--out", str(out), "--selection", "4", "--held-out", "4", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["clips"] == 60
     return out
@@ -45,19 +45,21 @@ def test_what_is_advised_next_can_be_done_as_it_is_printed(tmp_path: Path) -> No
     """With any folder names, and any letters of the voice."""
     place = tmp_path / 'Dilan\'s "first" voice'
     source = write_recordings(place / "recordings", {name: text.upper() for name, text in TEXTS.items()})
-    told = ran("prepare", str(source), "--out", str(place / "corpus"), "--selection", "1", "--held-out", "1").stderr
+    told = run_vits(
+        "prepare", str(source), "--out", str(place / "corpus"), "--selection", "1", "--held-out", "1"
+    ).stderr
     train = advised(told)
     assert train[:4] == ["train", "vits", "train", str(place / "corpus")]
-    trained = ran(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2")
+    trained = run_vits(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2")
     assert trained.exit_code == 0, trained.exception
-    again = ran(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2", "--resume")
+    again = run_vits(*train[2:5], str(place / "v"), "--steps", "1", "--batch-size", "2", "--resume")
     assert advised(again.stderr) == advised(trained.stderr)
-    said = ran(*advised(trained.stderr)[2:-1], str(tmp_path / "a.wav"))
+    said = run_vits(*advised(trained.stderr)[2:-1], str(tmp_path / "a.wav"))
     assert said.exit_code == 0, said.exception
     assert "unknown to the voice" not in said.stderr
-    unprepared = str(ran("train", str(source), "--out", str(place / "v")).exception)
+    unprepared = str(run_vits("train", str(source), "--out", str(place / "v")).exception)
     assert shlex.split(unprepared.partition("run: quantra ")[2])[3:] == [str(source), "--out", "corpus"]
-    assert "--out corpus" in str(ran("train", str(place), "--out", str(place / "v")).exception)
+    assert "--out corpus" in str(run_vits("train", str(place), "--out", str(place / "v")).exception)
 
 
 def advised(told: str) -> list[str]:
@@ -68,13 +70,13 @@ def advised(told: str) -> list[str]:
 def test_a_sound_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     voice, sound = tmp_path / "v", tmp_path / "nowhere" / "a.wav"
     VoiceVersions(voice).add(Voice.fresh(tiny_config(vocabulary=3), {"<pad>": 0, "a": 1, "<unk>": 2}), {})
-    done = ran("synth", str(voice), "--text", "a", "--out", str(sound))
+    done = run_vits("synth", str(voice), "--text", "a", "--out", str(sound))
     assert f"{sound} cannot be written" in str(done.exception)
 
 
 def test_a_corpus_whose_judging_clips_tell_little_says_so(tmp_path: Path) -> None:
     few, enough = (
-        ran("prepare", str(KURDISH), "--out", str(tmp_path / count), "--held-out", count).stderr
+        run_vits("prepare", str(KURDISH), "--out", str(tmp_path / count), "--held-out", count).stderr
         for count in ("9", "10")
     )
     assert "9 held-out clips are too few for reliable figures; use --held-out 10" in few
@@ -84,17 +86,17 @@ def test_a_corpus_whose_judging_clips_tell_little_says_so(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_path: Path) -> None:
     voice, sound = tmp_path / "voice", tmp_path / "a.wav"
-    assert ran("train", str(corpus), "--out", str(voice), "--steps", "4", "--adversarial-from", "2").exit_code == 0
-    assert ran("train", str(corpus), "--out", str(voice), "--steps", "1", "--from", str(voice)).exit_code == 0
+    assert run_vits("train", str(corpus), "--out", str(voice), "--steps", "4", "--adversarial-from", "2").exit_code == 0
+    assert run_vits("train", str(corpus), "--out", str(voice), "--steps", "1", "--from", str(voice)).exit_code == 0
     assert json.loads((voice / "voice.json").read_text())["current"] == 2
     rates = [json.loads((voice / one / "training.json").read_text())["recipe"]["learning_rate"] for one in "12"]
     assert rates == [2e-3, 2e-5]
-    said = ran("synth", str(voice), "--text", "ez diçe mal?", "--out", str(sound))
+    said = run_vits("synth", str(voice), "--text", "ez diçe mal?", "--out", str(sound))
     assert said.exit_code == 0
     assert "left out: '?'" in said.stderr
     assert soundfile.info(sound).samplerate == 16_000
-    train_judge(SpeechCorpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of what it would train by itself
-    judged = ran("evaluate", str(voice), "--corpus", str(corpus), "--json")
+    train_judge(SpeechCorpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of its default
+    judged = run_vits("evaluate", str(voice), "--corpus", str(corpus), "--json")
     assert judged.exit_code == 0
     told = json.loads(judged.stdout)
     assert told["judge_error_rate"] < 0.5 < told["error_rate"]
@@ -117,7 +119,7 @@ def test_a_training_killed_before_the_discriminators_judge_goes_on_to_the_same_w
         next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
         running.send_signal(signal.SIGKILL)
     assert not (tmp_path / "stopped" / "1").exists()
-    ended = [ran(*words("stopped", "--resume")), ran(*words("whole"))]
+    ended = [run_vits(*words("stopped", "--resume")), run_vits(*words("whole"))]
     resumed, whole = ([(line["phase"], line["window"], line["loss"]) for line in windows_in(done)] for done in ended)
     assert resumed == whole[-len(resumed) :]
     assert [phase for phase, *_ in resumed].count("discriminators") == 2
@@ -144,13 +146,13 @@ def test_what_is_not_there_is_named(
     words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = ran(*words)
+    done = run_vits(*words)
     assert done.exit_code == 1
     assert told in str(done.exception)
 
 
 def test_a_corpus_of_another_vocabulary_is_refused_by_the_voice(corpus: Path, tmp_path: Path) -> None:
-    assert ran("train", str(corpus), "--out", str(tmp_path / "v"), "--steps", "1").exit_code == 0
+    assert run_vits("train", str(corpus), "--out", str(tmp_path / "v"), "--steps", "1").exit_code == 0
     small = tmp_path / "recordings"
     (small / "wavs").mkdir(parents=True)
     lines = [line for line in (KURDISH / "metadata.csv").read_text(encoding="utf-8").splitlines() if "x" not in line][
@@ -160,25 +162,25 @@ def test_a_corpus_of_another_vocabulary_is_refused_by_the_voice(corpus: Path, tm
     for line in lines:
         name = line.split("|")[0]
         (small / "wavs" / f"{name}.flac").write_bytes((KURDISH / "wavs" / f"{name}.flac").read_bytes())
-    assert ran("prepare", str(small), "--out", str(tmp_path / "other")).exit_code == 0
-    done = ran("train", str(tmp_path / "other"), "--out", str(tmp_path / "w"), "--from", str(tmp_path / "v"))
+    assert run_vits("prepare", str(small), "--out", str(tmp_path / "other")).exit_code == 0
+    done = run_vits("train", str(tmp_path / "other"), "--out", str(tmp_path / "w"), "--from", str(tmp_path / "v"))
     assert "--vocabulary-of" in str(done.exception)
     words = ["prepare", str(small), "--out", str(tmp_path / "fits"), "--vocabulary-of", str(tmp_path / "v")]
-    assert ran(*words).exit_code == 0
-    done = ran(
+    assert run_vits(*words).exit_code == 0
+    done = run_vits(
         "train", str(tmp_path / "fits"), "--out", str(tmp_path / "w"), "--from", str(tmp_path / "v"), "--steps", "1"
     )
     assert done.exit_code == 0
 
 
 def test_the_durations_of_a_voice_cannot_be_changed(corpus: Path, tmp_path: Path) -> None:
-    done = ran("train", str(corpus), "--out", str(tmp_path), "--from", "voices/a", "--durations", "stochastic")
+    done = run_vits("train", str(corpus), "--out", str(tmp_path), "--from", "voices/a", "--durations", "stochastic")
     assert done.exit_code == 2
     assert "is set by the voice" in done.stderr
 
 
 def test_a_missing_package_is_one_line_that_says_how_to_get_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.vits.command.SPEECH", replace(SPEECH, packages=("no_such_package",)))
-    done = ran("train", str(corpus), "--out", "v")
+    done = run_vits("train", str(corpus), "--out", "v")
     assert "no_such_package" in str(done.exception)
     assert "pip install 'quantra[tts]'" in str(done.exception)

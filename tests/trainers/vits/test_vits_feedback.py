@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import soundfile
-from correctable import LATER, RUNNER, base_corpus, copied, correction, feedback, manifest, new_voice
+from correctable import LATER, RUNNER, base_corpus, copy_voice, correction, feedback, manifest, new_voice
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
@@ -37,43 +37,43 @@ def fresh(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def corrected(corpus: Path, fresh: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corrected_voice(corpus: Path, fresh: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A voice whose second version is trained on ten corrections and two ratings."""
     folder = tmp_path_factory.mktemp("corrected")
-    voice = copied(fresh, folder / "v")
+    voice = copy_voice(fresh, folder / "v")
     lines = [*TEN, {"clip": "ku0000", "rating": 1}, {"clip": "ku0001", "rating": 2}]
     done = feedback(voice, corpus, manifest(folder, lines), *EAGER)
     assert done.exit_code == 0, done.output
     return voice
 
 
-def told(done: Any) -> dict[str, Any]:
+def json_output(done: Any) -> dict[str, Any]:
     """The last JSON line."""
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_better_voice_is_a_new_version_beside_the_one_before(fresh: Path, corrected: Path) -> None:
-    index = json.loads((corrected / "voice.json").read_text())
+def test_a_better_voice_is_a_new_version_beside_the_one_before(fresh: Path, corrected_voice: Path) -> None:
+    index = json.loads((corrected_voice / "voice.json").read_text())
     assert (index["current"], index["versions"], len(index["consumed"])) == (2, 2, 12)
     assert set(index["consumed"].values()) == {2}
     name = "model.safetensors"
-    assert (corrected / "1" / name).read_bytes() == (fresh / "1" / name).read_bytes()
-    assert (corrected / "2" / name).read_bytes() != (fresh / "1" / name).read_bytes()
-    training = json.loads((corrected / "2" / "training.json").read_text())
+    assert (corrected_voice / "1" / name).read_bytes() == (fresh / "1" / name).read_bytes()
+    assert (corrected_voice / "2" / name).read_bytes() != (fresh / "1" / name).read_bytes()
+    training = json.loads((corrected_voice / "2" / "training.json").read_text())
     assert training["corrects"] == 1
     assert training["decision"]["accepted"]
     assert [line["holds"] for line in training["decision"]["lines"]][:2] == [True, True]
-    assert not list((corrected / "2.run").rglob("*.safetensors"))
+    assert not list((corrected_voice / "2.run").rglob("*.safetensors"))
 
 
-def test_a_second_run_learns_nothing_and_consumes_nothing(corpus: Path, corrected: Path, tmp_path: Path) -> None:
-    before = (corrected / "voice.json").read_bytes()
-    done = feedback(corrected, corpus, manifest(tmp_path, TEN))
+def test_a_second_run_learns_nothing_and_consumes_nothing(corpus: Path, corrected_voice: Path, tmp_path: Path) -> None:
+    before = (corrected_voice / "voice.json").read_bytes()
+    done = feedback(corrected_voice, corpus, manifest(tmp_path, TEN))
     assert done.exit_code == 0
-    assert told(done) == {"kind": "unchanged", "voice": str(corrected)}
+    assert json_output(done) == {"kind": "unchanged", "voice": str(corrected_voice)}
     assert "nothing new" in done.stderr
-    assert (corrected / "voice.json").read_bytes() == before
-    assert not (corrected / "3.run").exists()
+    assert (corrected_voice / "voice.json").read_bytes() == before
+    assert not (corrected_voice / "3.run").exists()
 
 
 def test_lengths_may_err_as_much_as_those_of_the_voice_before(
@@ -86,15 +86,15 @@ def test_lengths_may_err_as_much_as_those_of_the_voice_before(
         return set_speaking_rate(voice, base, new, most)
 
     monkeypatch.setattr("trainers.vits.voice_correction.set_speaking_rate", recorded)
-    feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
+    feedback(copy_voice(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
     clips = SpeechCorpus.open(corpus).part("selection")
     assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
 
 
 def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
-    corpus: Path, corrected: Path, tmp_path: Path
+    corpus: Path, corrected_voice: Path, tmp_path: Path
 ) -> None:
-    voice = copied(corrected, tmp_path / "v")
+    voice = copy_voice(corrected_voice, tmp_path / "v")
     for name in ("checkpoints/window-000000008", "corrections/0123"):
         (voice / "2.run" / name).mkdir(parents=True)
     VoiceVersions(voice).choose(1)
@@ -105,8 +105,10 @@ def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(
     assert not list((voice / "2.run").rglob("window-*"))
 
 
-def test_a_correction_begins_from_the_version_that_was_chosen(corpus: Path, corrected: Path, tmp_path: Path) -> None:
-    voice = copied(corrected, tmp_path / "v")
+def test_a_correction_begins_from_the_version_that_was_chosen(
+    corpus: Path, corrected_voice: Path, tmp_path: Path
+) -> None:
+    voice = copy_voice(corrected_voice, tmp_path / "v")
     VoiceVersions(voice).choose(1)
     done = feedback(voice, corpus, manifest(tmp_path, [correction(name) for name in LATER[10:20]]), *EAGER)
     assert done.exit_code == 0, done.output
@@ -120,7 +122,7 @@ def test_a_correction_begins_from_the_version_that_was_chosen(corpus: Path, corr
 def test_a_version_that_finds_no_room_leaves_nothing_and_can_be_resumed(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
 
     def full(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -134,11 +136,11 @@ def test_a_version_that_finds_no_room_leaves_nothing_and_can_be_resumed(
 
 
 def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fresh: Path, tmp_path: Path) -> None:
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
     before = (voice / "voice.json").read_bytes()
     done = feedback(voice, corpus, manifest(tmp_path, TEN), *IDLE)
     assert done.exit_code == 1
-    decision = told(done)
+    decision = json_output(done)
     assert decision["kind"] == "refused"
     first = decision["lines"][0]
     assert (first["what"], first["holds"]) == ("corrections, distance", False)
@@ -151,18 +153,18 @@ def test_a_voice_that_is_no_better_is_refused_with_its_figures(corpus: Path, fre
     assert json.loads((voice / "2.run" / "refused.json").read_text())["decision"]["lines"] == decision["lines"]
 
 
-def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, corrected: Path, tmp_path: Path) -> None:
+def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, corrected_voice: Path, tmp_path: Path) -> None:
     from trainers.vits.corpus import SpeechCorpus
     from trainers.vits.corrections import load_previous_corrections
     from trainers.vits.versions import VoiceVersions
 
-    voice = copied(corrected, tmp_path / "v")
+    voice = copy_voice(corrected_voice, tmp_path / "v")
     lines = [correction(name, rating=3) for name in LATER[10:20]]
     done = feedback(voice, corpus, manifest(tmp_path, [*TEN, *lines]), *EAGER)
     assert "10 new lines, 10 used before" in done.stderr
-    what = [line["what"] for line in told(done)["lines"]]
+    what = [line["what"] for line in json_output(done)["lines"]]
     assert "earlier corrections, distance" in what
-    kept = load_previous_corrections(VoiceVersions(corrected))
+    kept = load_previous_corrections(VoiceVersions(corrected_voice))
     assert len(kept.corrections) == 1
     assert sorted(kept.corrections[0].ratings.values()) == [5] * 10
     names = {clip.digest: clip.name for clip in SpeechCorpus.open(corpus).clips}
@@ -173,7 +175,7 @@ def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, often = manifest(tmp_path, TEN), ("--checkpoint-seconds", "0.01")
-    stopped, whole = (copied(fresh, tmp_path / name) for name in ("stopped", "whole"))
+    stopped, whole = (copy_voice(fresh, tmp_path / name) for name in ("stopped", "whole"))
     before = (stopped / "voice.json").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("trainers.vits.feedback_command.consumer", lambda *_args: interrupted)  # pyright: ignore[reportUnknownLambdaType]
@@ -200,7 +202,7 @@ def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
 
 def test_characters_without_a_sound_are_told(corpus: Path, fresh: Path, tmp_path: Path) -> None:
     strange = [{**correction(name), "text": f"{correction(name)['text']} 7"} for name in LATER[:10]]
-    done = feedback(copied(fresh, tmp_path / "v"), corpus, manifest(tmp_path, strange), *IDLE)
+    done = feedback(copy_voice(fresh, tmp_path / "v"), corpus, manifest(tmp_path, strange), *IDLE)
     assert "are not spoken: '7' (10 times)" in done.stderr
 
 
@@ -233,7 +235,7 @@ def bad(folder: Path, kind: str) -> dict[str, Any]:
 def test_a_bad_recording_is_named_by_its_line_before_anything_is_learnt(
     kind: str, expected: str, corpus: Path, fresh: Path, tmp_path: Path
 ) -> None:
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
     path = manifest(tmp_path, [*TEN, bad(tmp_path, kind)])
     done = feedback(voice, corpus, path)
     assert done.exit_code == 1
@@ -243,7 +245,7 @@ def test_a_bad_recording_is_named_by_its_line_before_anything_is_learnt(
 
 
 def test_a_bad_recording_can_be_left_out_and_is_not_consumed(corpus: Path, fresh: Path, tmp_path: Path) -> None:
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
     path = manifest(tmp_path, [*TEN, bad(tmp_path, "rate")])
     skipped = feedback(voice, corpus, path, "--skip-bad", *EAGER)
     assert skipped.exit_code == 0, skipped.output
@@ -258,7 +260,7 @@ def test_recordings_that_are_not_there_can_be_left_out_beside_others_that_are_ba
     lines = [correction(name) for name in LATER[:12]]
     missing = [{"audio": f"{number}.wav", "text": f"{number} ez"} for number in range(24)]
     path = manifest(tmp_path, [*lines, *missing, bad(tmp_path, "rate")])
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
     assert "line 13: file " in str(feedback(voice, corpus, path).exception)
     done = feedback(voice, corpus, path, "--skip-bad", *IDLE)
     assert "25 of 37 clips were left out" in done.stderr, done.exception
@@ -269,7 +271,7 @@ def test_recordings_that_are_not_there_can_be_left_out_beside_others_that_are_ba
 def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
     judge = judge_of(SpeechCorpus.open(corpus))
 
     def slow(_corpus: SpeechCorpus) -> SpeechRecogniser:
@@ -283,14 +285,14 @@ def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
 
 
 def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
-    corpus: Path, corrected: Path, tmp_path: Path
+    corpus: Path, corrected_voice: Path, tmp_path: Path
 ) -> None:
-    lines = json.loads((corrected / "2" / "training.json").read_text())["decision"]["lines"]
+    lines = json.loads((corrected_voice / "2" / "training.json").read_text())["decision"]["lines"]
     told_of = {line["what"]: line for line in lines}
     assert not {"ku0000", "ku0001"} & {clip.name for clip in SpeechCorpus.open(corpus).part("held_out")}
     for version, when in (("1", "before"), ("2", "after")):
         words = ["--corpus", str(corpus), "--page", str(tmp_path / "a.html"), "--json"]
-        done = RUNNER.invoke(app, ["train", "vits", "evaluate", str(corrected / version), *words])
+        done = RUNNER.invoke(app, ["train", "vits", "evaluate", str(corrected_voice / version), *words])
         found = json.loads(done.stdout)
         assert told_of["base, distance"][when] == pytest.approx(found["distance"], rel=1e-6)
         assert told_of["base, error rate"][when] == pytest.approx(found["error_rate"], rel=1e-6)
@@ -317,7 +319,7 @@ def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
 def test_a_manifest_that_cannot_be_learnt_from_is_refused(
     lines: list[Any], expected: str, corpus: Path, fresh: Path, tmp_path: Path
 ) -> None:
-    voice = copied(fresh, tmp_path / "v")
+    voice = copy_voice(fresh, tmp_path / "v")
     done = feedback(voice, corpus, manifest(tmp_path, lines))
     assert done.exit_code == 1
     with pytest.raises(Exception, match=expected):

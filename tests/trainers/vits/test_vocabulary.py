@@ -22,7 +22,9 @@ from trainers.vits.vocabulary import (
 KURDISH = "ez şev dî û çar"
 
 
-def saved(folder: Path, vocabulary: dict[str, int], *, phonemize: bool = False, is_uroman: bool = False) -> Path:
+def save_tokenizer(
+    folder: Path, vocabulary: dict[str, int], *, phonemize: bool = False, is_uroman: bool = False
+) -> Path:
     """A model folder with a tokenizer saved by transformers."""
     write_vocabulary(folder, vocabulary)
     VitsTokenizer(str(folder / "vocab.json"), phonemize=phonemize, is_uroman=is_uroman).save_pretrained(folder)
@@ -103,14 +105,14 @@ def test_a_vocabulary_that_is_not_there_is_refused_by_name(tmp_path: Path) -> No
 
 def test_a_models_own_tokenizer_is_read_as_it_was_saved(tmp_path: Path) -> None:
     vocabulary = characters([KURDISH])
-    folder = saved(tmp_path, vocabulary)
+    folder = save_tokenizer(tmp_path, vocabulary)
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"add_blank": False}))
     assert tokens(tokenizer_in(folder), "ez") == [vocabulary["e"], vocabulary["z"]]
 
 
 def test_without_normalisation_capitals_are_characters_of_their_own(tmp_path: Path) -> None:
-    folder = saved(tmp_path, {"<pad>": 0, "A": 1, "a": 2, "<unk>": 3})
+    folder = save_tokenizer(tmp_path, {"<pad>": 0, "A": 1, "a": 2, "<unk>": 3})
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"normalize": False}))
     tokenizer = tokenizer_in(folder)
@@ -122,7 +124,7 @@ def test_without_normalisation_capitals_are_characters_of_their_own(tmp_path: Pa
 def test_a_tokenizer_that_needs_a_missing_package_is_refused_by_its_name(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = saved(tmp_path, {"a": 0}, phonemize=package == "phonemizer", is_uroman=package == "uroman")
+    folder = save_tokenizer(tmp_path, {"a": 0}, phonemize=package == "phonemizer", is_uroman=package == "uroman")
     monkeypatch.setattr("trainers.vits.vocabulary.find_spec", lambda _name: None)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(VoiceError, match=f"pip install {package}"):
         tokenizer_in(folder)

@@ -91,7 +91,7 @@ def states(training: Training, run: TrainingRun[UtteranceBatch]) -> dict[str, An
     }
 
 
-def followed(training: Training) -> Iterator[tuple[dict[str, WindowReport], dict[str, Any]]]:
+def train_steps(training: Training) -> Iterator[tuple[dict[str, WindowReport], dict[str, Any]]]:
     """Each window's reports by phase, and the state after it."""
     with training.loop.running() as run:
         told: dict[str, WindowReport] = {}
@@ -115,7 +115,7 @@ def test_an_overflow_leaves_its_phase_as_it_was_with_half_the_scale_and_the_othe
 ) -> None:
     training = Training(scaled(nonfinite))
     overflow_in(training, phase, window=1)
-    (_, before), (told, after), (later, last) = followed(training)
+    (_, before), (told, after), (later, last) = train_steps(training)
     (other,) = {*PHASES} - {phase}
     assert (told[phase].stepped, told[other].stepped) == (False, True)
     assert (told[phase].loss_scale, told[other].loss_scale) == (START / 2, START)
@@ -149,7 +149,7 @@ def test_a_gradient_that_is_not_finite_without_a_scaler_is_an_error_if_that_is_a
 # --- memory that runs out
 
 
-def strained(training: Training, place: str, shortage: Callable[[Tensor], Tensor]) -> None:
+def limit_memory(training: Training, place: str, shortage: Callable[[Tensor], Tensor]) -> None:
     """Run out of memory in the decoder or in a discriminator."""
     verdict: Any = training.discriminators.each[0]
     module: nn.Module = training.model.decoder if place == "decoder" else verdict.verdict
@@ -174,10 +174,10 @@ def all_weights(training: Training) -> dict[str, Tensor]:
 
 @pytest.fixture
 def descending(monkeypatch: pytest.MonkeyPatch) -> None:
-    plainly(monkeypatch)
+    use_sgd(monkeypatch)
 
 
-def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_sgd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use SGD: AdamW amplifies rounding errors to full steps."""
 
     def sgd(module: nn.Module, _: float) -> torch.optim.SGD:
@@ -193,7 +193,7 @@ def test_a_batch_that_does_not_fit_is_cut_and_trains_the_same_weights(place: str
     short, whole = Training(), Training()
     start = all_weights(short)
     shortage = Shortage(stage, fits=2)
-    strained(short, place, shortage)
+    limit_memory(short, place, shortage)
     reports = short.reports(BATCHES)
     whole.reports(BATCHES)
     assert shortage.failures > 0
@@ -211,7 +211,7 @@ def halves(batch: UtteranceBatch) -> list[UtteranceBatch]:
 def weights_of_a_rank() -> dict[str, Any]:
     """Weights trained on each rank with half of every batch."""
     with pytest.MonkeyPatch.context() as patch:
-        plainly(patch)
+        use_sgd(patch)
         training = Training()
         training.reports([half for batch in BATCHES for half in halves(batch)])
     return {name: weights.numpy() for name, weights in all_weights(training).items()}

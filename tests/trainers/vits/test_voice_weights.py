@@ -13,7 +13,7 @@ from transformers import VitsModel
 from trainers.vits.voice import initialise_weights
 
 
-def drawn(*, stochastic: bool = False, seed: int = 1) -> VitsModel:
+def fresh_voice(*, stochastic: bool = False, seed: int = 1) -> VitsModel:
     torch.manual_seed(seed)
     model = VitsModel(tiny_config(stochastic=stochastic)).eval()
     initialise_weights(model)
@@ -21,14 +21,14 @@ def drawn(*, stochastic: bool = False, seed: int = 1) -> VitsModel:
 
 
 def test_the_flow_of_a_new_voice_changes_no_latent_but_their_order() -> None:
-    model = drawn()
+    model = fresh_voice()
     latents = torch.randn(2, 16, 5, generator=torch.Generator().manual_seed(2))
     flowed: Tensor = model.flow(latents, torch.ones(2, 1, 5), reverse=False)
     assert torch.equal(flowed, latents)  # two layers, each of which turns the channels around
 
 
 def test_the_stochastic_predictor_begins_with_flows_of_even_bins() -> None:
-    predictor: Any = drawn(stochastic=True).duration_predictor
+    predictor: Any = fresh_voice(stochastic=True).duration_predictor
     ends = [layer.conv_proj for layer in predictor.flows if type(layer).__name__ == "VitsConvFlow"]
     assert ends
     assert not any(weight.any() for end in ends for weight in end.parameters())
@@ -36,7 +36,7 @@ def test_the_stochastic_predictor_begins_with_flows_of_even_bins() -> None:
 
 def test_convolutions_are_drawn_by_their_fan_in() -> None:
     """Uniform in ±1/√fan_in; thousands of weights nearly reach both ends."""
-    model = drawn()
+    model = fresh_voice()
     layer: Any = model.posterior_encoder.conv_pre
     bound, weight = 1 / math.sqrt(layer.in_channels), layer.weight.detach()
     assert 0.99 * bound < float(weight.abs().max()) <= bound
@@ -44,7 +44,7 @@ def test_convolutions_are_drawn_by_their_fan_in() -> None:
 
 
 def test_tokens_reach_the_encoder_at_the_scale_of_one() -> None:
-    model = drawn()
+    model = fresh_voice()
     embedded = model.text_encoder.embed_tokens.weight * math.sqrt(model.config.hidden_size)
     assert float(embedded.detach().std()) == pytest.approx(1, rel=0.15)
 
@@ -52,21 +52,21 @@ def test_tokens_reach_the_encoder_at_the_scale_of_one() -> None:
 def test_layers_with_weight_norm_keep_what_they_were_made_with() -> None:
     torch.manual_seed(1)
     before = {name: one.clone() for name, one in VitsModel(tiny_config()).state_dict().items()}
-    after = drawn().state_dict()
+    after = fresh_voice().state_dict()
     kept = [name for name in before if "parametrizations" in name]
     assert kept
     assert all(torch.equal(before[name], after[name]) for name in kept)
 
 
 def test_the_same_seed_draws_the_same_and_another_another() -> None:
-    one, same, other = (drawn(seed=seed).state_dict() for seed in (1, 1, 2))
+    one, same, other = (fresh_voice(seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["decoder.conv_pre.weight"], other["decoder.conv_pre.weight"])
 
 
 def test_every_layer_is_drawn_or_weight_normed() -> None:
     """None keeps the initialisation that transformers chose for rectifiers."""
-    model = drawn()
+    model = fresh_voice()
     layers = [one for one in model.modules() if isinstance(one, nn.Conv1d | nn.ConvTranspose1d)]
     for layer in layers:
         if not parametrize.is_parametrized(layer):
