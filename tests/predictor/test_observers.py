@@ -80,7 +80,7 @@ def test_a_forecast_is_observed_with_its_model_rows_and_times(
     (seen,) = heard.observations
     assert heard.reached_models == [("small", 1)]
     assert (seen.method, seen.model, seen.version, seen.rows, seen.batch_rows) == ("Predict", "small", 1, 2, 2)
-    assert (seen.engine, seen.code, seen.reason, seen.refused) == ("torch", "OK", "", ())
+    assert (seen.code, seen.reason, seen.refused) == ("OK", "", ())
     stages = (seen.queue_s, seen.prepare_s, seen.forward_s)
     assert all(seconds is not None and seconds > 0 for seconds in stages)
     assert sum(seconds or 0 for seconds in stages) <= seen.took_s
