@@ -128,7 +128,7 @@ def test_the_way_into_the_environment_is_shown_only_where_quantra_is_not_on_the_
     assert command._activation() == ""
 
 
-def test_without_dotnet_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dotnet_the_demo_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert reason_to_skip() == "dotnet is not on the PATH"
 

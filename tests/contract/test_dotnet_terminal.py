@@ -117,7 +117,7 @@ def test_the_terminal_prints_the_last_days_beside_what_had_been_forecast_for_the
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
-def test_the_live_view_goes_on_when_its_server_is_killed(terminal: tuple[str, str], models: Path) -> None:
+def test_the_live_view_continues_when_its_server_is_killed(terminal: tuple[str, str], models: Path) -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     # slow enough that days remain when the server is killed after the first picture
@@ -159,7 +159,7 @@ def environment_error(terminal: tuple[str, str], models: Path, environment: Path
     return line
 
 
-def test_an_environment_without_a_python_library_is_told(
+def test_an_environment_without_a_python_library_is_reported(
     terminal: tuple[str, str], models: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path / 'nowhere'}\nversion = 3.11.0\n")
@@ -168,7 +168,7 @@ def test_an_environment_without_a_python_library_is_told(
     assert "shared library" in line
 
 
-def test_an_environment_without_quantra_is_told(terminal: tuple[str, str], models: Path, tmp_path: Path) -> None:
+def test_an_environment_without_quantra_is_reported(terminal: tuple[str, str], models: Path, tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=False)
     line = environment_error(terminal, models, tmp_path)
     assert line.startswith(f"PACKAGE_MISSING: the Python of {tmp_path} cannot import quantra: ")

@@ -262,7 +262,7 @@ def test_every_project_that_ships_is_looked_at(feed: Path) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_says_what_it_is(package: str, feed: Path) -> None:
+def test_a_package_has_a_description(package: str, feed: Path) -> None:
     files = packed_files(feed, package)
     said = files[f"{package}.nuspec"].decode("utf-8-sig")
     for fact in (

@@ -40,7 +40,7 @@ def test_what_a_line_must_say_passes(line: str) -> None:
     assert not list(forbidden_content(line))
 
 
-def test_records_of_the_library_are_heard_whatever_their_level() -> None:
+def test_records_of_the_library_are_checked_at_every_level() -> None:
     logs = WatchedLogs()
     with logs.listening():
         logging.getLogger("predictor.somewhere").debug("refused: %s", token("debug"))

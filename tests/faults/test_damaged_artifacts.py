@@ -447,7 +447,7 @@ def test_json_that_two_readers_could_understand_differently_is_refused(
     assert cause in message
 
 
-def test_a_fitted_number_that_is_none_is_refused(folder: Path) -> None:
+def test_an_invalid_fitted_number_is_refused(folder: Path) -> None:
     features = json.loads((folder / FEATURES).read_bytes())
     features["scaling"]["scale"][0] = 0.0
     text = json.dumps(features).encode()

@@ -71,7 +71,7 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the program itself
 
 
-def test_the_program_tells_its_version(capsys: Capture) -> None:
+def test_the_program_prints_its_version(capsys: Capture) -> None:
     assert output_of(capsys, "--version") == f"quantra {version('quantra')}\n"
 
 
@@ -148,7 +148,7 @@ def test_the_models_of_a_folder_are_listed_for_programs(models: Path, capsys: Ca
     assert listed[2]["problem"].startswith("manifest.json: the file is missing")
 
 
-def test_a_version_whose_folder_may_not_be_read_is_told_alone(
+def test_only_the_version_in_an_unreadable_folder_is_reported(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """The check is faked, because root may read everything."""
@@ -260,7 +260,7 @@ LAST = {"report"}
 """After these, of a model that was audited, there is nothing to be done."""
 
 
-def test_programs_are_told_nothing_but_json(models: Path, capsys: Capture) -> None:
+def test_json_output_has_nothing_else(models: Path, capsys: Capture) -> None:
     for words in (["inspect", models / "mine" / "1"], ["models", "--models", models]):
         json.loads(output_of(capsys, *words, "--json"))
 
@@ -310,5 +310,5 @@ def test_on_a_terminal_a_bar_says_what_is_done_and_how_long_the_rest_takes(monke
     assert "row 2" in drawn
 
 
-def test_nobody_need_watch() -> None:
+def test_an_observer_is_optional() -> None:
     assert list(no_progress([1, 2], title="", tell=str)) == [1, 2]

@@ -50,7 +50,7 @@ def test_a_model_whose_calendar_has_ended_is_refused_by_name_with_the_remedy(mod
     assert refused.value.metadata["last"] == "2018-03-31"
 
 
-def test_a_server_says_it_in_the_same_words(models: Path) -> None:
+def test_a_server_gives_the_same_message(models: Path) -> None:
     service = PredictionService(Registry.open(models, Runtime(choose_device("cpu"), 16)))
     with (
         serving(service) as served,

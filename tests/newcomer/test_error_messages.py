@@ -63,7 +63,7 @@ def test_what_is_meant_loads(models: Path) -> None:
         assert forecaster.model().version == 10
 
 
-def test_a_missing_file_is_told_with_the_artifact_that_lacks_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_its_artifact(tmp_path: Path) -> None:
     whole = save_small_artifact(tmp_path / "mine" / "1")
     (whole / "features.json").unlink()
     with pytest.raises(ArtifactError) as refused:
@@ -72,7 +72,7 @@ def test_a_missing_file_is_told_with_the_artifact_that_lacks_it(tmp_path: Path) 
     assert refused.value.metadata == {"file": "features.json"}
 
 
-def test_a_server_tells_no_path_of_an_artifact_that_is_not_whole(tmp_path: Path) -> None:
+def test_a_server_hides_the_path_of_an_incomplete_artifact(tmp_path: Path) -> None:
     save_small_artifact(tmp_path / "mine" / "1")
     (tmp_path / "mine" / "2").mkdir()
     (tmp_path / "mine" / "2" / MANIFEST).touch()
@@ -103,7 +103,7 @@ def test_the_number_of_sessions_that_too_few_bars_are_answered_with_is_enough(
         enough(wanted - 4, symbols, recipe)
 
 
-def test_a_feature_that_is_hardly_known_says_how_many_bars_it_lacks() -> None:
+def test_a_mostly_unknown_feature_names_the_missing_bars() -> None:
     features = default_features()
     few = [column[:, :25] for column in features.columns(bokeh_panel("AAPL").last(25).adjusted())]
     with pytest.raises(ConfigurationError, match=r"known on \d+ bars of the training split, .* add \d+ bars"):
@@ -114,13 +114,13 @@ def test_a_feature_that_is_hardly_known_says_how_many_bars_it_lacks() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:first", "cuda0", "CUDA", ""])
-def test_a_device_that_is_none_is_answered_with_those_that_there_are(name: str) -> None:
+def test_an_unknown_device_lists_the_available_ones(name: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         choose_device(name)
     assert refused.value.message == f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or mps"
 
 
-def test_a_gpu_that_is_not_there_is_told_in_one_short_line() -> None:
+def test_a_missing_gpu_is_a_short_one_line_error() -> None:
     with pytest.raises(ConfigurationError) as refused:
         choose_device("cuda:99")
     assert len(refused.value.message) < 150
@@ -177,7 +177,7 @@ def test_the_asynchronous_client_reads_addresses_in_the_same_way() -> None:
 # --- wording
 
 
-def test_a_closed_forecaster_says_that_it_is_closed(models: Path) -> None:
+def test_a_closed_forecaster_raises(models: Path) -> None:
     with Forecaster.load(models / "mine" / "1") as forecaster:
         pass
     for ask in (
@@ -189,7 +189,7 @@ def test_a_closed_forecaster_says_that_it_is_closed(models: Path) -> None:
             ask()
 
 
-def test_targets_that_differ_are_told_in_words() -> None:
+def test_different_targets_are_described_in_words() -> None:
     members = {"a": small_artifact(), "b": small_artifact(target=Target(lag=1, horizons=(1, 5)))}
     with pytest.raises(ConfigurationError) as refused:
         check_compatible(members)

@@ -30,7 +30,7 @@ def test_rows_of_nothing_at_the_end_are_no_rows(tmp_path: Path, end: str) -> Non
     assert read(tmp_path, text).sessions.tolist() == [20240102]
 
 
-def test_a_row_of_nothing_in_the_midst_is_named_by_its_place(tmp_path: Path) -> None:
+def test_an_empty_row_is_named_by_its_position(tmp_path: Path) -> None:
     with pytest.raises(BarsError, match="row 2 after the header, column date: '' is not a date"):
         read(tmp_path, HEADER + BAR + ",,,,,\n" + BAR.replace("02", "03"))
 

@@ -313,7 +313,7 @@ ASKING: Final[dict[str, Callable[[StockTrainer], object]]] = {
 
 
 @pytest.mark.parametrize("purpose", ASKING)
-def test_whoever_asks_before_a_fit_is_told_to_fit_first(purpose: str) -> None:
+def test_use_before_a_fit_asks_to_fit_first(purpose: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"nothing was fitted yet; call fit\(bars\) before {purpose}"):
         ASKING[purpose](StockTrainer(**QUICK))
 
@@ -435,7 +435,7 @@ def test_what_is_made_says_in_short_what_it_is(fitted_trainer: tuple[StockTraine
         ({"zzz": 1}, "StockTrainer has no setting zzz; it has model, target, horizons, lag, "),
     ],
 )
-def test_a_wrong_name_is_told_the_right_one(given: dict[str, Any], said: str) -> None:
+def test_a_wrong_name_gets_the_right_one(given: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError) as wrong:
         StockTrainer(**given)
     assert str(wrong.value).startswith(said)

@@ -205,7 +205,7 @@ def test_a_forecast_starts_from_the_last_traded_session(forecaster: Forecaster, 
     assert "no trade after" in forecast.warnings[0]
 
 
-def test_a_symbol_that_did_not_trade_beside_others_fails_alone(forecaster: Forecaster) -> None:
+def test_a_symbol_without_trades_fails_alone(forecaster: Forecaster) -> None:
     good = bokeh_panel("AAPL", "IBM").last(400)
     forecast = forecaster.predict(with_repeated_closes(good, "IBM", 1))
     assert list(forecast.refusals) == ["IBM"]

@@ -27,7 +27,7 @@ async def waiting_for(places: CallSlots, count: int) -> list["asyncio.Task[None]
     return tasks
 
 
-def test_whoever_waits_longest_gets_the_next_place() -> None:
+def test_the_longest_waiter_gets_the_next_slot() -> None:
     async def work() -> None:
         places = CallSlots(1)
         await places.take()
@@ -43,7 +43,7 @@ def test_whoever_waits_longest_gets_the_next_place() -> None:
     run(work())
 
 
-def test_whoever_goes_away_while_it_waits_takes_no_place() -> None:
+def test_a_cancelled_waiter_takes_no_slot() -> None:
     async def work() -> None:
         places = CallSlots(1)
         await places.take()
@@ -83,7 +83,7 @@ def test_a_place_given_just_after_its_taker_was_cancelled_is_not_lost() -> None:
     run(work())
 
 
-def test_those_who_go_away_leave_nothing_behind() -> None:
+def test_cancelled_waiters_leave_nothing_behind() -> None:
     async def work() -> None:
         places = CallSlots(1)
         await places.take()

@@ -136,7 +136,7 @@ def test_only_the_graph_ranks_and_has_neighbours(answers: dict[str, ModelRespons
     assert ranking == with_neighbours == {"graph"}
 
 
-def test_only_the_fusion_transformer_tells_its_internals_also_as_a_member(answers: dict[str, ModelResponses]) -> None:
+def test_only_the_fusion_transformer_has_internals_also_as_a_member(answers: dict[str, ModelResponses]) -> None:
     names = {name: [one.name for one in found.reasons[0].internals] for name, found in answers.items()}
     told = ["selection of past variables", "selection of future variables", "attention"]
     assert {name: found for name, found in names.items() if found} == {

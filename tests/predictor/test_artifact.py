@@ -21,7 +21,7 @@ def golden_record() -> Golden:
     return golden.record(small_model(small_artifact()))
 
 
-def test_an_artifact_comes_back_as_it_was_saved(tmp_path: Path, golden_record: Golden) -> None:
+def test_an_artifact_loads_as_it_was_saved(tmp_path: Path, golden_record: Golden) -> None:
     made = small_artifact()
     artifact.save(tmp_path / "1", made, golden_record)
     stored = artifact.load(tmp_path / "1")
@@ -118,7 +118,7 @@ def test_loading_unpickles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     golden.check(small_model(artifact.load(folder).artifact), artifact.load(folder).golden)
 
 
-def test_loading_leaves_the_random_state_as_it_was(tmp_path: Path) -> None:
+def test_loading_keeps_the_random_state(tmp_path: Path) -> None:
     folder = save_small_artifact(tmp_path / "1")
     torch.manual_seed(9)
     expected = torch.rand(3)

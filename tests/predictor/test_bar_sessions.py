@@ -186,7 +186,7 @@ def on_day(every: Covariates, sessions: int) -> Covariates:
     return replace(day, numbers={}, categories={})
 
 
-def test_covariates_are_pushed_beside_the_bars(server: Served, covariates: CovariateSource) -> None:
+def test_covariates_are_pushed_with_the_bars(server: Served, covariates: CovariateSource) -> None:
     panel = covered_bars()
     days = [int(day) for day in panel.sessions[-AHEAD - 10 : -10]]
     with QuantraClient(server.target, "covered") as client:
@@ -211,7 +211,7 @@ def refusal(push: Callable[[], object]) -> QuantraError:
     return caught.value
 
 
-def test_what_is_refused_leaves_the_session_as_it_was(client: QuantraClient) -> None:
+def test_a_refused_push_leaves_the_session_unchanged(client: QuantraClient) -> None:
     first, second, third = DAYS[-AHEAD : -AHEAD + 3]
     bad = [
         (day_of(PANEL, second), SessionGapError),
@@ -269,14 +269,14 @@ def test_a_name_is_of_one_session(client: QuantraClient) -> None:
     client.open_session(BEFORE, session_id="mine").close()
 
 
-def test_a_session_that_is_closed_says_so(client: QuantraClient) -> None:
+def test_a_closed_session_raises(client: QuantraClient) -> None:
     session = client.open_session(BEFORE)
     session.close()
     session.close()
     assert isinstance(refusal(lambda: session.push(day_of(PANEL, DAYS[-AHEAD]))), UnknownSessionError)
 
 
-def test_a_day_waits_for_its_symbols_and_tells_them(client: QuantraClient) -> None:
+def test_an_incomplete_day_waits_and_names_its_symbols(client: QuantraClient) -> None:
     with client.open_session(BEFORE) as session:
         assert session.push(day_of(PANEL, DAYS[-AHEAD], "IBM", "GOOG")) == PushAccepted(("AAPL", "MSFT"))
         assert session.push(day_of(PANEL, DAYS[-AHEAD], "MSFT")) == PushAccepted(("AAPL",))
@@ -437,7 +437,7 @@ async def pushed_until_refused_here(session: AsyncBarSession) -> None:
         await session.push(day_of(PANEL, DAYS[-AHEAD]))
 
 
-def test_a_server_that_falls_silent_is_a_deadline_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_server_exceeds_the_deadline_and_the_session_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     service = CannedService(forecast_of)
     with serving(service) as running, QuantraClient(running.target, "canned", timeout_s=30.0) as client:
         session = client.open_session(BEFORE)

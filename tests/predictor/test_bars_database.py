@@ -334,7 +334,7 @@ def test_a_connection_that_fails_is_explained_without_the_password(
         assert secret not in shown
 
 
-def test_a_server_that_nobody_runs_is_told(server: Server) -> None:
+def test_an_unreachable_server_is_reported(server: Server) -> None:
     nobody = Server(port=1)
     with pytest.raises(BarsError, match=r"Connection refused|connection to server at .* failed") as caught:
         ask(nobody, ALL)

@@ -128,7 +128,7 @@ def test_a_file_of_one_stock_whose_newest_bar_stands_first_is_sorted_whatever_el
     assert panel.close.tolist() == [[1, 2, 3]]
 
 
-def test_a_row_that_stands_twice_counts_once_and_is_warned_of(tmp_path: Path) -> None:
+def test_a_duplicate_row_counts_once_with_a_warning(tmp_path: Path) -> None:
     rows = "AAA,2024-01-02,1,1,1,1,1\nBBB,2024-01-02,1,1,1,1,1\nAAA,2024-01-02,1,1,1,1,1\n"
     with pytest.warns(BarsWarning, match=r"bars\.csv: 1 repeated row dropped, first AAA"):
         panel = BarPanel.read(write(tmp_path, HEADER + rows))

@@ -131,7 +131,7 @@ def test_a_missing_key_is_named_with_its_path() -> None:
         record.records("outer")[0].text("inner")
 
 
-def test_a_key_that_nobody_reads_is_refused() -> None:
+def test_an_unknown_key_is_refused() -> None:
     record = Record({"a": 1, "typo": 2}, "x.json")
     record.integer("a")
 

@@ -73,7 +73,7 @@ def test_a_network_that_kept_its_start_says_what_it_forecasts_as(start: str) -> 
     assert start_note_of(told) == card_of(told).start_note
 
 
-def test_a_network_that_kept_the_weights_of_its_parent_says_so() -> None:
+def test_a_network_that_kept_its_parents_weights_is_reported() -> None:
     parent: Json = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20130205}
     told = training_facts({"kind": "lstm", "scale": "har"}, 0, ancestors=[parent])
 
@@ -94,7 +94,7 @@ def test_parts_are_read_in_the_order_of_time() -> None:
     assert [part.first for part in parts] == sorted(part.first for part in parts)
 
 
-def test_a_card_from_before_is_read_as_it_was() -> None:
+def test_an_older_card_is_read_unchanged() -> None:
     card = card_of(full_card())
     assert card.scores is not None
     assert not card.scores.has_fits

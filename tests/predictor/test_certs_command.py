@@ -45,7 +45,7 @@ def test_what_is_printed_serves_and_is_answered(tmp_path: Path, capsys: Capture)
         assert "AAPL" in run_python(program.replace("50051", port), tmp_path)
 
 
-def test_the_files_are_told_as_json_too(tmp_path: Path, capsys: Capture) -> None:
+def test_the_files_are_listed_as_json_too(tmp_path: Path, capsys: Capture) -> None:
     assert exit_code("certs", tmp_path / "certs", "--host", "server.example.com", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {path.name: str(path) for path in IssuedCertificates(tmp_path / "certs").all}

@@ -209,7 +209,7 @@ def many_bars(path: Path) -> None:
     replace(panel, symbols=names, **columns).write_csv(path)
 
 
-def test_a_chart_of_many_symbols_has_no_past_forecasts_and_says_so(
+def test_a_chart_of_many_symbols_notes_that_it_has_no_past_forecasts(
     artifact: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     chart, many = tmp_path / "chart.html", tmp_path / "many.csv"
@@ -744,7 +744,7 @@ def test_a_file_that_cannot_be_read_is_named_in_words_also_as_json(tmp_path: Pat
     assert told.err == f"{tmp_path / 'nowhere.txt'}: No such file or directory\n"
 
 
-def test_a_server_of_several_models_says_how_to_name_one(models: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_server_of_several_models_asks_for_a_name(models: Path, tmp_path: Path, capsys: Capture) -> None:
     for name in ("first", "second"):
         shutil.copytree(models / "small", tmp_path / name)
     recent_bars("AAPL").write_csv(tmp_path / "bars.csv")
@@ -845,7 +845,7 @@ def test_without_its_packages_the_command_line_says_what_to_install() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="stops the server with SIGTERM")
-def test_serve_answers_until_it_is_told_to_stop(models: Path, bars: Path, capsys: Capture) -> None:
+def test_serve_responds_until_it_is_stopped(models: Path, bars: Path, capsys: Capture) -> None:
     command = [sys.executable, "-m", "predictor.cli", "serve", "--models", str(models), "--listen", "127.0.0.1:0"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

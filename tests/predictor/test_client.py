@@ -167,7 +167,7 @@ def test_a_bad_panel_alone_is_raised(client: QuantraClient) -> None:
         client.predict(recent_bars().last(5))
 
 
-def test_a_model_is_told_as_in_process(client: QuantraClient, forecaster: Forecaster) -> None:
+def test_a_model_is_described_as_in_process(client: QuantraClient, forecaster: Forecaster) -> None:
     ours, theirs = client.model(), forecaster.model()
     assert dataclasses.replace(ours, name="", version=0, is_default=True, aliases=()) == dataclasses.replace(
         theirs, name="", version=0, is_default=True, aliases=()
@@ -199,12 +199,12 @@ def test_an_unknown_reference_names_what_exists(
         lost.predict(recent_bars())
 
 
-def test_an_unknown_horizon_names_those_there_are(client: QuantraClient) -> None:
+def test_an_unknown_horizon_lists_the_known_ones(client: QuantraClient) -> None:
     with pytest.raises(UnknownHorizonError, match=r"\[1, 5, 10, 20\]"):
         client.feature_importance(recent_bars(), horizon=3)
 
 
-def test_an_unknown_quantile_names_those_there_are(client: QuantraClient) -> None:
+def test_an_unknown_quantile_lists_the_known_ones(client: QuantraClient) -> None:
     with pytest.raises(UnknownQuantileError, match=r"\[0.1, 0.5, 0.9\]"):
         client.feature_importance(recent_bars(), quantile=0.4)
 
@@ -320,14 +320,14 @@ def test_the_longest_timeout_is_a_day_and_works(target: str) -> None:
         assert patient.models()
 
 
-def test_a_closed_client_says_so(target: str) -> None:
+def test_a_closed_client_raises(target: str) -> None:
     asking = QuantraClient(target)
     asking.close()
     with pytest.raises(UnavailableError, match=f"this client of {target} is closed; create a new one"):
         asking.models()
 
 
-def test_an_asynchronous_client_that_is_closed_says_so(target: str) -> None:
+def test_a_closed_asynchronous_client_raises(target: str) -> None:
     async def ask() -> None:
         asking = AsyncQuantraClient(target)
         await asking.close()
@@ -337,7 +337,7 @@ def test_an_asynchronous_client_that_is_closed_says_so(target: str) -> None:
         asyncio.run(ask())
 
 
-def test_silence_is_unavailable_and_says_what_to_do() -> None:
+def test_no_response_is_unavailable_with_a_remedy() -> None:
     with QuantraClient("127.0.0.1:1") as lonely, pytest.raises(UnavailableError) as silence:
         lonely.models()
     assert "no server answers at 127.0.0.1:1" in silence.value.message
@@ -410,7 +410,7 @@ def test_a_task_that_is_cancelled_ends_as_cancelled() -> None:
         service.predictions_released.set()
 
 
-def test_a_server_of_another_kind_is_told_as_such() -> None:
+def test_a_server_of_another_kind_is_reported_as_such() -> None:
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

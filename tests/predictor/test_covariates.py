@@ -118,7 +118,7 @@ def test_two_values_of_one_day_that_became_known_together_are_refused() -> None:
         series((20231231, 20240102, 7.0), (20240101, 20240102, 1.0), (20231231, 20240102, 6.0))
 
 
-def test_a_file_without_known_from_is_refused_and_told_why(tmp_path: Path) -> None:
+def test_a_file_without_known_from_is_refused_with_the_reason(tmp_path: Path) -> None:
     path = csv(tmp_path, "date,sales\n2024-01-02,1\n")
     with pytest.raises(CovariatesError, match=r"no column known_from.*learn from the future"):
         CovariateSource.read([path])
@@ -433,7 +433,7 @@ def test_a_covariate_in_another_group_is_named() -> None:
         check_sent(NEEDS, sent)
 
 
-def test_a_covariate_that_nobody_reads_is_named() -> None:
+def test_an_unused_covariate_is_named() -> None:
     with pytest.raises(
         UnknownCovariateError, match="the model does not read covariate cap; it reads sales, earnings, sector"
     ):

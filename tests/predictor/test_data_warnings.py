@@ -63,7 +63,7 @@ def test_bars_like_those_of_the_training_raise_no_doubt(model: Model) -> None:
     assert forecast(model, recent_bars("AAPL", "IBM")).warnings == ()
 
 
-def test_a_model_whose_card_tells_nothing_doubts_nothing_of_its_training() -> None:
+def test_a_model_with_an_empty_card_gives_no_training_warnings() -> None:
     untold = small_model(small_artifact())
     assert forecast(untold, replace(recent_bars("MSFT"), adj_close=None)).warnings == ()
 
@@ -169,13 +169,13 @@ def renamed_copies(count: int, bars: BarPanel, name: str = "NEW{}") -> BarPanel:
     )
 
 
-def test_a_watch_list_of_strangers_is_told_in_one_short_line(model: Model) -> None:
+def test_a_list_of_unknown_symbols_is_one_short_warning(model: Model) -> None:
     (warning,) = forecast(model, renamed_copies(500, recent_bars("AAPL"))).warnings
     assert warning.startswith("NEW0, NEW1, NEW2, NEW3, NEW4 and 495 more: not among the symbols")
     assert len(warning) < 250
 
 
-def test_a_graph_says_of_a_stranger_that_it_has_no_neighbours_and_nothing_more() -> None:
+def test_a_graph_warns_once_that_an_unknown_symbol_has_no_neighbours() -> None:
     graph = small_model(with_training_record(small_artifact("graph"), UNIVERSE))
     bars = replace(recent_bars(*UNIVERSE), symbols=("AAPL", "GOOG", "IBM", "NEW"))
     warnings = forecast(graph, bars).warnings
@@ -199,7 +199,7 @@ def joint_of(folder: Path, **members: Artifact) -> Predictor:
     return ensemble_of(manifest_of(stored), stored)
 
 
-def test_an_ensemble_says_each_doubt_once_whatever_its_members_read(tmp_path: Path) -> None:
+def test_an_ensemble_gives_each_data_warning_once(tmp_path: Path) -> None:
     joint = joint_of(
         tmp_path,
         long=with_training_record(artifact_of("lstm")),
@@ -287,7 +287,7 @@ UNREAD = "the covariate files have columns that the model does not read: rate, s
 
 
 @pytest.mark.parametrize("command", ["predict", "explain"])
-def test_people_are_told_of_each_doubt_once(
+def test_each_data_warning_is_printed_once(
     command: str, question_flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(command, *question_flags) == 0
@@ -295,7 +295,7 @@ def test_people_are_told_of_each_doubt_once(
     assert [printed.count(f"warning: {text}") for text in (UNREAD, f"MSFT: {UNSEEN}")] == [1, 1]
 
 
-def test_programs_are_told_of_each_doubt_once(question_flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_data_warning_is_in_the_json_once(question_flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("predict", *question_flags, "--json") == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert [text in warning for text, warning in zip((UNREAD, UNSEEN), warnings, strict=True)] == [True, True]

@@ -202,7 +202,7 @@ def test_the_host_may_reuse_the_buffer_of_a_request_at_once(models: Path) -> Non
         assert len(pb.PredictResponse.FromString(pending.answer()[0]).results) == 3
 
 
-def test_the_host_is_told_when_an_answer_is_there(door: EmbeddedServer) -> None:
+def test_the_host_is_notified_of_a_response(door: EmbeddedServer) -> None:
     told = threading.Event()
     pending = door.call("Predict", predict_request(), 30)
     pending.when_done(told.set)
@@ -235,7 +235,7 @@ def test_an_errors_status_has_its_code_message_reason_and_metadata(door: Embedde
     ],
     ids=["nothing", "no message", "model", "no query", "no list", "version", "no call", "no text"],
 )
-def test_a_call_that_cannot_be_answered_says_why(
+def test_a_failed_call_gives_the_reason(
     door: EmbeddedServer, name: str, request_bytes: bytes, kind: type[QuantraError]
 ) -> None:
     assert type(error_of(door.call(name, request_bytes, 30))) is kind
@@ -247,7 +247,7 @@ def test_a_call_whose_time_is_over_is_not_computed(models: Path) -> None:
         assert not begun.is_set()
 
 
-def test_a_full_queue_says_when_to_come_again(models: Path) -> None:
+def test_a_full_queue_returns_a_retry_delay(models: Path) -> None:
     with paused_server(models, ServiceLimits(predictions=QueueLimits(calls=1))) as (door, begun, _):
         door.call("Predict", predict_request(), 30)
         begun.wait()
@@ -286,7 +286,7 @@ def test_a_cancelled_call_that_is_worked_on_ends(models: Path, name: str) -> Non
         assert door.call(name, request, 30).answer()[1] == b""
 
 
-def test_work_on_a_call_that_the_host_cancels_is_told_that_nobody_waits() -> None:
+def test_work_of_a_call_cancelled_by_the_host_is_cancelled() -> None:
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
     door = EmbeddedServer(cast("Any", canned))
@@ -298,7 +298,7 @@ def test_work_on_a_call_that_the_host_cancels_is_told_that_nobody_waits() -> Non
     canned.settle()
 
 
-def test_work_on_a_cancelled_call_is_told_so() -> None:
+def test_work_of_a_cancelled_call_is_cancelled() -> None:
     deadline = Deadline()
     EmbeddedCall(Future(), deadline).cancel()
     with pytest.raises(CallCancelledError):
@@ -306,7 +306,7 @@ def test_work_on_a_cancelled_call_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_closed_door_is_unavailable(models: Path, name: str) -> None:
+def test_a_closed_embedded_server_is_unavailable(models: Path, name: str) -> None:
     door = opened(models)
     door.close()
     assert isinstance(error_of(door.call(name, CALLS[name], 30)), UnavailableError)
@@ -368,14 +368,14 @@ def unexpected_call(message: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
-def test_a_stream_on_which_nothing_is_said_ends_at_its_deadline(door: EmbeddedServer, name: str) -> None:
+def test_an_idle_stream_ends_at_its_deadline(door: EmbeddedServer, name: str) -> None:
     stream = door.open(name, 0.05, unexpected_call)
     end_of(stream).result(timeout=30)
     status = Status.FromString(stream.status())
     assert status.code == Code.Value("DEADLINE_EXCEEDED")
 
 
-def test_a_stream_that_the_host_cancels_ends_at_once_and_its_work_is_told() -> None:
+def test_a_stream_cancelled_by_the_host_ends_at_once_and_cancels_its_work() -> None:
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
     stream = EmbeddedServer(cast("Any", canned)).open("PredictStream", math.inf, unexpected_call)
@@ -402,7 +402,7 @@ def test_streams_end_in_the_order_of_their_deadlines_whenever_they_were_opened(d
 
 
 @pytest.mark.parametrize("time_s", [math.inf, math.nan])
-def test_a_stream_without_a_deadline_is_watched_by_nobody(time_s: float) -> None:
+def test_a_stream_without_a_deadline_is_not_monitored(time_s: float) -> None:
     before = {*threading.enumerate()}
     stream = EmbeddedServer(cast("Any", CannedService(forecast_of))).open("PredictStream", time_s, unexpected_call)
     assert {*threading.enumerate()} == before
@@ -410,7 +410,7 @@ def test_a_stream_without_a_deadline_is_watched_by_nobody(time_s: float) -> None
     end_of(stream).result(timeout=30)
 
 
-def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: EmbeddedServer) -> None:
+def test_an_embedded_server_drops_an_ended_stream_before_its_deadline(door: EmbeddedServer) -> None:
     def heard(message: bytes) -> None:
         del message
 
@@ -424,7 +424,7 @@ def test_a_door_keeps_no_stream_that_has_ended_until_its_deadline(door: Embedded
     assert kept() is None
 
 
-def test_a_door_that_is_closed_ends_its_streams_as_unavailable(models: Path) -> None:
+def test_a_closed_embedded_server_ends_its_streams_as_unavailable(models: Path) -> None:
     closing = opened(models)
     stream = closing.open("PredictStream", math.inf, unexpected_call)
     closing.close()
@@ -432,7 +432,7 @@ def test_a_door_that_is_closed_ends_its_streams_as_unavailable(models: Path) -> 
     assert Status.FromString(stream.status()).code == Code.Value("UNAVAILABLE")
 
 
-def test_a_door_that_is_closed_leaves_no_thread(models: Path) -> None:
+def test_a_closed_embedded_server_leaves_no_thread(models: Path) -> None:
     before = {*threading.enumerate()}
     closing = opened(models)
     closing.open("PredictStream", 86_400.0, unexpected_call)

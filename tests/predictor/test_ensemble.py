@@ -510,9 +510,7 @@ def test_inspecting_an_ensemble_shows_its_members(
     assert "Vincent average" in told
 
 
-def test_the_model_info_tells_the_members_and_how_they_are_combined(
-    served: Forecaster, folders: dict[str, Path]
-) -> None:
+def test_the_model_info_lists_the_members_and_their_combination(served: Forecaster, folders: dict[str, Path]) -> None:
     info = served.model()
     assert (info.kind, info.encoder_length, info.is_panel_model) == ("ensemble", 60, False)
     assert info.bars_needed == info.encoder_length + info.lookback - 1

@@ -265,6 +265,6 @@ def test_calendar_features_read_calendar_fields_only() -> None:
 
 
 @pytest.mark.parametrize("value", [-1.0, -0.0, float("nan"), float("inf")])
-def test_a_number_that_no_text_can_say_is_refused(value: float) -> None:
+def test_a_number_without_a_text_form_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="finite and not negative"):
         Number(value)

@@ -144,7 +144,7 @@ def test_a_chart_without_prices_has_simple_returns_in_per_cent_and_names_the_clo
 
 
 @pytest.mark.parametrize("draw", [own_chart, chart_of_bars])
-def test_a_chart_of_prices_tells_the_skill_and_names_no_other_close(draw: Callable[[Forecast], Figure]) -> None:
+def test_a_price_chart_shows_the_skill_and_names_no_other_close(draw: Callable[[Forecast], Figure]) -> None:
     text = layout_text(draw(forecast()))
 
     assert NO_SKILL.line in text
@@ -284,7 +284,7 @@ def doors(models: Path) -> Iterator[Interfaces]:
         yield Interfaces(models=models, target=served.target)
 
 
-def test_the_session_that_returns_count_from_is_the_same_at_every_door(doors: Interfaces, capsys: Capture) -> None:
+def test_the_base_session_of_returns_is_the_same_at_every_interface(doors: Interfaces, capsys: Capture) -> None:
     late, soon = doors.answers("delayed", capsys), doors.answers("told", capsys)
 
     assert {door: (one["base_session"], one["lag"]) for door, one in late.items()} == dict.fromkeys(late, (20130304, 1))
@@ -293,7 +293,7 @@ def test_the_session_that_returns_count_from_is_the_same_at_every_door(doors: In
     assert all(one["prices"] is not None for one in soon.values())
 
 
-def test_the_skill_is_the_same_at_every_door(doors: Interfaces, capsys: Capture) -> None:
+def test_the_skill_is_the_same_at_every_interface(doors: Interfaces, capsys: Capture) -> None:
     told, unknown = doors.answers("told", capsys), doors.answers("delayed", capsys)
 
     assert {door: one["skill"] for door, one in told.items()} == dict.fromkeys(told, skill_fields(NO_SKILL))
@@ -448,7 +448,7 @@ def test_a_report_of_several_symbols_has_a_section_of_each(models: Path, tmp_pat
         (("--symbol", "AAPL,MFST"), 1, "no bars of MFST; the panel has AAPL, GOOG, MSFT"),
     ],
 )
-def test_a_symbol_that_is_not_there_or_stands_twice_is_an_error(
+def test_a_missing_or_duplicate_symbol_is_an_error(
     models: Path, command: str, flags: tuple[str, ...], code: int, problem: str, capsys: Capture
 ) -> None:
     folder = (models / "told" / "1",) if command == "report" else ("--artifact", models / "told" / "1")

@@ -73,7 +73,7 @@ def test_an_empty_query_explains_every_horizon(forecaster: Forecaster) -> None:
     assert [a.horizon for a in explanation.attributions] == [1, 5, 10, 20]
 
 
-def test_the_forecaster_tells_what_its_model_is(forecaster: Forecaster) -> None:
+def test_the_forecaster_describes_its_model(forecaster: Forecaster) -> None:
     info = forecaster.model()
     assert (info.name, info.version, info.bars_needed) == ("small", 3, 140)
 
@@ -118,13 +118,13 @@ def test_a_table_has_one_row_a_symbol_horizon_and_quantile(forecaster: Forecaste
     assert answer.to_numpy() is answer.values
 
 
-def test_a_table_without_prices_or_dates_says_so() -> None:
+def test_a_table_without_prices_or_dates_is_refused() -> None:
     row = replace(forecast(("AAPL",)), target_sessions=()).table()[1]
     assert np.isnan(row.price)
     assert row.session is None
 
 
-def test_a_table_tells_score_and_rank_of_a_model_that_ranks() -> None:
+def test_a_table_shows_score_and_rank_of_a_ranking_model() -> None:
     rows = ranking(("A", "B")).table()
     assert (np.isnan(rows[0].score), rows[0].rank) == (True, 0)
     assert [(row.score, row.rank) for row in rows[-3:]] == [(3 / 7, 1)] * 3

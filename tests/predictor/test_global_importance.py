@@ -95,7 +95,7 @@ def test_instances_that_say_the_same_have_no_standard_error() -> None:
     np.testing.assert_allclose(tested.report().targets[0].standard_error, 0, atol=1e-8)
 
 
-def test_a_refused_symbol_is_left_out_and_told() -> None:
+def test_a_refused_symbol_is_left_out_and_reported() -> None:
     tested = tally()
     tested.add([told((1.0, -2.0), (NAN, NAN), (3.0, 0.0))])
     found = tested.report()
@@ -113,7 +113,7 @@ def test_each_target_has_its_own_means_and_share_that_converged() -> None:
     assert (other.horizon, other.mean_size.tolist(), other.converged) == (1, [8.0, 0.0], 0.5)
 
 
-def test_refused_instances_are_counted_and_the_first_told() -> None:
+def test_refused_instances_are_counted_and_the_first_is_reported() -> None:
     tested = tally(30)
     tested.refuse(BarsError("bad"))
     empty = tested.report()
@@ -167,7 +167,7 @@ def test_bad_instances_among_good_ones_fail_alone(model: Model) -> None:
     )
 
 
-def test_a_symbol_that_cannot_be_forecast_is_told_with_its_reason(model: Model) -> None:
+def test_a_symbol_that_cannot_be_forecast_is_reported_with_its_reason(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
     fields = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
     for values in fields.values():

@@ -95,12 +95,12 @@ def test_the_answer_has_the_promised_shapes_and_never_crosses() -> None:
     assert (found.quantiles.diff(dim=-1) > 0).all()
 
 
-def test_a_stock_is_seen_by_those_who_have_it_for_a_neighbour_and_by_nobody_else() -> None:
+def test_a_stock_affects_only_those_that_have_it_as_a_neighbour() -> None:
     model = network()
     assert rows_that_moved(model(panel(), nodes()), model(with_other(panel(), 3), nodes())) == [1, 2, 3]
 
 
-def test_without_edges_every_stock_stands_for_itself() -> None:
+def test_without_edges_every_stock_is_independent() -> None:
     model = network(edges=Edges.none(STOCKS, 2))
     assert rows_that_moved(model(panel(), nodes()), model(with_other(panel(), 3), nodes())) == [3]
 
@@ -110,7 +110,7 @@ def test_a_config_without_neighbours_is_a_network_without_edges() -> None:
     assert rows_that_moved(model(panel(), nodes()), model(with_other(panel(), 3), nodes())) == [3]
 
 
-def test_an_absent_stock_moves_nobody() -> None:
+def test_an_absent_stock_affects_no_other() -> None:
     model, before = network(), with_absent(panel(), 3)
     moved = rows_that_moved(model(before, nodes()), model(with_other(before, 3), nodes()))
     assert set(moved) <= {3}
@@ -123,7 +123,7 @@ def test_an_absent_stock_is_as_one_that_was_not_given() -> None:
     assert_same(PanelOutput(absent.quantiles[rest], absent.scores[rest]), without)
 
 
-def test_an_unknown_stock_stands_for_itself_and_nobody_looks_at_it() -> None:
+def test_an_unknown_stock_has_no_neighbours_in_either_direction() -> None:
     model = network()
     stranger = nodes().clone()
     stranger[3] = -1

@@ -96,7 +96,7 @@ def test_internals_are_those_of_the_forward_that_is_served(tft: Model) -> None:
     np.testing.assert_allclose(by_name(found)[PAST].values, past, rtol=0, atol=1e-6)
 
 
-def test_many_rows_are_told_as_few_are() -> None:
+def test_many_rows_are_reported_like_few() -> None:
     made = small_artifact("tft")
     one, many = (
         Model.assemble(small_model(made).identity, made, device=torch.device("cpu"), max_rows=rows) for rows in (1, 256)
@@ -109,7 +109,7 @@ def test_many_rows_are_told_as_few_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "hybrid", "graph"])
-def test_networks_that_tell_nothing_have_no_internals(kind: str) -> None:
+def test_networks_without_internals_have_none(kind: str) -> None:
     (found,) = explained(small_model(small_artifact(kind)), recent_bars("AAPL"), 5)
     assert found.internals == ()
 
@@ -204,7 +204,7 @@ def test_shares_come_largest_first(tft: Model) -> None:
         (5, "5 sessions after the last"),
     ],
 )
-def test_a_session_is_told_in_words(offset: int, words: str) -> None:
+def test_a_session_is_described_in_words(offset: int, words: str) -> None:
     assert describe_session(offset) == words
 
 

@@ -313,7 +313,7 @@ def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_ba
     calls.close()
 
 
-def test_warnings_of_every_row_are_told_once() -> None:
+def test_warnings_of_all_rows_are_given_once() -> None:
     asked = RecordingService()
     answer = infer(asked.calls, infer_request(bars(recent_bars("AAPL"), recent_bars("IBM")), "canned"))
     assert answer.parameters["warnings"].string_param == "of all\nAAPL\nIBM"
@@ -377,7 +377,7 @@ def test_dates_of_an_answer_are_days_since_1970(calls: Calls) -> None:
     assert outputs_in(infer(calls, infer_request(tensors)))["as_of"].tolist() == [NAT]
 
 
-def test_an_answer_says_which_model_gave_it(calls: Calls, service: PredictionService) -> None:
+def test_a_response_names_its_model(calls: Calls, service: PredictionService) -> None:
     answer = infer(calls, infer_request(a_window(), id="seven"))
     info = service.model("small@1")
     assert (answer.model_name, answer.model_version, answer.id) == ("small", "1", "seven")
@@ -411,7 +411,7 @@ def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: Calls) -> None:
     assert told["as_of"].tolist()[1] == NAT
 
 
-def test_a_bad_panel_of_several_is_told_beside_the_others(calls: Calls) -> None:
+def test_a_bad_panel_fails_next_to_good_ones(calls: Calls) -> None:
     bad = bars(a_panel(), a_panel())
     bad["high"][0, 1, 7] = -3.0
     told = outputs_in(infer(calls, infer_request(bad)))

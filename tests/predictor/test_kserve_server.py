@@ -80,7 +80,7 @@ def test_an_error_has_its_status_its_reason_and_its_facts(stub: GRPCInferenceSer
     assert error.metadata == {"symbol": "IBM", "have": "3", "need": "30"}
 
 
-def test_one_bad_row_of_several_is_told_in_the_answer(stub: GRPCInferenceServiceStub) -> None:
+def test_one_bad_row_of_several_is_reported_in_the_response(stub: GRPCInferenceServiceStub) -> None:
     told = outputs_in(stub.ModelInfer(asking("IBM", "AAPL")))
     assert told["error"][0].startswith("IBM: have 3 bars")
     assert told["error"][1] == ""
@@ -102,7 +102,7 @@ def test_bytes_that_are_no_request_are_their_own_answer_on_a_stream(channel: grp
     assert (told[1].error_message, told[1].infer_response.id) == ("", "a")
 
 
-def test_a_call_beyond_its_deadline_ends_and_its_work_is_told(
+def test_a_call_past_its_deadline_ends_and_cancels_its_work(
     service: CannedService, stub: GRPCInferenceServiceStub
 ) -> None:
     service.predictions_released.clear()

@@ -56,7 +56,7 @@ def test_answers_come_in_the_order_of_their_requests() -> None:
     assert stream.told() == [("a", ""), ("b", ""), ("c", "")]
 
 
-def test_an_error_is_the_answer_of_its_request_and_the_stream_goes_on() -> None:
+def test_an_error_fails_its_request_and_the_stream_continues() -> None:
     stream = Stream()
     for request_id in "ab":
         stream.send(request_id)
@@ -98,7 +98,7 @@ def test_a_stream_ends_once_all_it_was_asked_is_answered() -> None:
     assert not stream.send("b")
 
 
-def test_a_server_that_stops_answers_first_and_says_then_why() -> None:
+def test_a_stopping_server_responds_before_it_gives_the_reason() -> None:
     stream = Stream()
     stream.send("a")
     stream.call.stop(UnavailableError("the server is stopping"))
@@ -118,7 +118,7 @@ def test_cancelling_drops_what_waits_and_says_nothing_more() -> None:
     assert stream.told() == []
 
 
-def test_an_answer_that_is_too_large_is_an_error_of_its_own() -> None:
+def test_a_too_large_response_is_a_separate_error() -> None:
     stream = Stream(most_bytes=20)
     for request_id in ("a", "b" * 100):
         stream.send(request_id)
@@ -141,7 +141,7 @@ def test_the_id_of_a_request_is_found_without_reading_the_rest() -> None:
     assert len(request_id_of(pb.ModelInferRequest(id="7" * 9000).SerializeToString())) == 256
 
 
-def test_a_long_error_is_told_by_its_beginning() -> None:
+def test_a_long_error_is_truncated() -> None:
     told = pb.ModelStreamInferResponse.FromString(encode_error("a", UnavailableError("x" * 100_000)))
     assert len(told.error_message) < 2 * MAX_INSTANCE_MESSAGE
 

@@ -174,9 +174,7 @@ def test_many_pushes_that_fail_at_once_are_all_answered(stream: RecordedStream, 
     assert set(told.values()) == {"forecast", "BARS_INVALID"}
 
 
-def test_what_comes_while_an_answer_is_told_is_not_taken_within_it(
-    stream: RecordedStream, held_model: HeldModel
-) -> None:
+def test_a_push_during_a_callback_is_not_handled_recursively(stream: RecordedStream, held_model: HeldModel) -> None:
     """Otherwise a host that pushes from its callback would recurse."""
     depths: list[int] = []
 

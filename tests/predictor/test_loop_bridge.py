@@ -70,7 +70,7 @@ def test_an_answer_that_comes_later_wakes_the_loop_again() -> None:
     assert run(work) == 2
 
 
-def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
+def test_a_result_just_after_the_loop_is_done_wakes_it_again() -> None:
     @final
     class Emptied(deque[Callable[[], None]]):
         """A queue of results; another thread adds some just after it was found empty."""
@@ -96,7 +96,7 @@ def test_what_is_told_just_when_the_loop_has_done_all_wakes_it_again() -> None:
     assert run(work) == 2
 
 
-def test_what_is_told_before_the_loop_has_woken_is_done_in_its_order() -> None:
+def test_results_before_the_loop_wakes_are_handled_in_order() -> None:
     done: list[int] = []
 
     async def work(handover: LoopBridge) -> None:
@@ -118,7 +118,7 @@ def test_an_error_is_raised_where_the_answer_is_awaited() -> None:
     run(work)
 
 
-def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
+def test_a_cancelled_caller_cancels_only_its_own_result() -> None:
     async def work(handover: LoopBridge) -> None:
         first, second = Future[bytes](), Future[bytes]()
         tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]
@@ -133,7 +133,7 @@ def test_whoever_is_cancelled_cancels_the_answer_and_no_other() -> None:
     run(work)
 
 
-def test_an_answer_that_nobody_waits_for_any_more_stops_none_of_those_told_with_it() -> None:
+def test_an_abandoned_result_does_not_stop_others_of_its_batch() -> None:
     async def work(handover: LoopBridge) -> None:
         first, second = Future[bytes](), Future[bytes]()
         tasks = [asyncio.create_task(handover.result(answer)) for answer in (first, second)]

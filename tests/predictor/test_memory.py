@@ -125,7 +125,7 @@ def test_other_errors_are_none(error: Exception) -> None:
     assert isinstance(error_of("Predict", error, logging.getLogger("quiet")), InternalError)
 
 
-def test_a_caller_is_told_to_ask_again_and_the_log_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_caller_gets_a_retryable_error_and_the_log_the_cause(caplog: pytest.LogCaptureFixture) -> None:
     told = error_of("Predict", raised_by(cpu_shortage), logging.getLogger("memory"))
     assert isinstance(told, QueueFullError)
     assert told.retry_after_s == RETRY_S
@@ -135,7 +135,7 @@ def test_a_caller_is_told_to_ask_again_and_the_log_why(caplog: pytest.LogCapture
     assert "can't allocate memory" in caplog.messages[0]
 
 
-def test_what_was_made_until_memory_ran_out_is_free_once_its_caller_was_told() -> None:
+def test_memory_used_before_a_shortage_is_free_once_the_caller_has_the_error() -> None:
     left: list[weakref.ref[LargeObject]] = []
 
     def work() -> None:

@@ -353,7 +353,7 @@ def test_a_young_symbol_of_an_exchange_is_forecast_alone_as_with_an_old_one(kind
     assert np.array_equal(one, other)
 
 
-def test_a_young_symbol_of_no_exchange_is_told_that_its_calendar_is_a_guess() -> None:
+def test_a_young_symbol_without_an_exchange_warns_that_its_calendar_is_a_guess() -> None:
     model = _of_no_exchange()
     beside, alone = _young(model, 35)
 
@@ -411,7 +411,7 @@ def test_windows_without_session_and_anchor_give_neither_dates_nor_prices(model:
     assert np.isfinite(forecast.values).all()
 
 
-def test_an_unknown_feature_is_refused_listing_those_there_are(model: Model) -> None:
+def test_an_unknown_feature_is_refused_with_the_known_ones(model: Model) -> None:
     names = ("rsi", *model.pipeline.features.features.names[1:])
     window = replace(_window(model, recent_bars("AAPL")), features=names)
     with pytest.raises(UnknownFeatureError, match=r"features \['rsi'\] are not the model's; it reads \['return_1'"):
@@ -686,7 +686,7 @@ def test_a_whole_market_at_every_quantile_is_refused() -> None:
         ExplanationCost(symbols=300, targets=24, rows_per_window=1).check()
 
 
-def test_a_model_tells_what_it_reads(model: Model) -> None:
+def test_a_model_lists_its_inputs(model: Model) -> None:
     info = model.info(("champion",), is_default=True)
     assert (info.bars_needed, info.encoder_length, info.lookback, info.future_length) == (140, 60, 81, 20)
     assert (len(info.observed_features), len(info.known_features)) == (23, 5)

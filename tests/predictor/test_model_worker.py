@@ -246,7 +246,7 @@ def test_a_forecast_among_many_is_the_one_asked_alone(watched_model: WatchedMode
             assert other.forecast_id == one.forecast_id
 
 
-def test_calls_that_nobody_waits_for_any_more_run_no_network(watched_model: WatchedModel) -> None:
+def test_cancelled_calls_run_no_network(watched_model: WatchedModel) -> None:
     """They are cancelled in the queue, or while their batch is prepared."""
     good = Instance(input=recent_bars("AAPL"))
     with PredictionService(registry_of(watched_model)) as service:
@@ -263,7 +263,7 @@ def test_calls_that_nobody_waits_for_any_more_run_no_network(watched_model: Watc
     assert watched_model.forwards == [1, 1]
 
 
-def test_a_batch_of_which_nobody_waits_any_more_ends_between_two_steps(watched_model: WatchedModel) -> None:
+def test_a_fully_cancelled_batch_ends_between_two_steps(watched_model: WatchedModel) -> None:
     good, deadlines = Instance(input=recent_bars("AAPL")), [Deadline(), Deadline()]
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
@@ -274,7 +274,7 @@ def test_a_batch_of_which_nobody_waits_any_more_ends_between_two_steps(watched_m
     assert watched_model.forwards in ([1], [1, 0])  # the batch itself may end earlier
 
 
-def test_of_a_batch_that_nobody_waits_for_each_call_is_told_its_own_reason(watched_model: WatchedModel) -> None:
+def test_each_call_of_an_abandoned_batch_gets_its_own_reason(watched_model: WatchedModel) -> None:
     good, gone, late = Instance(input=recent_bars("AAPL")), Deadline(), Deadline.after(0.3)
 
     def lose_both() -> None:
@@ -390,7 +390,7 @@ def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched_mo
     assert here.values.tobytes() == there.values.tobytes()
 
 
-def test_a_caller_beside_another_waits_for_the_models_thread(watched_model: WatchedModel) -> None:
+def test_a_second_caller_waits_for_the_models_thread(watched_model: WatchedModel) -> None:
     asked, names = [Instance(input=recent_bars("AAPL"))], list[str]()
 
     def ask_meanwhile() -> None:
@@ -428,7 +428,7 @@ def test_what_a_caller_does_about_floating_point_errors_does_not_reach_the_model
     assert told == ["warn"]
 
 
-def test_a_caller_that_waits_is_told_what_ended_its_call_and_leaves_nothing_behind(watched_model: WatchedModel) -> None:
+def test_a_waiting_caller_gets_the_error_and_leaves_nothing_behind(watched_model: WatchedModel) -> None:
     watched_model.breaks_at = Instance(input=recent_bars("AAPL"))
     service = PredictionService(registry_of(watched_model))
     with pytest.raises(ZeroDivisionError):
@@ -446,7 +446,7 @@ def test_a_caller_that_waits_is_told_what_ended_its_call_and_leaves_nothing_behi
 # --- shutdown
 
 
-def test_a_process_that_forgets_to_close_ends_in_the_midst_of_its_calls() -> None:
+def test_a_process_that_forgets_to_close_exits_during_its_calls() -> None:
     program = """
 import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
@@ -473,7 +473,7 @@ def test_a_service_that_is_let_go_ends_its_threads(model: Model) -> None:
     assert not thread.is_alive()
 
 
-def test_a_deadline_that_passed_is_told_through_the_future(watched_model: WatchedModel) -> None:
+def test_an_expired_deadline_is_raised_by_the_future(watched_model: WatchedModel) -> None:
     with PredictionService(registry_of(watched_model)) as service:
         late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
         assert isinstance(late.exception(SOON_S), DeadlineExceededError)

@@ -361,7 +361,7 @@ def test_a_whole_number_may_stand_for_a_fraction() -> None:
     )
 
 
-def test_an_unknown_kind_lists_the_kinds_there_are() -> None:
+def test_an_unknown_kind_lists_the_known_ones() -> None:
     with pytest.raises(
         ConfigurationError, match=r"unknown network kind 'prophet'; choose one of \['garch', 'graph', 'gru', 'har'"
     ):

@@ -181,7 +181,7 @@ def ask(stub: PredictionServiceStub) -> None:
     list(stub.ExplainGlobal(pb.ExplainGlobalRequest(model="small@1", instances=[explained.instance])))
 
 
-def test_the_ready_line_tells_the_port_of_the_metrics(server_output: ServerOutput) -> None:
+def test_the_ready_line_has_the_port_of_the_metrics(server_output: ServerOutput) -> None:
     assert isinstance(server_output.ready["metrics_port"], int)
 
 
@@ -267,7 +267,7 @@ class EndedCalls:
 
 
 @pytest.mark.parametrize("timeout", [None, 0.5])
-def test_a_caller_that_goes_in_the_midst_counts_for_its_model(timeout: float | None) -> None:
+def test_a_caller_that_disconnects_is_counted_for_its_model(timeout: float | None) -> None:
     begun, may_go_on, told = threading.Event(), threading.Event(), EndedCalls()
 
     def clock() -> datetime:
@@ -404,7 +404,7 @@ def record_of(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> logging.
 
 
 @pytest.mark.parametrize("formatter", [logs.TextLine(), logs.JsonLine()])
-def test_an_incident_tells_where_it_was_raised_and_not_what_with(
+def test_an_incident_names_its_origin_without_values(
     formatter: logging.Formatter, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = formatter.format(record_of(logging.getLogger("predictor.test"), caplog))
@@ -533,7 +533,7 @@ def test_a_port_of_metrics_that_is_in_use_is_named_and_the_server_ends(tmp_path:
 
 
 @pytest.mark.parametrize("number", [-1, 65536])
-def test_a_port_that_is_none_is_refused(tmp_path: Path, number: int) -> None:
+def test_an_invalid_port_is_refused(tmp_path: Path, number: int) -> None:
     with pytest.raises(ConfigurationError, match=f"metrics port {number} is invalid"):
         ServerSettings(models=tmp_path, metrics_port=number)
 

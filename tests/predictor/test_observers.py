@@ -86,7 +86,7 @@ def test_a_forecast_is_observed_with_its_model_rows_and_times(
     assert sum(seconds or 0 for seconds in stages) <= seen.took_s
 
 
-def test_the_deadlines_own_observer_hears_of_its_request_alone(model: Model) -> None:
+def test_a_deadlines_observer_sees_only_its_own_request(model: Model) -> None:
     mine, everybodys = RecordingObserver(), RecordingObserver()
     with service_of(model, everybodys) as service:
         for observer in (mine, None):
@@ -95,7 +95,9 @@ def test_the_deadlines_own_observer_hears_of_its_request_alone(model: Model) -> 
     assert mine.observations == everybodys.observations[:1]
 
 
-def test_a_request_is_observed_before_its_answer_is_told(service: PredictionService, heard: RecordingObserver) -> None:
+def test_a_request_is_observed_before_its_response_is_sent(
+    service: PredictionService, heard: RecordingObserver
+) -> None:
     told: list[int] = []
     held = BlockingInstance()
     answer = service.predict("", held, Deadline())
@@ -140,7 +142,7 @@ def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(
     assert done.code == "OK"
 
 
-def test_a_call_whose_time_is_over_in_the_midst_is_observed_with_what_was_done(
+def test_a_call_that_expires_while_running_is_observed_with_the_work_done(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     held, deadline = BlockingInstance(), Deadline()
@@ -181,9 +183,7 @@ def test_explanations_are_observed_once_whatever_their_steps(
     assert all(seen.queue_s is not None and seen.forward_s is None for seen in heard.observations)
 
 
-def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(
-    model: Model, heard: RecordingObserver
-) -> None:
+def test_a_closed_service_is_observed_and_a_missing_model_is_not(model: Model, heard: RecordingObserver) -> None:
     service = service_of(model, heard)
     with pytest.raises(ModelNotFoundError):
         service.predict("other", [Instance(input=recent_bars())], Deadline())
@@ -194,7 +194,7 @@ def test_a_closed_service_is_observed_and_a_model_that_there_is_not_is_not(
     assert [(seen.method, seen.code) for seen in heard.observations] == [("Explain", "UNAVAILABLE")]
 
 
-def test_where_nobody_observes_nothing_is_noted(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_observer_no_observation_is_created(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("predictor.service.service.RequestRecord", None)  # creating one would raise
     with service_of(model, None) as service:
         (answer,) = service.predict("", [Instance(input=recent_bars())], Deadline()).result(SOON_S)

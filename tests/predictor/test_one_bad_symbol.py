@@ -179,7 +179,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Predictor]:
 
 @pytest.mark.parametrize("adjusted", [True, False], ids=["adj_close", "unadjusted"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_whatever_the_prices_the_other_symbols_keep_their_forecasts(
+def test_extreme_prices_do_not_change_other_symbols_forecasts(
     kinds: dict[str, Predictor], pattern: str, *, adjusted: bool
 ) -> None:
     """Obviously bad bars are refused at once; a numpy warning is an error here, as in a strict host."""

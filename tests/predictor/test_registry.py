@@ -154,7 +154,7 @@ def test_folders_that_are_no_versions_are_not_looked_at(models: Path) -> None:
     assert registry.problems == ()
 
 
-def test_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nothing: there is no such folder; train a model into"):
         _open(tmp_path / "nothing")
 
@@ -164,7 +164,7 @@ def test_an_empty_folder_says_what_is_expected(tmp_path: Path) -> None:
         _open(tmp_path)
 
 
-def test_a_folder_of_broken_models_says_why_each_is_broken(models: Path) -> None:
+def test_a_folder_of_broken_models_gives_the_reason_for_each(models: Path) -> None:
     for version in ("small/1", "small/2", "other/7"):
         break_weights(models / version)
     with pytest.raises(ConfigurationError) as caught:
@@ -210,7 +210,7 @@ def test_an_alias_of_a_refused_version_is_a_problem_of_its_own(models: Path) -> 
     assert problem.message.startswith("small/aliases.json: alias 'canary' names version 2, which was refused")
 
 
-def test_an_alias_that_leads_nowhere_is_not_found_and_the_message_says_why(models: Path) -> None:
+def test_a_dangling_alias_is_not_found_with_the_reason(models: Path) -> None:
     (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "next": 2}')
     break_weights(models / "small" / "2")
     registry = _open(models)

@@ -81,7 +81,7 @@ def test_a_new_model_is_loaded_by_its_name(folder: ModelsFolder, models: Path, s
     assert _served(folder.load(before, "new")) == {"new": {1}, "other": {7}, "small": {1, 2}}
 
 
-def test_loading_reads_the_aliases_anew(folder: ModelsFolder, models: Path) -> None:
+def test_loading_reads_the_aliases_again(folder: ModelsFolder, models: Path) -> None:
     before = folder.open()
     set_alias(models / "small", "champion", 2)
     after = folder.load(before, "small")
@@ -315,7 +315,7 @@ def test_a_version_that_was_built_in_vain_is_tried_again_when_it_is_reloaded(
     assert len(after.find("small@2").predict(asked, NOW, NEVER)) == 1
 
 
-def test_a_version_that_is_gone_from_the_folder_cannot_be_reloaded_and_is_still_served(
+def test_a_version_removed_from_the_folder_cannot_be_reloaded_and_is_still_served(
     folder: ModelsFolder, models: Path
 ) -> None:
     before = folder.open()
@@ -338,7 +338,7 @@ def test_a_model_whose_champion_was_broken_is_served_when_it_was_mended(
         assert after.problems == ()
 
 
-def test_a_folder_that_cannot_be_read_is_told_without_its_path(folder: ModelsFolder, models: Path) -> None:
+def test_an_unreadable_folder_is_reported_without_its_path(folder: ModelsFolder, models: Path) -> None:
     registry = folder.open()
     shutil.rmtree(models)
     with pytest.raises(ArtifactError, match=r"^the folder of models cannot be read: No such file or directory$"):

@@ -142,7 +142,7 @@ def test_another_artifact_in_the_place_of_the_verified_one_is_not_built(models: 
         registry.find("small@1").predict([ASKED], NOW, NEVER)
 
 
-def test_a_folder_that_is_gone_at_the_first_call_is_told_without_its_path(models: Path) -> None:
+def test_a_folder_missing_at_the_first_call_is_reported_without_its_path(models: Path) -> None:
     registry = Registry.open(models, RUNTIME)
     shutil.rmtree(models / "small" / "1")
     with pytest.raises(ArtifactError, match=r"^small/1: its folder is gone; put it back, or unload the version$"):

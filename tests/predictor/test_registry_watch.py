@@ -70,7 +70,7 @@ def server(models: Path) -> Server:
     return _watched(ModelsFolder(models, RUNTIME))
 
 
-def test_a_look_at_a_folder_that_is_as_it_was_gives_the_same_registry(server: Server) -> None:
+def test_polling_an_unchanged_folder_gives_the_same_registry(server: Server) -> None:
     before = server.registry
     for _ in range(3):
         assert server.poll() == RegistryChange(registry=before, problems=())
@@ -167,7 +167,7 @@ def test_the_champions_version_stays_served_when_it_vanished_until_the_champion_
     assert server.registry.problems == ()
 
 
-def test_a_half_copied_version_is_told_once_and_loaded_when_it_is_whole(
+def test_a_half_copied_version_is_reported_once_and_loaded_when_complete(
     server: Server, models: Path, saved_artifacts: Path
 ) -> None:
     data = (saved_artifacts / "2" / WEIGHTS).read_bytes()
@@ -200,7 +200,7 @@ def test_a_broken_version_is_tried_again_only_when_its_files_change(
     assert [message.split(": its")[0] for message in server.problems()] == ["small/3: manifest.json"]
 
 
-def test_a_problem_that_comes_back_is_told_again(server: Server, models: Path) -> None:
+def test_a_recurring_problem_is_reported_again(server: Server, models: Path) -> None:
     for _ in range(2):
         (models / "small" / "3").mkdir()
         assert server.problems() == [f"small/3: manifest.json: the file is missing; {REPLACE_ADVICE}"]
@@ -231,7 +231,7 @@ def test_a_model_whose_champion_was_broken_comes_whole_when_it_is_mended(models:
 
 
 @pytest.mark.parametrize("text", ["", "not json", '{"champion": "2"}', '{"champion": 9}', '{"a b": 1, "champion": 2}'])
-def test_bad_aliases_leave_the_old_ones_and_are_told_once(server: Server, models: Path, text: str) -> None:
+def test_bad_aliases_keep_the_old_ones_and_are_reported_once(server: Server, models: Path, text: str) -> None:
     set_alias(models / "small", "canary", 2)
     server.poll()
     (models / "small" / ALIASES).write_text(text)
@@ -243,7 +243,7 @@ def test_bad_aliases_leave_the_old_ones_and_are_told_once(server: Server, models
     assert server.registry.lines["small"].aliases == {"champion": 2}
 
 
-def test_aliases_that_are_bad_in_another_way_are_told_anew(server: Server, models: Path) -> None:
+def test_aliases_that_break_in_another_way_are_reported_again(server: Server, models: Path) -> None:
     for version in (8, 9):
         (models / "small" / ALIASES).write_text(f'{{"champion": {version}}}')
         assert [message.split(",")[0] for message in server.problems()] == [
@@ -295,7 +295,7 @@ def test_a_version_that_was_replaced_in_place_is_reloaded(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_version_that_was_replaced_by_a_bad_one_stays_served_and_is_told_once(
+def test_a_version_replaced_by_a_bad_one_stays_served_and_is_reported_once(
     server: Server, models: Path, saved_artifacts: Path, version: int
 ) -> None:
     _ask(server, f"small@{version}")
@@ -329,7 +329,7 @@ def test_a_link_that_is_turned_to_another_release_is_followed(models: Path, save
     assert server.registry.find("small@2").identity.weights_hash != old
 
 
-def test_a_folder_that_is_gone_changes_nothing_and_is_told_once(
+def test_a_missing_folder_changes_nothing_and_is_reported_once(
     server: Server, models: Path, saved_artifacts: Path
 ) -> None:
     before = server.registry

@@ -341,14 +341,14 @@ def test_a_page_without_an_audit_tells_how_to_have_one_on_it() -> None:
     assert "quantra audit models/canned/1 --bars bars.csv quantra report models/canned/1 --bars bars.csv" in page.words
 
 
-def test_a_search_for_settings_is_told() -> None:
+def test_a_settings_search_is_shown() -> None:
     page = page_of(render_report(content()))
 
     assert "40, of which 21 were pruned and 1 failed" in page.words
     assert "0.38040 ± 0.00170" in page.words
 
 
-def test_the_weights_that_a_model_started_from_are_told() -> None:
+def test_the_initial_weights_of_a_model_are_reported() -> None:
     one: dict[str, Json] = {
         "weights_hash": "ab" * 32,
         "symbols": ["IBM"],

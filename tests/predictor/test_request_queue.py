@@ -45,7 +45,7 @@ def waiting(now_s: float = 0.0, **limits: int) -> QueuedRequests:
     return QueuedRequests(QueueLimits(**limits), clock=lambda: now_s)
 
 
-def test_a_line_is_served_in_order_up_to_its_rows() -> None:
+def test_a_queue_is_served_in_order_up_to_the_row_limit() -> None:
     queue = waiting()
     for name, rows in (("a", 2), ("b", 2), ("c", 2), ("d", 1)):
         queue.put("m", item(name, rows))
@@ -62,7 +62,7 @@ def test_an_item_of_more_rows_than_may_be_taken_is_taken_alone() -> None:
     assert names(queue.take("m", 4)) == ["small"]
 
 
-def test_lines_do_not_mix() -> None:
+def test_models_are_not_mixed_in_a_batch() -> None:
     queue = waiting()
     queue.put("m", item("a"))
     queue.put("n", item("b"))
@@ -70,7 +70,7 @@ def test_lines_do_not_mix() -> None:
     assert names(queue.take("m", 9)) == ["a"]
 
 
-def test_lines_take_turns_however_much_waits_in_one() -> None:
+def test_models_take_turns_in_the_queue() -> None:
     queue = waiting()
     for name in ("a1", "a2", "a3"):
         queue.put("a", item(name))
@@ -84,7 +84,7 @@ def in_turn(queue: QueuedRequests, count: int) -> list[str]:
     return names([taken for _ in range(count) if (taken := queue.take_in_turn()) is not None])
 
 
-def test_one_item_at_a_time_is_taken_in_turn_whatever_its_rows() -> None:
+def test_one_item_at_a_time_is_taken_in_turn() -> None:
     queue = waiting()
     for name in "abc":
         queue.put("m", item(name, rows=0))
@@ -109,7 +109,7 @@ def test_an_item_that_is_put_back_waits_behind_the_others() -> None:
         ({"size": 25}, "20 bytes of requests wait already, at most 25"),
     ],
 )
-def test_beyond_each_limit_an_item_is_refused_and_told_when_to_come_again(limits: dict[str, int], message: str) -> None:
+def test_beyond_each_limit_an_item_is_refused_with_a_retry_delay(limits: dict[str, int], message: str) -> None:
     queue = waiting(**limits)
     first = item(rows=2)
     queue.put("m", first)
@@ -140,7 +140,7 @@ def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
     queue.put("m", item("b"))
 
 
-def test_where_nothing_waits_an_item_of_any_size_may_come() -> None:
+def test_an_empty_queue_takes_an_item_of_any_size() -> None:
     queue = waiting(rows=5, size=25)
     queue.put("m", item(rows=500, size=2500))
     assert queue.held == (1, 500, 2500)
@@ -168,7 +168,7 @@ def test_releasing_twice_is_once() -> None:
     assert queue.held == (1, 1, 10)
 
 
-def test_items_whose_time_is_over_make_room_for_others() -> None:
+def test_expired_items_make_room_for_others() -> None:
     queue = waiting(now_s=7.0, calls=2)
     queue.put("m", item("late", expires_at_s=6.9))
     queue.put("n", item("waits", expires_at_s=7.1))
@@ -205,7 +205,7 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
     assert not any(ref() for ref in held)
 
 
-def test_whoever_takes_gets_all_that_waits_and_none_that_was_cancelled() -> None:
+def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     items = [item(name) for name in "abc"]
     for one in items:
@@ -258,7 +258,7 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
     assert queue.take_in_turn() is None
 
 
-def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> None:
+def test_a_closed_queue_still_returns_items_behind_a_cancelled_one() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     for one in (item(expires_at_s=0.0), item("wanted")):
         queue.put(line, one)
@@ -267,7 +267,7 @@ def test_a_closed_line_gives_what_waits_behind_an_item_that_nobody_wants() -> No
     assert queue.take(line, 1) == []
 
 
-def test_whoever_waits_at_a_line_hears_that_it_closes() -> None:
+def test_a_waiting_worker_is_woken_when_its_queue_closes() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     taking = threading.Thread(target=queue.take, args=(line, 9), daemon=True)
     taking.start()
@@ -284,7 +284,7 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
     assert not taken.answer.cancel()
 
 
-def test_nobody_works_alone_in_a_line_or_a_queue_that_is_closed() -> None:
+def test_no_item_starts_at_once_in_a_closed_queue() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.close_model_queue(line)
     assert not queue.start_if_idle(line, item())

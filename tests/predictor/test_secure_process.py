@@ -118,7 +118,7 @@ def test_the_first_line_has_a_socket_in_the_place_of_its_port(life: ProcessOutpu
     assert "admin_port" not in life.ready
 
 
-def test_the_socket_is_gone_at_the_end(life: ProcessOutput) -> None:
+def test_the_socket_is_removed_at_the_end(life: ProcessOutput) -> None:
     assert not life.socket_is_left
     assert life.status == 0
 

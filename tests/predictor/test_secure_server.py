@@ -163,16 +163,16 @@ def refused_by(secured: SecureServer, credentials: ClientCredentials | None) -> 
     return refused.value.message
 
 
-def test_a_client_without_tls_is_told_that_it_may_need_it(tls: tuple[SecureServer, TlsFiles]) -> None:
+def test_a_client_without_tls_learns_that_it_may_need_it(tls: tuple[SecureServer, TlsFiles]) -> None:
     assert "if it uses TLS, pass ca= (--tls-ca)" in refused_by(tls[0], None)
 
 
-def test_a_client_with_tls_is_told_that_the_server_has_none(service: CannedService, ours: IssuedCertificates) -> None:
+def test_a_client_with_tls_learns_that_the_server_has_none(service: CannedService, ours: IssuedCertificates) -> None:
     with serving(service) as plain, pytest.raises(UnavailableError, match="uses plain text: remove ca="):
         SecureServer(plain, CredentialRotation(settings(ours.folder))).models(trusting(ours))
 
 
-def test_a_client_of_another_authority_is_told_which_file_to_give(
+def test_a_client_of_another_authority_gets_the_file_to_pass(
     tls: tuple[SecureServer, TlsFiles], other_certificates: IssuedCertificates
 ) -> None:
     assert "no authority in ca= (--tls-ca) has signed its certificate" in refused_by(
@@ -180,14 +180,14 @@ def test_a_client_of_another_authority_is_told_which_file_to_give(
     )
 
 
-def test_an_expired_certificate_is_told(tmp_path: Path, service: CannedService) -> None:
+def test_an_expired_certificate_is_reported(tmp_path: Path, service: CannedService) -> None:
     old = issue(tmp_path / "old", begin=LONG_AGO)
     rotation = CredentialRotation(settings(tmp_path, tls_of(old)))
     with serving(service, credentials=rotation.credentials()) as served:
         assert "has expired" in refused_by(SecureServer(served, rotation), trusting(old))
 
 
-def test_a_certificate_of_another_name_is_told(tmp_path: Path, service: CannedService) -> None:
+def test_a_certificate_of_another_name_is_reported(tmp_path: Path, service: CannedService) -> None:
     issued = issue(tmp_path / "named", ["server.example.com"])
     rotation = CredentialRotation(settings(tmp_path, tls_of(issued)))
     address = Address("127.0.0.2", 0)  # localhost addresses that the certificate lacks
@@ -237,7 +237,7 @@ def test_certificates_change_while_the_server_runs(
         assert before.models()  # its connection is older
 
 
-def test_a_broken_certificate_leaves_the_last_good_one_in_force_and_is_told_once(
+def test_a_broken_certificate_keeps_the_last_good_one_and_is_logged_once(
     tls: tuple[SecureServer, TlsFiles],
     ours: IssuedCertificates,
     other_certificates: IssuedCertificates,
@@ -393,7 +393,7 @@ def test_streams_and_sessions_of_both_clients_send_the_token(guarded: tuple[Secu
     asyncio.run(follow())
 
 
-def test_a_caller_without_a_token_is_told_so_by_a_full_server_too(service: CannedService) -> None:
+def test_a_caller_without_a_token_is_refused_also_by_a_full_server(service: CannedService) -> None:
     guard = TokenGuard(Tokens.parse(f"desk predict {PREDICTS}\n"))
     service.predictions_released.clear()
     limits = ServerLimits(calls_in_flight=1)
@@ -470,7 +470,7 @@ def test_a_stream_whose_token_was_taken_away_ends_at_its_next_request(guarded: t
 
 
 @pytest.mark.parametrize("broken", [b"", b"# nothing\n", b"desk predict short\n", b"\xff\xfe", b"x" * 2_000_000, None])
-def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_once(
+def test_a_broken_token_file_keeps_the_last_good_one_and_is_logged_once(
     guarded: tuple[SecureServer, Path], caplog: pytest.LogCaptureFixture, broken: bytes | None
 ) -> None:
     secured, path = guarded
@@ -489,7 +489,7 @@ def test_a_broken_file_of_tokens_leaves_the_last_good_one_in_force_and_is_told_o
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_a_file_of_tokens_that_breaks_twice_in_the_same_way_is_told_twice(
+def test_a_token_file_that_breaks_twice_is_logged_twice(
     guarded: tuple[SecureServer, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     secured, path = guarded
@@ -521,7 +521,7 @@ def test_the_servers_own_token_stays_when_the_file_changes(tmp_path: Path) -> No
         rotation.guard.check("Predict", [("authorization", f"Bearer {PREDICTS}")])
 
 
-def test_a_token_of_the_environment_that_is_too_short_is_told_without_it(tmp_path: Path) -> None:
+def test_a_short_token_in_the_environment_is_reported_without_its_value(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="QUANTRA_TOKEN: the token has 6 characters") as refused:
         CredentialRotation(settings(tmp_path, token=PREDICTS[:6]))
     assert PREDICTS[:6] not in refused.value.message
@@ -529,7 +529,7 @@ def test_a_token_of_the_environment_that_is_too_short_is_told_without_it(tmp_pat
 
 @posix
 @pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, True), (0o604, True)])
-def test_who_may_read_the_tokens_is_told(
+def test_the_permissions_of_the_token_file_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, *, is_told: bool
 ) -> None:
     path = token_file(tmp_path)
@@ -653,7 +653,7 @@ def test_credentials_that_are_not_whole_are_refused(
         QuantraClient("localhost:1", credentials=replace(ClientCredentials(), **{name: files[name] for name in fields}))
 
 
-def test_files_that_are_none_are_refused_before_a_call(
+def test_invalid_files_are_refused_before_a_call(
     ours: IssuedCertificates, other_certificates: IssuedCertificates
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"--tls-ca away\.pem"):
@@ -827,7 +827,7 @@ def test_an_address_that_is_no_socket_is_refused(text: str) -> None:
 
 
 @posix
-def test_a_socket_has_the_same_address_however_it_is_written() -> None:
+def test_a_socket_has_one_address_for_all_spellings() -> None:
     here = SocketAddress(Path.cwd() / "run" / "q.sock")
     assert parse_listening("unix:run/q.sock") == parse_listening(f"unix://{here.path}") == here
 

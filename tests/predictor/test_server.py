@@ -243,7 +243,7 @@ def test_a_request_over_the_limit_is_refused(service: CannedService) -> None:
         assert PredictionServiceStub(channel).GetModel(pb.GetModelRequest()).model.name == "canned"
 
 
-def test_an_answer_over_the_limit_is_refused_and_says_so(service: CannedService) -> None:
+def test_a_response_over_the_limit_is_an_error(service: CannedService) -> None:
     with serving(service, ServerLimits(send_bytes=100)) as small, grpc.insecure_channel(small.target) as channel:
         code, reason, message = refusal(lambda: PredictionServiceStub(channel).Predict(request_of("AAPL")))
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE")
@@ -395,7 +395,7 @@ def test_reports_of_many_instances_come_as_a_stream(served: Served) -> None:
     np.testing.assert_array_equal(known[0].targets[0].mean_size, [0.25, 1 / 3])
 
 
-def test_the_async_client_hears_the_same_reports(served: Served) -> None:
+def test_the_async_client_gets_the_same_reports(served: Served) -> None:
     asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
 
     async def heard() -> list[int]:
@@ -497,7 +497,7 @@ def test_late_calls_of_a_server_that_ends_are_unavailable_and_never_cancelled() 
         assert asyncio.run(codes_at_the_end(running)) == {grpc.StatusCode.UNAVAILABLE}
 
 
-def test_a_port_in_use_is_an_error_that_says_what_to_do(served: Served) -> None:
+def test_a_port_in_use_is_an_error_with_a_remedy(served: Served) -> None:
     async def clash() -> None:
         Listener(Address.parse(served.target), ServerLimits()).bind()
 
@@ -580,7 +580,7 @@ def port_of(running: Served) -> int:
     return int(running.target.rpartition(":")[2])
 
 
-def test_a_request_that_does_not_come_whole_in_time_ends_and_says_why(service: CannedService) -> None:
+def test_an_incomplete_request_times_out_with_the_reason(service: CannedService) -> None:
     limits = ServerLimits(request_s=0.2)
     with serving(service, limits) as running, Connection(port_of(running)) as connection:
         ended = connection.finish(start_call(connection, message(bytes(1000))[:500]))
@@ -621,7 +621,7 @@ def test_while_others_wait_for_a_place_the_oldest_request_on_its_way_ends(
         assert [one.ended for one in streams[3:]] == ["", ""]
 
 
-def test_a_slow_request_for_whose_place_nobody_waits_stays(service: CannedService) -> None:
+def test_a_slow_request_stays_while_its_slot_is_not_needed(service: CannedService) -> None:
     content = message(request_of("AAPL").SerializeToString())
     with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:
         stream = start_call(connection, content[:100])
@@ -710,7 +710,7 @@ def test_a_stream_of_questions_about_services_counts_as_one_call(service: Canned
         assert list(answers) == []
 
 
-def test_health_is_told_while_every_place_for_requests_is_taken(service: CannedService) -> None:
+def test_health_responds_while_every_request_slot_is_taken(service: CannedService) -> None:
     content = message(request_of("AAPL").SerializeToString())
     with serving(service, ServerLimits(arriving=1)) as running, Connection(port_of(running)) as connection:
         stream = start_call(connection, content[:100])
@@ -756,7 +756,7 @@ def grpc_first_done(calls: list[Any]) -> Iterator[Any]:
     yield ended.get(timeout=10)
 
 
-def test_a_refusal_for_want_of_room_says_when_to_ask_again() -> None:
+def test_a_refusal_for_lack_of_room_has_a_retry_delay() -> None:
     service = CannedService(forecast_of)
     service.predictions_released.clear()
     with serving(service, ServerLimits(calls_in_flight=1)) as running, grpc.insecure_channel(running.target) as channel:
@@ -826,7 +826,7 @@ def test_health_follows_the_models_that_are_served(service: CannedService) -> No
 # --- connections
 
 
-def test_a_connection_that_says_nothing_ends(service: CannedService) -> None:
+def test_an_idle_connection_is_closed(service: CannedService) -> None:
     with (
         serving(service, ServerLimits(handshake_s=0.3)) as running,
         socket.create_connection(("127.0.0.1", port_of(running)), timeout=20) as silent,

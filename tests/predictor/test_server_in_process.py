@@ -65,7 +65,7 @@ def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> 
 
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_server_that_was_stopped_leaves_signals_and_switch_interval_as_they_were(
+def test_a_stopped_server_restores_signals_and_switch_interval(
     models: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     seen = stop_when_ready(monkeypatch, number)
@@ -75,20 +75,20 @@ def test_a_server_that_was_stopped_leaves_signals_and_switch_interval_as_they_we
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_server_without_models_leaves_them_as_they_were(tmp_path: Path) -> None:
+def test_a_server_without_models_restores_them(tmp_path: Path) -> None:
     assert serve(settings(tmp_path)) == 1
     check_as_before()
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_server_whose_port_is_taken_leaves_them_as_they_were(models: Path) -> None:
+def test_a_server_without_a_free_port_restores_them(models: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         assert serve(settings(models, other.getsockname()[1])) == 1
     check_as_before()
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_server_that_breaks_leaves_them_as_they_were(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_server_restores_them(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: int) -> None:
         raise ZeroDivisionError
 

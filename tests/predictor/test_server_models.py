@@ -122,7 +122,7 @@ def test_models_are_loaded_reloaded_and_unloaded_while_calls_are_answered(runnin
     assert running.client.predict(recent_bars("AAPL")).weights_hash not in {first.weights_hash, second.weights_hash}
 
 
-def test_a_bad_artifact_leaves_the_old_one_serving_and_says_why(running: RunningServer) -> None:
+def test_a_bad_artifact_leaves_the_old_one_served_with_a_reason(running: RunningServer) -> None:
     before = running.client.predict(recent_bars("AAPL"))
     weights = running.folder / "1" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])

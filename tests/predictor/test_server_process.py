@@ -87,14 +87,14 @@ def test_the_signal_to_stop_lets_calls_in_flight_finish(life: ProcessOutput) -> 
     assert life.status == 0
 
 
-def test_a_broken_artifact_is_told_in_one_line_and_the_others_are_served(life: ProcessOutput) -> None:
+def test_a_broken_artifact_is_logged_in_one_line_and_the_others_are_served(life: ProcessOutput) -> None:
     assert life.served == ("small",)
     (told,) = [line for line in lines_of(life.log) if "not served: broken" in line]
     assert "broken/1" in told
     assert "weights.safetensors" in told
 
 
-def test_an_alias_that_leads_nowhere_is_told_in_one_line(life: ProcessOutput) -> None:
+def test_a_dangling_alias_is_a_one_line_error(life: ProcessOutput) -> None:
     (told,) = [line for line in lines_of(life.log) if "aliases.json" in line]
     assert "alias 'canary' names version 9, which is missing" in told
 
@@ -103,7 +103,7 @@ def test_the_log_holds_no_stack_trace(life: ProcessOutput) -> None:
     assert "Traceback" not in life.log
 
 
-def test_an_empty_folder_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_empty_folder_is_a_one_line_error(tmp_path: Path) -> None:
     done = failed_start("--models", str(tmp_path), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
     assert not done.stdout
@@ -111,7 +111,7 @@ def test_an_empty_folder_is_told_in_one_line(tmp_path: Path) -> None:
     assert "holds no model that can be served" in line
 
 
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = failed_start("--models", str(tmp_path), "--listen", f"127.0.0.1:{port}")

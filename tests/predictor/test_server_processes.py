@@ -247,7 +247,7 @@ def test_the_public_protocol_asks_for_no_forecast_where_models_are_changed(two_w
     assert failed.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_change_that_all_refuse_is_told_as_by_one_process(two_workers: TwoWorkerServer) -> None:
+def test_a_change_that_all_workers_refuse_fails_as_in_one_process(two_workers: TwoWorkerServer) -> None:
     told = two_workers.change("Load", "nonsense")
     assert told.startswith("NOT_FOUND: ")
     assert "worker" not in told
@@ -345,7 +345,7 @@ def test_the_end_of_standard_input_while_workers_load_ends_them_all(models: Path
     assert (popen.returncode, told) == (0, "")
 
 
-def test_workers_that_cannot_begin_are_told_in_one_line(tmp_path: Path) -> None:
+def test_workers_that_cannot_start_are_a_one_line_error(tmp_path: Path) -> None:
     done = failed_start(
         "--models", str(tmp_path), "--listen", "127.0.0.1:0", "--processes", "2", "--log-level", "error"
     )
@@ -355,7 +355,7 @@ def test_workers_that_cannot_begin_are_told_in_one_line(tmp_path: Path) -> None:
     assert "holds no model that can be served" in line
 
 
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         done = failed_start("--models", str(tmp_path), "--listen", address, "--processes", "2")

@@ -138,7 +138,7 @@ def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> Non
     assert "--parent-watch needs standard input, which is closed" in line
 
 
-def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_have_little_time_once_the_parent_has_exited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutdown_signal, "ORPHAN_DRAIN_S", 0.01)
 
     async def orphaned_while_draining() -> bool:
@@ -160,7 +160,7 @@ def test_calls_have_little_time_once_the_parent_is_gone(monkeypatch: pytest.Monk
     assert asyncio.run(orphaned_while_draining())
 
 
-def test_a_drain_that_ends_by_itself_is_waited_for() -> None:
+def test_a_running_drain_is_waited_for() -> None:
     async def drained() -> list[str]:
         told, order = ShutdownSignal(), list[str]()
 
@@ -185,7 +185,7 @@ def test_an_error_of_a_drain_is_not_lost() -> None:
         asyncio.run(drained())
 
 
-def test_a_parent_may_go_when_the_server_has_gone_before() -> None:
+def test_a_parent_may_exit_after_its_server() -> None:
     here, there = os.pipe()
 
     async def watched() -> None:

@@ -131,7 +131,7 @@ def test_a_model_does_not_wait_for_another(model: Model) -> None:
 # --- explanations
 
 
-def test_an_explanation_says_how_long_it_took(service: PredictionService) -> None:
+def test_an_explanation_reports_its_duration(service: PredictionService) -> None:
     explanation = service.explain("small", _query(), Deadline()).result(SOON_S)
     assert [(a.horizon, a.quantile) for a in explanation.attributions] == [(5, 0.5)]
     assert explanation.queue_ms >= 0
@@ -158,7 +158,7 @@ def test_predictions_while_explanations_run_are_the_same_bits(service: Predictio
         assert all(np.array_equal(a.per_row, b.per_row) for a, b in zip(first, other, strict=True))
 
 
-def test_an_explanation_leaves_the_network_as_it_was(model: Model) -> None:
+def test_an_explanation_leaves_the_network_unchanged(model: Model) -> None:
     network = model.engine.network
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     torch.manual_seed(4)
@@ -259,7 +259,7 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     assert len(pauses) >= 3  # at the start, before the forecasts at both ends, and before the gradients
 
 
-def test_a_limit_of_the_servers_own_ends_an_explanation_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_limit_ends_an_explanation_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [50.0]
     monkeypatch.setattr("predictor.service.preemption.time.monotonic", lambda: now_s[0])
     limited = BoundedDeadline(Deadline(), 30)
@@ -299,7 +299,7 @@ def test_a_call_that_was_cancelled_is_named(service: PredictionService) -> None:
         service.explain("", _query(), gone).result(SOON_S)
 
 
-def test_a_call_that_nobody_waits_for_is_dropped_before_any_work(model: Model) -> None:
+def test_an_abandoned_call_is_dropped_before_any_work(model: Model) -> None:
     """Work on a call first looks at the clock."""
     looked = threading.Event()
 

@@ -270,7 +270,7 @@ def test_json_round_trip_is_exact(calendar: SessionCalendar | None) -> None:
     assert read.sessions(read.first, read.last).tolist() == calendar.sessions(read.first, read.last).tolist()
 
 
-def test_calendars_of_a_working_week_are_written_as_ever() -> None:
+def test_calendars_of_a_working_week_keep_their_format() -> None:
     for calendar in (NYSE, WEEKDAYS):
         assert not {"version", "is_every_day"} & json.loads(calendar.to_json()).keys()
     assert SessionCalendar.weekdays(20240115, 20240201).to_json() == FIRST_VERSION
@@ -356,7 +356,7 @@ def test_a_damaged_version_is_refused_by_the_key(content: bytes, key: str) -> No
     assert caught.value.metadata["key"] == key
 
 
-def test_a_key_that_stands_twice_is_refused() -> None:
+def test_a_duplicate_key_is_refused() -> None:
     with pytest.raises(ArtifactError, match=r"calendar\.json: is not strict JSON: key 'first' appears twice"):
         SessionCalendar.from_json(NYSE.to_json().replace(b'"last"', b'"first"'))
 

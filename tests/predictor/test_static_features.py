@@ -61,7 +61,7 @@ def test_a_number_that_does_not_vary_is_refused() -> None:
         StaticFeatures.fit({"cap": np.array([2.0, 2.0, NAN])}, {})
 
 
-def test_a_text_that_nobody_has_is_refused() -> None:
+def test_a_text_without_recording_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="sector must have distinct"):
         StaticFeatures.fit({}, {"sector": ("", "")})
 
@@ -118,7 +118,7 @@ def test_more_covariates_than_are_read_are_refused() -> None:
         CovariateFields(observed=tuple(f"n{k}" for k in range(501)))
 
 
-def test_strange_categories_of_many_symbols_are_told_shortly() -> None:
+def test_unknown_categories_of_many_symbols_are_one_short_warning() -> None:
     symbols = tuple(f"S{k:04d}" for k in range(5000))
     (warning,) = StaticFeatures(categories=(StaticCategory(name="sector", categories=("Tech",)),)).warnings(
         symbols, {}, {"sector": symbols}

@@ -160,7 +160,7 @@ def test_two_instances_in_one_request_are_refused(door: StreamInterface) -> None
     assert final_responses(talk) == {}
 
 
-def test_a_request_without_an_id_is_told_so_without_one(door: StreamInterface) -> None:
+def test_a_request_without_an_id_fails_without_one(door: StreamInterface) -> None:
     talk = door.open()
     talk.send(predict_request(""))
     assert final_responses(talk) == {"": "MALFORMED_REQUEST"}
@@ -305,7 +305,7 @@ def test_what_waits_is_cancelled_at_once_and_what_is_worked_on_before_its_forwar
 
 
 @pytest.mark.parametrize("kind", DOORS)
-def test_a_full_queue_is_one_requests_answer_and_says_when_to_come_again(kind: str, service: PredictionService) -> None:
+def test_a_full_queue_fails_one_request_with_a_retry_delay(kind: str, service: PredictionService) -> None:
     limits = ServiceLimits(predictions=QueueLimits(calls=1))
     held = HeldService(service, limits)
     with held.service, stream_interface(kind, held.service, limits) as door:
@@ -321,7 +321,7 @@ def test_a_full_queue_is_one_requests_answer_and_says_when_to_come_again(kind: s
 
 
 @pytest.mark.parametrize("kind", DOORS)
-def test_a_request_whose_time_is_over_is_told_so_and_the_others_go_on(kind: str, service: PredictionService) -> None:
+def test_an_expired_request_fails_and_the_others_continue(kind: str, service: PredictionService) -> None:
     held = HeldService(service)
     with held.service, stream_interface(kind, held.service) as door:
         talk = door.open()
@@ -449,7 +449,7 @@ def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService)
     assert heard == []
 
 
-def test_work_for_a_stream_that_is_cancelled_is_told_that_nobody_waits(canned: CannedService) -> None:
+def test_work_of_a_cancelled_stream_is_cancelled(canned: CannedService) -> None:
     calls = Calls(canned)
     canned.predictions_released.clear()
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
@@ -491,7 +491,7 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
     calls.close()
 
 
-def test_whoever_observes_the_call_observes_each_of_its_requests(canned: CannedService) -> None:
+def test_the_observer_of_a_call_sees_each_of_its_requests(canned: CannedService) -> None:
     calls, observer = (
         Calls(canned),
         ObservedCall(
@@ -619,7 +619,7 @@ def test_sessions_are_told_of_what_their_model_does_not_answer(
     assert [type(outcome).__name__ for outcome in recording_sessions.outcomes] == ["ModelNotFoundError"]
 
 
-def test_sessions_are_told_of_what_was_cancelled(
+def test_sessions_are_notified_of_cancellations(
     talk: StreamCaller, recording_sessions: RecordingSessions, canned: CannedService
 ) -> None:
     canned.predictions_released.clear()
@@ -696,7 +696,7 @@ def test_sessions_end_after_the_request_that_they_are_taking(canned: CannedServi
 # --- stream limits
 
 
-def test_a_stream_holds_so_many_requests_and_answers_and_says_when_more_may_come(canned: CannedService) -> None:
+def test_a_stream_limits_requests_and_responses_and_reports_free_room(canned: CannedService) -> None:
     calls, heard = Calls(canned, ServiceLimits(requests_per_stream=3)), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append)
     canned.predictions_released.clear()
@@ -724,7 +724,7 @@ def test_a_stream_holds_so_many_bytes_and_one_request_more(canned: CannedService
     calls.close()
 
 
-def test_an_answer_that_is_too_large_to_be_sent_is_an_error_of_its_own(canned: CannedService) -> None:
+def test_a_response_too_large_to_send_is_a_separate_error(canned: CannedService) -> None:
     calls, heard = Calls(canned), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append, 100)
     stream.send(predict_request("large"))

@@ -172,7 +172,7 @@ def test_answers_that_were_read_make_room_for_as_many_requests(canned: CannedSer
             each.cancel()
 
 
-def test_a_stream_that_was_full_goes_on_as_its_answers_are_read(canned: CannedService) -> None:
+def test_a_full_stream_continues_as_its_responses_are_read(canned: CannedService) -> None:
     limits = ServerLimits(service=ServiceLimits(requests_per_stream=2))
     with serving(canned, limits) as running, grpc.insecure_channel(running.target) as channel:
         talk = GrpcStreamCaller(channel, SOON_S)

@@ -161,7 +161,7 @@ def test_a_bar_of_the_last_day_replaces_it() -> None:
     assert np.array_equal(closes[:, :-1], PANEL.until(DAYS[BEGUN - 1]).last(NEED).close[:, :-1])
 
 
-def test_a_bar_without_numbers_says_that_there_is_none() -> None:
+def test_a_bar_without_numbers_is_reported_as_empty() -> None:
     waiting = after(subscribed(), push_of(PANEL, DAYS[BEGUN], "AAPL", "GOOG"))
     told = waiting.pushed(Push(bars=no_bar(PANEL, DAYS[BEGUN], "IBM")), NEED)
     assert told.is_due
@@ -280,7 +280,7 @@ def with_events(panel: BarPanel) -> BarPanel:
     [(0.5, {"split_ratio": 2.0}), (0.25, {"split_ratio": 4.0}), (0.5, {"cash_dividend": 0.5})],
     ids=["2:1", "4:1", "dividend"],
 )
-def test_a_jump_that_the_pushed_columns_explain_is_none(factor: float, event: dict[str, float]) -> None:
+def test_a_jump_explained_by_the_pushed_columns_is_accepted(factor: float, event: dict[str, float]) -> None:
     panel = with_events(PANEL)
     close = float(day_of(panel, DAYS[BEGUN - 1], "IBM").close[0, 0])
     amounts = {name: np.array([[value * (close if name == "cash_dividend" else 1)]]) for name, value in event.items()}

@@ -119,7 +119,7 @@ def test_a_token_is_good_for_the_calls_of_its_roles_alone(token: str, allowed: s
     assert let_in == allowed | OF_ANY
 
 
-def test_whether_a_server_lives_is_told_without_a_token() -> None:
+def test_health_needs_no_token() -> None:
     guard = TokenGuard(Tokens.parse(FILE))
     assert [name for name, need in NEEDS.items() if not need] == ["ServerLive", "ServerReady"]
     guard.check("ServerLive", [])
@@ -152,7 +152,7 @@ def test_the_scheme_may_be_in_any_case() -> None:
     TokenGuard(Tokens.parse(FILE)).check("Predict", [("authorization", f"bearer  {A} ")])
 
 
-def test_without_tokens_nobody_is_asked() -> None:
+def test_without_a_token_file_no_token_is_required() -> None:
     TokenGuard().check("Predict", [])
     TokenGuard().check("UnloadModel", [])
 

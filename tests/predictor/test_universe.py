@@ -337,9 +337,7 @@ def test_many_panels_go_in_as_many_calls_as_they_need(limited_server: str, forec
     ]
 
 
-def test_a_part_of_symbols_without_forecasts_tells_each_ones_reason(
-    limited_server: str, forecaster: Forecaster
-) -> None:
+def test_a_part_without_forecasts_gives_the_reason_per_symbol(limited_server: str, forecaster: Forecaster) -> None:
     panel = universe(35)
     for row in range(8, 24):
         panel = without_bars(panel, row, slice(-1, None) if row % 2 else slice(-80, -2))
@@ -353,9 +351,7 @@ def test_a_part_of_symbols_without_forecasts_tells_each_ones_reason(
 
 
 @pytest.mark.parametrize(("when", "kind"), [(slice(-1, None), NoUsableSymbolError), (slice(-60, -10), TooFewBarsError)])
-def test_a_panel_without_any_forecast_is_refused_as_ever(
-    limited_server: str, when: slice, kind: type[QuantraError]
-) -> None:
+def test_a_panel_without_any_forecast_is_refused(limited_server: str, when: slice, kind: type[QuantraError]) -> None:
     panel = universe(25)
     for row in range(25):
         panel = without_bars(panel, row, when)
@@ -478,7 +474,7 @@ def test_time_that_is_over_between_two_calls_names_who_is_left_and_asks_no_more(
     assert late.value.metadata["first_symbol"] == "S0007"
 
 
-def test_a_failure_in_the_midst_names_its_symbols_and_ends_all(limited_server: str) -> None:
+def test_a_failing_part_names_its_symbols_and_ends_all(limited_server: str) -> None:
     client, noting = asking(limited_server)
 
     def break_second(call: SentCall) -> None:
@@ -691,7 +687,7 @@ def test_a_version_that_is_never_the_one_told_is_sent_all_bars(versions: Predict
 # --- server metadata
 
 
-def test_a_server_tells_what_a_request_may_hold(service: PredictionService) -> None:
+def test_a_server_reports_its_request_limits(service: PredictionService) -> None:
     calls = Calls(service, ServiceLimits(), most_bytes=1234)
     asked = pb.GetModelRequest(model="small").SerializeToString()
     answer = pb.GetModelResponse.FromString(calls.call("GetModel", asked, Deadline()).result())
@@ -708,7 +704,7 @@ def test_a_door_that_takes_any_request_tells_where_requests_wait(service: Predic
     calls.close()
 
 
-def test_a_server_that_tells_nothing_takes_what_servers_take() -> None:
+def test_a_server_without_limits_gets_the_default_ones() -> None:
     assert models.decode_limits(pb.RequestLimits()) == RequestLimits()
 
 

@@ -467,7 +467,7 @@ def test_too_many_targets_are_refused() -> None:
         attributions.decode_query(message)
 
 
-def test_an_unknown_method_names_those_there_are() -> None:
+def test_an_unknown_method_lists_the_known_ones() -> None:
     message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.method = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
     with pytest.raises(ExplainUnsupportedError, match="unknown explanation method 7; use one of integrated-gradients"):

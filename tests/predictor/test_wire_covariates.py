@@ -65,7 +65,7 @@ def test_an_array_of_another_length_is_named() -> None:
         instances.decode(wrong)
 
 
-def test_a_name_that_stands_twice_is_refused() -> None:
+def test_a_duplicate_name_is_refused() -> None:
     wrong = message()
     wrong.covariates.observed[1].name = "a"
     with pytest.raises(MalformedRequestError, match=r"covariates\.observed: a name appears twice"):

@@ -57,7 +57,7 @@ def test_covariates_without_bars_are_refused() -> None:
         pushes.decode(message)
 
 
-def test_a_symbol_that_stands_twice_is_refused() -> None:
+def test_a_duplicate_symbol_is_refused() -> None:
     message = sent(Push(bars=DAY))
     message.bars.symbols[:] = ["AAPL", "AAPL"]
     with pytest.raises(BarsError, match="appears twice"):

@@ -73,14 +73,14 @@ def test_what_the_others_serve_and_the_folder_has_again_is_loaded(models: Path, 
         assert "other" in {one.name for one in service.served.infos()}
 
 
-def test_what_the_folder_has_no_more_is_told(models: Path, first_worker: ServedModels) -> None:
+def test_removed_versions_are_reported(models: Path, first_worker: ServedModels) -> None:
     shutil.rmtree(models / "other")
     served, (problem,) = start_worker(models, first_worker)
     assert served == ["small@1", "small@2"]
     assert problem.startswith("other@1 is served by the other workers but not here: there is no model 'other'")
 
 
-def test_other_weights_under_the_same_version_are_told(
+def test_other_weights_under_the_same_version_are_reported(
     models: Path, first_worker: ServedModels, saved_artifacts: Path
 ) -> None:
     replace_version(models / "other" / "1", saved_artifacts / "0")
@@ -100,7 +100,7 @@ def test_what_came_between_a_change_and_its_taking_back_is_served_again(
     assert [f"{one.name}@{one.version}" for one in first_worker.infos()] == ["other@1", "other@2", "small@1", "small@2"]
 
 
-def test_another_champion_is_told(models: Path, first_worker: ServedModels) -> None:
+def test_a_new_champion_is_reported(models: Path, first_worker: ServedModels) -> None:
     set_alias(models / "small", "champion", 2)
     _, problems = start_worker(models, first_worker)
     assert problems == ["small refers to small@1 in the other workers but not here; load small to read its aliases"]

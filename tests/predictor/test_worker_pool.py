@@ -211,7 +211,7 @@ def test_a_port_is_reserved_before_anybody_listens() -> None:
         pass
 
 
-def test_workers_may_listen_on_a_reserved_port_and_nobody_else() -> None:
+def test_only_workers_may_listen_on_a_reserved_port() -> None:
     with reserved(Address("127.0.0.1", 0)) as address, socket.socket() as worker, socket.socket() as stranger:
         worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         worker.bind((address.host, address.port))
@@ -246,7 +246,7 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
-def test_a_team_that_cannot_begin_says_why(folder: Path, what: str, message: str) -> None:
+def test_a_worker_pool_that_cannot_start_gives_the_reason(folder: Path, what: str, message: str) -> None:
     (folder / what).touch()
 
     async def nothing(_: WorkerPool) -> None:
@@ -371,7 +371,7 @@ def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Pat
     assert steps > 2  # the first loop iteration does not start the process
 
 
-def test_an_answer_for_which_nobody_waits_any_more_is_let_go(folder: Path) -> None:
+def test_an_abandoned_result_is_released(folder: Path) -> None:
     (folder / "page").write_text("")
     (folder / "slow").touch()
 
@@ -476,7 +476,7 @@ def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
     assert received_count(folder, "stays=False") == 1
 
 
-def test_what_all_refuse_is_told_as_one_says_it(folder: Path) -> None:
+def test_a_change_refused_by_all_workers_gives_one_error(folder: Path) -> None:
     async def load(team: WorkerPool) -> None:
         with pytest.raises(ModelNotFoundError, match=r"^not there$"):
             await team.change("Fail", request_for("request"))
@@ -500,7 +500,7 @@ def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> No
         ] * 5
 
 
-def test_a_change_whose_caller_has_gone_before_its_turn_is_not_made(folder: Path) -> None:
+def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) -> None:
     async def leave(team: WorkerPool) -> None:
         changes, gone = AdminBroadcast(team), Deadline()
         first = changes.call("LoadModel", request_for("first"), Deadline())

@@ -126,7 +126,7 @@ def test_every_phase_of_a_window_is_in_the_log_once(path: Path) -> None:
     assert logged(path) == lines(told)
 
 
-def test_a_training_that_starts_anew_takes_the_old_log_out(path: Path) -> None:
+def test_a_restarted_training_removes_the_old_log(path: Path) -> None:
     killed_after(path, 9)
     with path.open("a", encoding="utf-8") as log:
         log.write(as_json(TrainingNotice(message="of the old training")) + "\nno JSON\n")
@@ -177,7 +177,7 @@ def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[Trainin
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX limits the size of files")
-def test_a_log_that_cannot_grow_is_told_once_and_the_training_goes_on(path: Path) -> None:
+def test_a_full_log_disk_is_reported_once_and_training_continues(path: Path) -> None:
     (notice,) = notices_of(path, WHOLE, len("".join(lines(WHOLE[:3]))) + 20)
     assert f"{path} can no longer be written: " in notice.message
     list(JsonlLog(path)(WHOLE[3:]))
@@ -185,7 +185,7 @@ def test_a_log_that_cannot_grow_is_told_once_and_the_training_goes_on(path: Path
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX limits the size of files")
-def test_a_log_that_cannot_be_rewritten_is_left_as_it_was(path: Path) -> None:
+def test_an_unwritable_log_is_left_unchanged(path: Path) -> None:
     list(JsonlLog(path)(WHOLE))
     assert len(notices_of(path, WHOLE[6:], 100)) == 1
     assert logged(path) == lines(WHOLE)

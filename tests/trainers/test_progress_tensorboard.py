@@ -120,7 +120,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
         TensorBoardLog(tmp_path)
 
 
-def test_curves_that_cannot_be_written_are_told_once_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_unwritable_curves_are_reported_once_and_training_continues(tmp_path: Path) -> None:
     (tmp_path / "tensorboard").write_text("a file where the folder shall be")
     reports: list[Report] = [window(0), window(1), epoch()]
     notice, *passed = TensorBoardLog(tmp_path / "tensorboard")(reports)

@@ -442,7 +442,7 @@ def test_more_trials_deflate_the_same_returns_further() -> None:
     assert check_trials(-returns, TrialCount(count=500, counted_by="me")).verdict is AuditVerdict.FAIL
 
 
-def test_nothing_passes_where_nobody_counted_the_trials() -> None:
+def test_nothing_passes_without_a_number_of_trials() -> None:
     returns = 0.003 + 0.01 * np.random.default_rng(3).standard_normal(750)
     counted, uncounted = (check_trials(returns, counted_trials(said, {})) for said in (1, None))
     assert counted.deflated == uncounted.deflated

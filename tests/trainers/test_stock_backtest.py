@@ -278,7 +278,7 @@ class CountingSource:
         return forecast_refit(job)
 
 
-def test_a_backtest_that_was_stopped_goes_on_and_comes_to_the_same_bytes(
+def test_a_stopped_backtest_resumes_to_the_same_bytes(
     source: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = walked(source, tmp_path / "whole")
@@ -301,7 +301,7 @@ def test_parallel_processes_give_the_same_bytes(source: ModelSource, tmp_path: P
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
-def test_a_folder_of_other_settings_is_refused_and_says_which(source: ModelSource, tmp_path: Path) -> None:
+def test_a_folder_of_other_settings_is_refused_with_their_names(source: ModelSource, tmp_path: Path) -> None:
     plan = replace(PLAN, refit=None)
     walked(source, tmp_path / "run", plan)
     with pytest.raises(ConfigurationError, match="run already has a backtest; continue it"):

@@ -126,7 +126,7 @@ def test_a_short_earns_what_a_delisting_takes_and_has_nothing_to_buy_back() -> N
     assert book.closed.tolist() == [0, 0, 0, 1]
 
 
-def test_a_book_from_a_later_session_on_tells_all_that_happened_then() -> None:
+def test_a_book_from_a_later_session_reports_all_events_since() -> None:
     book = run_book(always(1, sessions=5), single_stock(1, 1, 2, GONE, GONE), replace(FREE, cost_bps=100))
     later = book.since(2)
     assert later.gross.tolist() == [1, 0, 0]

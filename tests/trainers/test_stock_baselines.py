@@ -203,7 +203,7 @@ def test_what_is_not_installed_is_left_out_and_a_note_says_what_to_install(
     assert name not in {baseline.name for baseline in plan.baselines}
 
 
-def test_a_training_leaves_out_what_takes_long_and_says_so() -> None:
+def test_a_training_skips_slow_parts_and_reports_it() -> None:
     few, many = (quick_baselines(TargetKind.LOG_RETURN, count) for count in (4, 1000))
     assert [note.split(" is ")[0] for note in few.notes] == [LIGHTGBM]
     assert [note.split(" is ")[0] for note in many.notes] == [GARCH, LIGHTGBM]

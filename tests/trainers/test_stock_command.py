@@ -348,7 +348,7 @@ def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGTERM")
-def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_says_how_to_go_on(
+def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_shows_how_to_resume(
     bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
 ) -> None:
     out = tmp_path / "1"
@@ -426,7 +426,7 @@ def test_the_checkpoints_go_when_the_artifact_is_saved(
     assert not list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
 
 
-def test_the_folder_is_held_until_the_artifact_stands(bars_file: Path, tmp_path: Path) -> None:
+def test_the_folder_is_locked_until_the_artifact_is_written(bars_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "1.run" / "checkpoints"
     refused: list[str] = []
 
@@ -558,7 +558,7 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_fi
 
 
 @pytest.mark.slow
-def test_a_training_stops_with_a_checkpoint_when_whoever_started_it_is_gone(bars_file: Path, tmp_path: Path) -> None:
+def test_a_training_stops_with_a_checkpoint_when_its_parent_exits(bars_file: Path, tmp_path: Path) -> None:
     flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), "--epochs", "10000", "--patience", "10000"]
     command_line = [sys.executable, "-m", "trainers.stock", *flags, "--json", "--parent-watch"]
     pipe = subprocess.PIPE
@@ -574,7 +574,7 @@ def test_a_training_stops_with_a_checkpoint_when_whoever_started_it_is_gone(bars
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process is ended by a signal")
-def test_a_training_whose_starter_is_gone_before_it_began_ends_at_once(bars_file: Path, tmp_path: Path) -> None:
+def test_a_training_whose_parent_has_exited_ends_at_once(bars_file: Path, tmp_path: Path) -> None:
     flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), *QUICK]
     command_line = [sys.executable, "-m", "trainers.stock", *flags, "--parent-watch"]
     ended = subprocess.run(command_line, stdin=subprocess.DEVNULL, capture_output=True, check=False)

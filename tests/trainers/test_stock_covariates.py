@@ -190,7 +190,7 @@ def test_a_covariate_without_a_bar_is_unknown() -> None:
     assert found.mask[:, 300, place].tolist() == [False, True, True]
 
 
-def test_a_value_that_nobody_knows_yet_is_masked_and_not_filled() -> None:
+def test_a_value_not_yet_known_is_masked_and_not_filled() -> None:
     place = pipeline().features.features.names.index("short_interest")
     assert not history().encoded.mask[:, :3, place].any()
     assert not history().encoded.observed[:, :3, place].any()
@@ -315,7 +315,7 @@ def test_an_unheard_category_works_and_warns() -> None:
     assert not np.array_equal(forecast.values[1], other.values[1])
 
 
-def test_a_covariate_that_is_unknown_on_all_sessions_is_told() -> None:
+def test_a_covariate_that_is_unknown_on_all_sessions_is_reported() -> None:
     panel = bars().last(200)
     beside = files_read().for_model(model().info((), is_default=True), panel)
     unheard, late = (beside.observed["short_interest"].copy() for _ in range(2))

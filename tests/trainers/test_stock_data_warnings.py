@@ -118,7 +118,7 @@ def without_breaks(text: str) -> str:
 # --- trainings
 
 
-def test_a_training_tells_what_to_doubt_once_and_before_its_work(doubtful: DoubtfulFiles) -> None:
+def test_a_training_reports_data_warnings_once_before_its_work(doubtful: DoubtfulFiles) -> None:
     before = places(doubtful.told, *EARLY)
     assert max(before) < places(doubtful.told, "computing features")[0]
     assert places(doubtful.told, STEPS)[0] < doubtful.told.index("epochs")
@@ -129,7 +129,7 @@ def test_the_card_holds_what_there_was_to_doubt(doubtful: DoubtfulFiles) -> None
     places(manifest["card"]["data"]["notes"], *EARLY, STEPS)
 
 
-def test_400_bars_are_told_by_their_windows_and_steps(doubtful: DoubtfulFiles) -> None:
+def test_400_bars_are_distinguished_by_windows_and_steps(doubtful: DoubtfulFiles) -> None:
     (line,) = [line for line in doubtful.told if STEPS in line]
     assert line.startswith("split train holds 196 windows, which is 4 steps of the optimizer an epoch")
     assert "give a longer history, more symbols, or smaller batches" in line
@@ -152,7 +152,7 @@ def test_a_model_without_a_network_takes_no_steps_and_reads_no_volume() -> None:
     assert jump.startswith(SPLIT)
 
 
-def test_a_covariate_that_no_feature_reads_is_told_in_training(doubtful: DoubtfulFiles) -> None:
+def test_a_covariate_that_no_feature_reads_is_reported_in_training(doubtful: DoubtfulFiles) -> None:
     files = CovariateSource.read([doubtful.folder / "rates.csv"])
     places(of_recipe(bars(), default_features(), files, RECIPE), UNREAD)
     reading = default_features().with_covariates(CovariateFields(observed=("rate",)))
@@ -176,7 +176,7 @@ def test_the_command_tells_programs_of_doubts_before_the_first_stage(
     places(told, STEPS)
 
 
-def test_a_search_tells_of_doubts_before_its_first_trial(
+def test_a_search_reports_data_warnings_before_its_first_trial(
     doubtful: DoubtfulFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_asked: object, **_more: object) -> None:
@@ -190,7 +190,7 @@ def test_a_search_tells_of_doubts_before_its_first_trial(
     assert printed.count(STEPS) == 1
 
 
-def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
+def test_an_ensemble_reports_data_warnings_before_its_work_and_records_them(
     doubtful: DoubtfulFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
@@ -207,7 +207,7 @@ def test_an_ensemble_tells_of_doubts_before_its_work_and_its_card_holds_them(
 # --- judgements
 
 
-def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
+def test_an_evaluation_reports_data_warnings_before_its_work_and_records_them(
     doubtful: DoubtfulFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def few(_kind: TargetKind) -> BaselinePlan:
@@ -225,7 +225,7 @@ def test_an_evaluation_tells_of_doubts_before_its_work_and_holds_them(
     assert all(text in page.read_text(encoding="utf-8") for text in JUDGED)
 
 
-def test_a_backtest_tells_of_doubts_before_its_work_and_holds_them(
+def test_a_backtest_reports_data_warnings_before_its_work_and_records_them(
     doubtful: DoubtfulFiles, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     period = ("--start", "2013-01-02", "--end", "2013-02-15", "--horizon", "1", "--out", tmp_path / "run")
@@ -238,7 +238,7 @@ def test_a_backtest_tells_of_doubts_before_its_work_and_holds_them(
     assert all(text in page.read_text(encoding="utf-8") for text in JUDGED)
 
 
-def test_an_audit_tells_of_doubts_before_its_work_and_holds_them(
+def test_an_audit_reports_data_warnings_before_its_work_and_records_them(
     doubtful: DoubtfulFiles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quick = ("--sessions", "1", "--permutations", "1", "--epochs", "1", "--horizon", "1", "--device", "cpu")
@@ -250,7 +250,7 @@ def test_an_audit_tells_of_doubts_before_its_work_and_holds_them(
     places(record["warnings"], *JUDGED)
 
 
-def test_a_symbol_without_a_training_window_is_told_of_and_counts_as_unseen(tmp_path: Path) -> None:
+def test_a_symbol_without_a_training_window_is_reported_and_counts_as_unseen(tmp_path: Path) -> None:
     panel = bokeh_panel("AAPL", "GOOG", "IBM").last(400)
     names = ("open", "high", "low", "close", "volume", "adj_close")
     columns = {name: getattr(panel, name).copy() for name in names}

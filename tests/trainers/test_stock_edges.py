@@ -128,7 +128,7 @@ def test_edges_do_not_know_what_comes_after_the_training_window() -> None:
     np.testing.assert_allclose(plain.weights, other.weights, atol=1e-6)
 
 
-def test_edges_are_built_anew_for_every_training_window() -> None:
+def test_edges_are_rebuilt_for_every_training_window() -> None:
     bars = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").between(20080102, 20101231)
     first, second = (training_edges(bars, last, neighbours=2) for last in (20081231, 20091231))
     assert not np.allclose(first.weights, second.weights, atol=1e-3)

@@ -137,7 +137,7 @@ def test_an_unknown_outcome_has_no_say_in_the_ranking() -> None:
     torch.testing.assert_close(ranking_loss(scores, outcomes).loss, ranking_loss(moved, outcomes).loss)
 
 
-def test_a_cross_section_of_one_says_nothing_and_has_no_gradient() -> None:
+def test_a_cross_section_of_one_has_no_loss_and_no_gradient() -> None:
     scores = torch.randn(1, 5, 1, requires_grad=True)
     outcomes = torch.full((1, 5, 1), torch.nan)
     outcomes[0, 2] = 1.0

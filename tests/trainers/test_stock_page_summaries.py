@@ -104,7 +104,7 @@ def test_an_evaluation_of_one_training_counts_the_symbols_and_says_that_luck_is_
 # --- audits
 
 
-def test_an_audit_that_finds_a_leak_says_so_first() -> None:
+def test_an_audit_reports_a_leak_first() -> None:
     record = audit_record()
     future = replace(record, future=replace(record.future, verdict=AuditVerdict.FAIL, changed=("forecast",)))
     shuffled = replace(record, permutation=replace(record.permutation, verdict=AuditVerdict.FAIL))
@@ -112,7 +112,7 @@ def test_an_audit_that_finds_a_leak_says_so_first() -> None:
     assert "there is a leak" in audit_findings(shuffled)[0]
 
 
-def test_an_audit_that_cannot_exclude_a_leak_says_so() -> None:
+def test_an_audit_that_cannot_exclude_a_leak_reports_it() -> None:
     record = audit_record()
     unsure = replace(record, permutation=replace(record.permutation, verdict=AuditVerdict.UNDECIDED))
     assert "too uncertain to exclude a leak" in audit_findings(unsure)[0]

@@ -104,7 +104,7 @@ def test_the_least_of_each_column_is_bold_and_the_model_is_marked() -> None:
     ("lower", "upper", "verdict"),
     [(0.01, 0.03, "better"), (-0.01, 0.03, "undecided"), (-0.03, -0.01, "worse")],
 )
-def test_the_verdict_of_an_evaluation_stands_first(lower: float, upper: float, verdict: str) -> None:
+def test_the_verdict_of_an_evaluation_comes_first(lower: float, upper: float, verdict: str) -> None:
     found = evaluation(skill=Interval(value=(lower + upper) / 2, lower=lower, upper=upper))
     text = render_evaluation(NAME, found)
     assert text.index(f'<section class="verdict {verdict}"') < text.index('<section id="losses"')
@@ -142,14 +142,14 @@ def test_adaptive_offsets_are_shown_where_they_were_made() -> None:
     assert "adaptive" not in page_of(render_evaluation(NAME, evaluation())).text
 
 
-def test_seeds_are_told_with_their_spread() -> None:
+def test_seeds_are_reported_with_their_spread() -> None:
     page = page_of(render_evaluation(NAME, evaluation()))
     assert {0.00307, 0.00313, 0.00357, 0.7611, 0.0151, 0.0177} <= set(page.numbers)
     assert "± 1.10" in page.text
     assert "The recipe from seeds 0, 1, 2" in page.words
 
 
-def test_an_evaluation_without_other_seeds_says_so() -> None:
+def test_an_evaluation_without_other_seeds_notes_it() -> None:
     page = page_of(render_evaluation(NAME, evaluation(seeds=False)))
     assert "the effect of its seed is unknown" in page.words
     assert "Luck of one training" not in page.text

@@ -306,7 +306,7 @@ def test_the_card_that_is_returned_is_the_one_that_is_stored(training_result: Tr
     assert load(training_result.folder).artifact.manifest.card == training_result.card
 
 
-def test_the_card_can_be_told_to_people(training_result: TrainingResult) -> None:
+def test_the_card_can_be_printed(training_result: TrainingResult) -> None:
     told = training_result.summary
     assert told.skill is not None
     assert told.skill.sentence == Record(training_result.card, "card").record("skill").text("sentence")

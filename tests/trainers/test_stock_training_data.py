@@ -247,7 +247,7 @@ def test_the_same_fine_tuning_gives_the_same_bytes_and_another_seed_other_weight
     assert artifact.load(sibling).weights_hash != artifact.load(child.folder).weights_hash
 
 
-def test_a_card_of_a_training_from_fresh_weights_tells_of_no_ancestors(parent: Path) -> None:
+def test_a_card_of_a_fresh_training_has_no_ancestors(parent: Path) -> None:
     card = artifact.load(parent).artifact.manifest.card
     assert "ancestors" not in card
     assert ancestors_of(card) == ()
@@ -541,7 +541,7 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
     )
 
 
-def test_an_artifact_that_does_not_tell_what_it_has_seen_is_refused(parent: Path, tmp_path: Path) -> None:
+def test_an_artifact_without_training_history_is_refused(parent: Path, tmp_path: Path) -> None:
     stored = artifact.load(parent)
     bare = replace(stored.artifact, manifest=replace(stored.artifact.manifest, card={}))
     artifact.save(tmp_path / "bare", bare, stored.golden)
@@ -601,7 +601,7 @@ def stop(material: TrainingMaterial, out: Path) -> None:
     assert list((out.parent / "run").glob("window-*"))
 
 
-def test_a_fine_tuning_that_was_stopped_within_an_epoch_goes_on_to_the_same_bytes(
+def test_a_fine_tuning_stopped_in_mid_epoch_resumes_to_the_same_bytes(
     parent: Path, child: TrainingResult, tmp_path: Path
 ) -> None:
     material = TrainingMaterial(new_bars(), FEATURES, parent=ParentArtifact.load(parent))

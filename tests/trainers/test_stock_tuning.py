@@ -121,7 +121,7 @@ def test_a_search_tries_so_often_and_fits_the_best_again_from_fresh_seeds(histor
     assert [said.split(";")[0] for said in heard.said[:2]] == ["trial 1 of 2", "trial 2 of 2"]
 
 
-def test_a_search_that_was_stopped_goes_on_where_it_was(history: History, tmp_path: Path) -> None:
+def test_a_stopped_search_resumes(history: History, tmp_path: Path) -> None:
     search(search_of(history, trials=1), stored(tmp_path), consume=iter)
     heard = RecordingConsumer()
     found = search(search_of(history, trials=2), stored(tmp_path), consume=heard, announce=heard.announce)
@@ -137,7 +137,7 @@ def test_a_study_of_other_settings_is_refused(history: History, tmp_path: Path) 
         search(search_of(history, recipe=other), stored(tmp_path), consume=iter)
 
 
-def test_the_first_trials_error_is_told(history: History, tmp_path: Path) -> None:
+def test_the_first_trials_error_is_reported(history: History, tmp_path: Path) -> None:
     def fail(reports: Iterable[Report], /) -> Iterator[Report]:
         del reports
         raise ConfigurationError("the consumer broke")
@@ -146,7 +146,7 @@ def test_the_first_trials_error_is_told(history: History, tmp_path: Path) -> Non
         search(search_of(history), stored(tmp_path), consume=fail)
 
 
-def test_a_search_without_any_trial_that_came_to_an_end_says_so(history: History, tmp_path: Path) -> None:
+def test_a_search_without_a_finished_trial_is_an_error(history: History, tmp_path: Path) -> None:
     def fail(reports: Iterable[Report], /) -> Iterator[Report]:
         del reports
         raise LoopError("the loss is no number")

@@ -118,7 +118,7 @@ def test_a_cache_and_its_images_teach_the_same(base: Path, images: Path, cached:
 
 
 @pytest.mark.slow
-def test_a_training_that_is_killed_goes_on_to_the_same_weights(base: Path, cached: Path, tmp_path: Path) -> None:
+def test_a_killed_training_resumes_to_the_same_weights(base: Path, cached: Path, tmp_path: Path) -> None:
     def words(out: str, *more: str) -> list[str]:
         steps = ["--steps", "30", "--batch-size", "4", "--checkpoint-seconds", "0.01", "--device", "cpu", "--json"]
         return ["train", str(cached), "--model", str(base), "--out", str(tmp_path / out), *steps, *more]
@@ -228,7 +228,7 @@ def test_a_setting_at_its_bound_is_bad_usage(command: str, flag: tuple[str, str]
     assert told in " ".join(done.output.replace("│", "").split())
 
 
-def test_a_training_that_a_signal_ends_says_how_to_go_on_and_ends_as_a_shell_expects(
+def test_a_training_ended_by_a_signal_shows_how_to_resume_and_exits_as_shells_expect(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(typer.Exit) as ended, command_errors(IMAGES):
@@ -237,7 +237,7 @@ def test_a_training_that_a_signal_ends_says_how_to_go_on_and_ends_as_a_shell_exp
     assert capsys.readouterr().err.endswith("after a checkpoint; to continue, run the same command with --resume\n")
 
 
-def test_a_missing_package_is_one_line_that_says_how_to_get_it(
+def test_a_missing_package_is_a_one_line_error_with_the_install_command(
     base: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainers.dit.command.IMAGES", replace(IMAGES, packages=("no_such_package",)))
@@ -246,7 +246,7 @@ def test_a_missing_package_is_one_line_that_says_how_to_get_it(
     assert "pip install 'quantra[dit]'" in str(done.exception)
 
 
-def test_a_place_that_is_taken_is_told_before_an_image_is_read(base: Path, tmp_path: Path) -> None:
+def test_an_existing_output_is_refused_before_an_image_is_read(base: Path, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 3)
     (folder / "images" / "0001.png").unlink()
     assert "already exists" in str(run_dit("cache", folder, "--model", base, "--out", folder).exception)

@@ -173,7 +173,7 @@ def score(model: ImageModel, cache: LatentCache) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_learns_and_the_encoders_stay_as_they_were(name: ObjectiveName, folder: Path) -> None:
+def test_it_learns_and_the_encoders_stay_unchanged(name: ObjectiveName, folder: Path) -> None:
     model, cache = a_model(name), LatentCache.open(folder / "cache")
     digests, before = (model.latents.digest, model.prompts.digest), score(model, cache)
     recipe = ImageRecipe(steps=100, batch_size=12, learning_rate=5e-3, ema=0.9, device="cpu")

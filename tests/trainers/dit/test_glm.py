@@ -142,7 +142,7 @@ def test_an_exact_prediction_leads_back_to_the_image(kind: str) -> None:
     assert float((plain - image).abs().max()) > 1e-5
 
 
-def test_times_are_told_unshifted_and_one_less() -> None:
+def test_times_are_passed_unshifted_and_one_less() -> None:
     objective = glm_objective(a_scheduler(), PATCHES)
     times = torch.tensor([0.25, 1.0])
     noised = objective.noised(torch.zeros(2, 1, 1, 1), torch.ones(2, 1, 1, 1), times)

@@ -126,7 +126,7 @@ def test_probing_is_seen(tmp_path: Path) -> None:
     assert probes(tmp_path / "probing.py") == ["probing.py:1", "probing.py:2", "probing.py:5"]
 
 
-def test_an_encoder_of_relative_positions_is_told_by_its_class() -> None:
+def test_an_encoder_of_relative_positions_is_recognised_by_its_class() -> None:
     torch.manual_seed(1)
     config = T5Config(vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     coder = PixArtPromptEncoder(T5EncoderModel(config), tiny_tokenizer())

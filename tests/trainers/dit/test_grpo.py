@@ -398,7 +398,7 @@ def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_i
     )
 
 
-def test_a_tuning_that_has_gained_nothing_says_so(folder: Path) -> None:
+def test_a_tuning_without_gain_is_reported(folder: Path) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
     gate = RewardGate(
@@ -416,7 +416,7 @@ def test_a_tuning_that_has_gained_nothing_says_so(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("windows", [1, 4, 5])
-def test_a_tuning_goes_on_at_the_window_to_the_same_bits(folder: Path, tmp_path: Path, windows: int) -> None:
+def test_a_tuning_resumes_at_the_window_to_the_same_bits(folder: Path, tmp_path: Path, windows: int) -> None:
     def stopped(reports: Iterable[Report]) -> Iterator[Report]:
         seen = 0
         for report in reports:

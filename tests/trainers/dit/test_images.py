@@ -88,7 +88,7 @@ def add_bad_images(folder: Path) -> dict[str, str]:
     }
 
 
-def test_bad_images_are_told_all_together(tmp_path: Path) -> None:
+def test_bad_images_are_reported_together(tmp_path: Path) -> None:
     expected = add_bad_images(write_images(tmp_path, 4))
     with pytest.raises(DataError) as refused:
         read(tmp_path)
@@ -124,15 +124,13 @@ def of_sixteen_bits(kind: int, channels: int) -> bytes:
         (b"P6 8 8 65535\n" + bytes(8 * 8 * 6), 3, "does not have 8 bits per channel"),
     ],
 )
-def test_bits_that_the_vae_does_not_read_are_not_dropped_in_silence(
-    content: bytes, channels: int, told: str, tmp_path: Path
-) -> None:
+def test_bits_that_the_vae_ignores_are_reported(content: bytes, channels: int, told: str, tmp_path: Path) -> None:
     (tmp_path / "deep.png").write_bytes(content)
     with pytest.raises(DataError, match=told):
         decode(tmp_path / "deep.png", ImageFormat(channels, 8, 8))
 
 
-def test_a_name_that_stands_on_many_lines_is_told_by_the_first_of_them(tmp_path: Path) -> None:
+def test_a_name_on_many_lines_is_reported_by_the_first(tmp_path: Path) -> None:
     folder = write_images(tmp_path, 1, ["twice.png|a bar"] * 5000)
     (left,) = read(folder, skip_bad=True).refused
     assert left.reason.startswith("the file is on lines 3, 4, 5, ")

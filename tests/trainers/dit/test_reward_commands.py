@@ -40,7 +40,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_training_is_watched_and_tells_what_was_seen(workspace: Path, tmp_path: Path) -> None:
+def test_a_training_is_monitored_and_reports_the_rewards(workspace: Path, tmp_path: Path) -> None:
     words = (workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
     done = run_dit("train", *words, "--held-out", workspace / "held", "--json")
     assert done.exit_code == 0, done.output
@@ -97,7 +97,7 @@ def test_a_bad_image_that_is_held_out_is_left_out_where_that_is_wanted(workspace
     assert "! images/0002.png was left out: " in done.stderr
 
 
-def test_a_training_goes_on_beside_the_same_held_out_images_alone(workspace: Path, tmp_path: Path) -> None:
+def test_a_training_resumes_only_with_the_same_held_out_images(workspace: Path, tmp_path: Path) -> None:
     held = write_images(tmp_path / "held", 8)
     words = ("train", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT, *WATCHED)
     assert run_dit(*words, "--held-out", held).exit_code == 0
@@ -113,7 +113,7 @@ def test_images_that_are_held_out_of_no_looks_are_bad_usage(workspace: Path, tmp
     assert "--held-out needs --monitor" in done.output
 
 
-def test_what_rewards_lack_is_told_before_a_training_starts(workspace: Path, tmp_path: Path) -> None:
+def test_missing_reward_inputs_are_reported_before_training(workspace: Path, tmp_path: Path) -> None:
     words = ("train", workspace / "own", "--model", workspace / "base", "--out", tmp_path / "model", *SHORT)
     assert "needs --held-out" in run_dit(*words, *WATCHED).output
     clip = ("--monitor", "clip", "--held-out", workspace / "held", "--monitor-images", "4")
@@ -169,7 +169,7 @@ def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(workspace: Path
 
 
 @pytest.mark.slow
-def test_a_tuning_that_is_killed_goes_on_to_the_same_weights(workspace: Path, tmp_path: Path) -> None:
+def test_a_killed_tuning_resumes_to_the_same_weights(workspace: Path, tmp_path: Path) -> None:
     def words(out: str, *more: str) -> list[str]:
         folders = [
             workspace / "own",

@@ -127,7 +127,7 @@ def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> N
     assert not torch.equal(weights(model), weights(best))  # a shorter training has another schedule
 
 
-def test_a_training_that_goes_on_remembers_what_was_seen(folder: Path, tmp_path: Path) -> None:
+def test_a_resumed_training_remembers_the_monitored_values(folder: Path, tmp_path: Path) -> None:
     def stopped(reports: Iterable[Report]) -> Iterator[Report]:
         for report in reports:
             yield report

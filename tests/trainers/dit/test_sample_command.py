@@ -230,7 +230,7 @@ def test_a_sample_is_shown_on_a_page_where_one_is_named(workspace: Path, tmp_pat
     assert "Loss over steps" in page.words
 
 
-def test_held_out_images_that_are_learnt_from_are_told(workspace: Path, tmp_path: Path) -> None:
+def test_held_out_images_in_the_training_set_are_reported(workspace: Path, tmp_path: Path) -> None:
     own, held = workspace / "own", write_images(tmp_path / "held", 8, ["again.png|a bar on the right"], seed=500)
     bar(PROMPTS[1], 1).save(held / "again.png")  # under another name
     told = f"! 1 of 9 images of {held} are also in {own}"
@@ -310,7 +310,7 @@ def test_what_cannot_be_judged_is_told_before_anything_is_drawn(
     assert told in str(done.exception)
 
 
-def test_rewards_that_are_none_are_bad_usage(workspace: Path) -> None:
+def test_unknown_rewards_are_bad_usage(workspace: Path) -> None:
     done = evaluate_model(workspace, "--rewards", "beauty")
     assert done.exit_code == 2
     assert "is not a reward; choose from" in " ".join(done.output.replace("│", "").split())

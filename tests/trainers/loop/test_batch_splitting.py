@@ -168,9 +168,7 @@ def test_a_single_sample_above_the_limit_is_not_worked_again() -> None:
     [((torch.ones(4, 3), torch.ones(2)), None), (torch.ones(4, 3), IndivisibleBatch())],
     ids=["first dimensions that differ", "IndivisibleBatch"],
 )
-def test_a_batch_that_cannot_be_cut_and_does_not_fit_is_an_error_that_says_so(
-    batch: object, cutting: BatchSplitter[Any] | None
-) -> None:
+def test_an_indivisible_batch_that_does_not_fit_is_an_error(batch: object, cutting: BatchSplitter[Any] | None) -> None:
     shortage = Shortage("forward", 2)
     with pytest.raises(OutOfMemoryError, match=r"with the whole batch, which cannot be cut.*by Loop\(cutting=…\)"):
         train_network([batch], shortage, cutting=cutting)

@@ -183,7 +183,7 @@ HIDDEN: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
-def test_tensors_that_nobody_can_move_are_refused_by_name(kind: str) -> None:
+def test_immovable_tensors_are_refused_by_name(kind: str) -> None:
     with pytest.raises(ContractError, match=rf"^batch\['a'\]\[1\] is a {kind} that holds tensors"):
         check_tree({"a": (1, HIDDEN[kind]())})
 
@@ -284,7 +284,7 @@ class ScalingBatch:
         object.__setattr__(self, "pixels", self.pixels / unit)
 
 
-def test_a_dataclass_is_not_computed_anew_when_its_tensors_are_mapped() -> None:
+def test_a_dataclass_is_not_reconstructed_when_its_tensors_are_mapped() -> None:
     batch = ScalingBatch(torch.full((4,), 255.0))
     object.__setattr__(batch, "mask", torch.zeros(4))
     same = map_tensors(batch, Tensor.clone)

@@ -706,7 +706,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_is_told_with_its_numbers_and_the_old_checkpoints_stay(
+def test_a_full_disk_is_reported_with_its_numbers_and_the_old_checkpoints_stay(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = small_disk / "saves"
@@ -723,7 +723,7 @@ def test_a_full_disk_is_told_with_its_numbers_and_the_old_checkpoints_stay(
 @pytest.mark.parametrize(
     ("room", "file"), [(100_000, "modules.safetensors"), (700_000, "state.pt"), (1_128_000, "meta.json")]
 )
-def test_a_disk_that_others_fill_meanwhile_is_told_and_the_old_checkpoint_stays(
+def test_a_disk_filled_by_others_is_reported_and_the_old_checkpoint_stays(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch, room: int, file: str
 ) -> None:
     folder = small_disk / "saves"
@@ -751,7 +751,7 @@ def test_a_disk_that_others_fill_meanwhile_is_told_and_the_old_checkpoint_stays(
     assert loaded(folder).windows == 1
 
 
-def test_saving_goes_on_once_there_is_room_again(small_disk: Path) -> None:
+def test_saving_continues_once_there_is_room_again(small_disk: Path) -> None:
     checkpoints = Checkpoints(small_disk / "saves")
     (small_disk / "other").write_bytes(bytes(3_500_000))
     with checkpoints.open():
@@ -762,7 +762,7 @@ def test_saving_goes_on_once_there_is_room_again(small_disk: Path) -> None:
     assert loaded(small_disk / "saves").windows == 2
 
 
-def test_a_read_only_disk_is_told(small_disk: Path) -> None:
+def test_a_read_only_disk_is_reported(small_disk: Path) -> None:
     save(small_disk / "saves", snapshot(1))
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(CheckpointError, match="cannot hold checkpoints: the disk is read-only; mount it writable"):
@@ -771,7 +771,7 @@ def test_a_read_only_disk_is_told(small_disk: Path) -> None:
 
 
 @posix
-def test_a_folder_that_becomes_read_only_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_that_becomes_read_only_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     monkeypatch.chdir(tmp_path)  # so that the folders above need not be searched without privileges
     checkpoints = Checkpoints(Path("saves"))
@@ -785,7 +785,7 @@ def test_a_folder_that_becomes_read_only_is_told(monkeypatch: pytest.MonkeyPatch
         assert loaded(checkpoints.folder).windows == 1
 
 
-def test_a_folder_that_is_removed_while_training_is_told(tmp_path: Path) -> None:
+def test_a_folder_removed_while_training_is_reported(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "saves")
     with checkpoints.open():
         shutil.rmtree(tmp_path / "saves")
@@ -793,7 +793,7 @@ def test_a_folder_that_is_removed_while_training_is_told(tmp_path: Path) -> None
             checkpoints.save(snapshot(1))
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "saves").write_bytes(b"")
     with pytest.raises(CheckpointError, match="a file of that name exists"):
         save(tmp_path / "saves", snapshot(1))

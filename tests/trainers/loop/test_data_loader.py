@@ -593,7 +593,7 @@ class LiveGame:
             yield torch.tensor([float(self.turn), float(torch.rand(())), 0.0, 0.0])
 
 
-def test_a_live_source_goes_on_with_what_comes_next_and_says_so(tmp_path: Path) -> None:
+def test_a_live_source_resumes_with_the_next_batch_and_a_notice(tmp_path: Path) -> None:
     whole = train_on_source(LiveSource(LiveGame(), length=6))
     game, reports = LiveGame(), list[Report]()
     begun = train_on_source(LiveSource(game, length=6), tmp_path, windows=8)
@@ -604,7 +604,7 @@ def test_a_live_source_goes_on_with_what_comes_next_and_says_so(tmp_path: Path) 
     assert told in messages(reports)
 
 
-def test_a_generator_that_plays_without_end_goes_on_from_epoch_to_epoch() -> None:
+def test_an_endless_generator_continues_from_epoch_to_epoch() -> None:
     assert numbers(train_on_source(LiveSource(iter(LiveGame()), length=4))) == [*range(1, 9)]
 
 
@@ -656,6 +656,6 @@ def ended_early() -> None:
     train_on_source(IterableSource([torch.zeros(4)] * 10, length=13))
 
 
-def test_a_source_that_ends_before_its_length_says_so_in_a_group() -> None:
+def test_a_source_shorter_than_its_length_is_an_error_in_a_group() -> None:
     for ended in on_ranks(ended_early):
         assert ended.error.startswith("ContractError: the source has fewer batches than its length")

@@ -31,7 +31,7 @@ def test_an_operation_that_cannot_be_deterministic_raises() -> None:
 
 @pytest.mark.parametrize("enabled", [False, True])
 @pytest.mark.parametrize("searched", [False, True])
-def test_afterwards_the_settings_are_as_they_were_even_after_an_error(*, enabled: bool, searched: bool) -> None:
+def test_the_settings_are_restored_even_after_an_error(*, enabled: bool, searched: bool) -> None:
     before = flags()
     try:
         torch.use_deterministic_algorithms(enabled, warn_only=enabled)

@@ -285,7 +285,7 @@ def test_the_rounding_of_tf32_passes() -> None:
     check(in_tf32)
 
 
-def test_the_generator_and_the_modes_stay_as_they_were() -> None:
+def test_the_generator_and_the_modes_stay_unchanged() -> None:
     torch.manual_seed(3)
     before = torch.get_rng_state()
     with torch.no_grad():

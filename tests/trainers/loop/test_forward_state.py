@@ -124,7 +124,7 @@ def test_the_generator_draws_the_same_again() -> None:
     assert torch.equal(torch.rand(5), first)
 
 
-def test_a_cache_that_a_validation_has_made_anew_hinders_no_training() -> None:
+def test_a_cache_rebuilt_by_a_validation_does_not_stop_training() -> None:
     module = nn.Module()
     module.register_buffer("cache", torch.zeros(1), persistent=False)
     rewind = Rewind([module], torch.device("cpu"))

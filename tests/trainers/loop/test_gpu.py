@@ -104,14 +104,14 @@ def test_a_gpu_that_runs_out_of_memory_finds_the_gradient_of_the_whole_window(
         assert (one - other).norm() <= 1e-5 * other.norm()
 
 
-def test_a_sample_that_does_not_fit_a_gpu_is_an_error_that_tells_its_memory(
+def test_a_sample_that_does_not_fit_a_gpu_is_an_error_with_its_memory(
     short_memory: Callable[[int], None],
 ) -> None:
     with pytest.raises(OutOfMemoryError, match=r"in use on cuda:0 of [\d.]+ GiB\), with samples 0 to 0 of 4096"):
         window_under(wide_network(), 4, short_memory)
 
 
-def test_memory_is_back_where_it_was_after_fifty_recoveries() -> None:
+def test_memory_use_returns_to_its_start_after_fifty_recoveries() -> None:
     net = wide_network()
     limit = 2 * WIDTH
 

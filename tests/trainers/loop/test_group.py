@@ -175,7 +175,7 @@ def test_nobody_wishes_anything_unless_somebody_does() -> None:
         assert result.requests == WindowRequests()
 
 
-def test_a_loss_that_is_no_number_on_one_rank_is_none_on_all() -> None:
+def test_a_nan_loss_on_one_rank_is_nan_on_all() -> None:
     pieces = [[Piece(1.0, 3)], [Piece(float("nan"), 4)]]
     for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
         assert result.mean != result.mean

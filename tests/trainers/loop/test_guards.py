@@ -95,13 +95,13 @@ def test_a_detached_loss_is_an_error_with_its_cause(mean: Callable[[nn.Module, R
         train(net, lambda batch: Loss(mean(net, batch), len(batch.x)))
 
 
-def test_training_under_no_grad_is_an_error_that_says_so() -> None:
+def test_training_under_no_grad_is_an_error() -> None:
     net = linear()
     with torch.no_grad(), pytest.raises(DetachedLossError, match="gradients are disabled here"):
         train(net, lambda batch: squares(net, batch))
 
 
-def test_freezing_everything_after_the_loop_was_made_is_an_error_that_says_so() -> None:
+def test_freezing_everything_after_creating_the_loop_is_an_error() -> None:
     net = linear()
     phase = Phase[Rows]("main", lambda batch: squares(net, batch), net.parameters(), torch.optim.SGD(net.parameters()))
     loop = Loop([phase], modules={"net": net}, device="cpu")
@@ -198,7 +198,7 @@ def test_a_validation_without_targets_is_an_error() -> None:
         (Loss(torch.zeros(()), 1, {"day 5": torch.zeros(2)}), r"Loss.parts\['day 5'\] has shape \[2\]"),
     ],
 )
-def test_a_loss_function_that_returns_something_else_is_told_what_was_expected(returned: Loss, message: str) -> None:
+def test_a_loss_function_with_a_wrong_result_is_refused_with_the_expected_type(returned: Loss, message: str) -> None:
     with pytest.raises(ContractError, match=message):
         train(linear(), lambda _: returned)
 

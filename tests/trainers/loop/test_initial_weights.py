@@ -262,7 +262,7 @@ def test_a_checkpoint_that_a_running_training_removes_meanwhile_gives_way_to_the
     assert checkpoints.weights("newest")
 
 
-def test_without_a_checkpoint_or_a_best_value_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_or_best_value_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         Checkpoints(tmp_path / "nowhere").weights()
     assert not (tmp_path / "nowhere").exists()

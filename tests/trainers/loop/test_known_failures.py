@@ -171,7 +171,7 @@ def test_a_scaler_s_update_is_not_forgotten_on_a_skipped_step() -> None:
 
 
 @pytest.mark.parametrize("windows_before", [0, 1])
-def test_a_window_in_which_nothing_is_left_is_told_before_the_scaler_misses_its_inf_checks(windows_before: int) -> None:
+def test_an_empty_window_is_an_error_before_the_scaler_misses_its_inf_checks(windows_before: int) -> None:
     net = linear()
 
     def loss(batch: Rows) -> Loss:
@@ -332,12 +332,12 @@ def test_an_epoch_s_loss_is_not_divided_by_the_length_of_the_loader() -> None:
     assert epoch.loss == pytest.approx(squares(net, join_rows(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
 
 
-def test_an_empty_loader_is_an_error_that_says_so_and_no_division_by_zero() -> None:
+def test_an_empty_loader_is_an_error_and_no_division_by_zero() -> None:
     with pytest.raises(EmptyTargetError, match="the source has no batch in epoch 0"):
         train(linear(), [])
 
 
-def test_an_empty_validation_is_an_error_that_says_so_and_no_division_by_zero() -> None:
+def test_an_empty_validation_is_an_error_and_no_division_by_zero() -> None:
     net = linear()
     phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
     empty = IterableSource[Rows]([])
@@ -751,7 +751,7 @@ def run_samples(folder: Path, *, seed: int, windows: int) -> tuple[list[float], 
     return loss.seen, net.weight.detach()
 
 
-def test_a_shuffling_loader_goes_on_in_the_order_of_the_uninterrupted_training(tmp_path: Path) -> None:
+def test_a_shuffling_loader_resumes_in_the_order_of_the_uninterrupted_training(tmp_path: Path) -> None:
     whole, _ = run_samples(tmp_path / "whole", seed=1, windows=99)
     first, _ = run_samples(tmp_path / "cut", seed=1, windows=8)
     second, _ = run_samples(tmp_path / "cut", seed=2, windows=99)

@@ -324,7 +324,7 @@ def test_the_epoch_s_validation_is_part_of_its_report() -> None:
     assert epoch.monitored == epoch.validation.mean == again.mean
 
 
-def test_epochs_go_on_after_the_last_complete_one() -> None:
+def test_epochs_resume_after_the_last_complete_one() -> None:
     net = network()
     phase = Phase[Rows](
         "main", lambda b: masked_loss(net, b), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1)

@@ -148,7 +148,7 @@ def test_the_mean_of_the_batches_means_would_be_wrong() -> None:
 
 
 @pytest.mark.parametrize("stage", ["forward", "backward"])
-def test_a_shortage_leaves_the_gradient_of_several_terms_as_it_was(stage: Stage) -> None:
+def test_a_shortage_does_not_change_the_gradient_of_several_terms(stage: Stage) -> None:
     window = [speech(4, 1), speech(4, 2)]
     net = Net()
     shortage = Shortage(stage, 2, since=2)
@@ -388,7 +388,7 @@ def test_pieces_that_do_not_add_up_to_their_batch_name_the_term() -> None:
         ({"mel": True}, "True for 'mel'"),
     ],
 )
-def test_counts_that_are_none_are_refused(returned: Mapping[str, int], message: str) -> None:
+def test_invalid_counts_are_refused(returned: Mapping[str, int], message: str) -> None:
     with pytest.raises(ContractError, match=message):
         train_epoch(Net(), [speech(2, 1)], accumulate=1, count=lambda _: returned)
 

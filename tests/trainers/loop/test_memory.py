@@ -253,7 +253,7 @@ def test_the_found_size_is_kept_and_every_window_with_a_shortage_is_told_once(st
     assert epoch.phases["main"].shortages == 2
 
 
-def test_a_shortage_in_a_later_window_is_told_after_that_window() -> None:
+def test_a_shortage_in_a_later_window_is_reported_after_it() -> None:
     reports = train_one(nn.Linear(3, 2), Shortage("forward", 4, since=3), [8, 8, 8])
     windows = [report for report in reports if isinstance(report, WindowReport)]
     assert [(report.micro, report.shortages) for report in windows] == [(None, 0), (None, 0), (4, 1)]
@@ -329,7 +329,7 @@ def test_torch_s_own_refusal_of_a_huge_tensor_is_known() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_kernel_that_cudnn_finds_for_no_sample_is_told_with_both_reasons(stage: Stage) -> None:
+def test_a_missing_cudnn_kernel_is_reported_with_both_causes(stage: Stage) -> None:
     text = "GET was unable to find an engine to execute this computation"
     shortage = Shortage(stage, 0, error=lambda: RuntimeError(text))
     with pytest.raises(OutOfMemoryError, match=r"found no memory for its workspace, or it has no kernel") as caught:
@@ -398,7 +398,7 @@ def test_a_window_whose_backward_failed_leaves_no_half_gradient() -> None:
     assert_close([net.weight.detach()], [reference.weight.detach()], tolerance=1e-6)
 
 
-def test_memory_in_use_is_told_in_words() -> None:
+def test_memory_in_use_is_described_in_words() -> None:
     assert re.fullmatch(r"[\d.]+ \w+ in use on cpu of [\d.]+ \w+", describe_usage(torch.device("cpu")))
 
 

@@ -157,7 +157,7 @@ def test_without_a_key_around_them_the_outputs_are_the_whole() -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("a", "a"), ("a", "predictions")])
-def test_names_that_could_not_be_told_apart_are_refused(names: Sequence[str]) -> None:
+def test_ambiguous_names_are_refused(names: Sequence[str]) -> None:
     with pytest.raises(SettingsError, match="the names of the outputs are"):
         OutputContract(names)
 

@@ -104,7 +104,7 @@ def test_the_best_weights_are_those_of_a_number() -> None:
     assert (net.weight != 7.0).all()
 
 
-def test_without_any_number_there_are_no_best_weights_and_the_message_says_why() -> None:
+def test_without_a_finite_loss_there_are_no_best_weights_with_the_reason() -> None:
     with loop_of(linear()).running() as run:
         run.stalled(NAN, patience=9)
         run.stalled(INFINITE, patience=9)

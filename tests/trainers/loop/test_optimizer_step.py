@@ -150,9 +150,7 @@ def patched(optimizer: Optimizer) -> Iterator[list[str]]:
     del optimizer.step
 
 
-def test_a_step_that_somebody_put_in_its_place_is_the_one_that_is_called(
-    optimizer: Optimizer, patched: list[str]
-) -> None:
+def test_a_replaced_step_is_the_one_called(optimizer: Optimizer, patched: list[str]) -> None:
     step = DirectStep(optimizer)
     step()
     step()
@@ -239,7 +237,7 @@ def test_a_shortage_while_states_are_made_is_taken_again(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_a_shortage_after_a_part_of_the_weights_has_moved_is_an_error_that_says_so(
+def test_a_shortage_after_some_weights_have_changed_is_an_error(
     monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
 ) -> None:
     net = linear()

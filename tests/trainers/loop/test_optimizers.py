@@ -99,7 +99,7 @@ def test_the_scheduler_follows_the_function() -> None:
     assert rates == pytest.approx([2 * warmup_cosine(step, warmup=1, total=5, floor=0.5) for step in range(6)])
 
 
-def test_a_scheduler_that_is_loaded_goes_on_where_the_other_was() -> None:
+def test_a_loaded_scheduler_continues_where_the_saved_one_was() -> None:
     first, second = optimizer(), optimizer()
     before = cosine(first, warmup_steps=2, total_steps=9)
     for _ in range(4):

@@ -699,7 +699,7 @@ def keep_apart(folder: Path) -> CheckpointedRun:
     return keep(Checkpoints(folder / str(launched_rank()), keep=20, every_windows=3, every_seconds=None))
 
 
-def test_only_the_first_rank_writes_and_all_tell_of_it(tmp_path: Path) -> None:
+def test_only_the_first_rank_writes_and_all_report_it(tmp_path: Path) -> None:
     first, second = results_on_ranks(keep_apart, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["0"]
     written = [(report.folder, report.bytes) for report in checkpoint_reports(first.reports)]
@@ -901,7 +901,7 @@ def keep_normalized(folder: Path) -> list[list[float]]:
     return statistics
 
 
-def test_a_checkpoint_holds_the_running_statistics_that_all_ranks_go_on_with(tmp_path: Path) -> None:
+def test_a_checkpoint_holds_the_running_statistics_that_all_ranks_use(tmp_path: Path) -> None:
     first, second = results_on_ranks(keep_normalized, tmp_path)
     assert first == second
     assert len({tuple(statistics) for statistics in first}) == 3

@@ -165,7 +165,7 @@ def test_an_average_of_an_unknown_module_is_refused() -> None:
 # --- parameters unfrozen later
 
 
-def test_a_parameter_group_that_comes_in_the_midst_is_refused_by_name() -> None:
+def test_a_parameter_group_added_during_training_is_refused_by_name() -> None:
     one, other = linear(), linear()
     optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
     other.requires_grad_(False)
@@ -313,7 +313,7 @@ def audited(epochs: int, audit_windows: int | None) -> list[Report]:
         return list(run.epochs(IterableSource(batches), max_epochs=epochs))
 
 
-def test_an_audit_of_a_given_length_goes_on_beyond_the_epochs_end() -> None:
+def test_an_audit_of_a_given_length_continues_past_the_epochs_end() -> None:
     audited(2, 7)
     with pytest.raises(UnusedParameterError, match=r"net\.rare\.weight.*in 7 steps"):
         audited(3, 7)

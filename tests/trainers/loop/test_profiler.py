@@ -72,12 +72,12 @@ def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
-def test_a_record_that_cannot_be_written_is_told() -> None:
+def test_an_unwritable_record_is_reported() -> None:
     *_, last = profiled(reports(), Path("/proc"), skip=2)
     assert last == TrainingNotice(message="the trace of 4 windows could not be written to /proc/trace.json")
 
 
-def test_too_few_windows_are_told(tmp_path: Path) -> None:
+def test_too_few_windows_are_reported(tmp_path: Path) -> None:
     *_, last = profiled(reports(), tmp_path, skip=7)
     assert isinstance(last, TrainingNotice)
     assert last.message.startswith("too few windows for a trace: the run had 6, and the first 7 are skipped")

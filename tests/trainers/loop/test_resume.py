@@ -119,7 +119,7 @@ def test_a_training_left_after_any_windows_resumes_to_the_same_bits(training: Tr
 
 @pytest.mark.parametrize("source", [shuffling, augmenting, uncounted])
 @pytest.mark.parametrize("windows", [2, 3, 5])
-def test_any_source_goes_on_where_it_was(
+def test_any_source_resumes_where_it_stopped(
     tmp_path: Path, source: Callable[[Tensor], Source[Tensor]], windows: int
 ) -> None:
     training = Training(source=source, epochs=3)
@@ -187,7 +187,7 @@ def test_history_best_value_and_epoch_come_back_before_anything_is_trained(tmp_p
     assert len(after.left.history) == 2
 
 
-def test_a_longer_training_goes_on_from_a_finished_one(tmp_path: Path) -> None:
+def test_a_longer_training_resumes_a_finished_one(tmp_path: Path) -> None:
     training = Training(epochs=4, patience=9)
     whole = training.live(tmp_path / "whole")
     replace(training, epochs=2).live(tmp_path / "cut")
@@ -198,7 +198,7 @@ def test_a_longer_training_goes_on_from_a_finished_one(tmp_path: Path) -> None:
     assert last.left.best == whole.left.best
 
 
-def test_a_damaged_newest_checkpoint_is_told_and_an_older_one_leads_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_reported_and_an_older_one_gives_the_same_bits(tmp_path: Path) -> None:
     training = Training()
     whole = training.live(tmp_path / "whole")
     training.live(tmp_path / "cut", windows=4)
@@ -213,7 +213,7 @@ def test_a_damaged_newest_checkpoint_is_told_and_an_older_one_leads_to_the_same_
     assert_continued(whole, last)
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_and_changes_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_checkpoint_is_reported_and_changes_nothing(tmp_path: Path) -> None:
     training = Training(patience=9)
     whole = training.live(tmp_path / "whole")
     folder, away = tmp_path / "cut", tmp_path / "away"
@@ -342,7 +342,7 @@ def test_a_stop_signal_in_mid_window_ends_it_with_a_checkpoint_from_which_the_sa
     assert_continued(whole, last)
 
 
-def test_a_stop_signal_while_no_checkpoint_can_be_written_says_so(tmp_path: Path) -> None:
+def test_a_stop_signal_without_a_writable_checkpoint_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "cut"
 
     def send(moment: int) -> None:
@@ -415,7 +415,7 @@ def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_smal
     assert searching.count == 13
 
 
-def test_a_validation_that_ran_out_of_memory_is_told_after_its_epoch_once() -> None:
+def test_a_validation_that_ran_out_of_memory_is_reported_once_after_its_epoch() -> None:
     net = nn.Linear(4, 1)
     phase = Phase("main", partial(squared, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
     validation = Validation(MemoryLimitedScore(2), IterableSource([samples(8)]))

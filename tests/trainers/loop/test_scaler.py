@@ -236,7 +236,7 @@ def resumed_scale(state: dict[str, Any], precision: Precision | str) -> float | 
     return report.loss_scale
 
 
-def test_a_resumed_scaler_goes_on_with_its_scale() -> None:
+def test_a_resumed_scaler_keeps_its_scale() -> None:
     state, scale = states(real(), overflow=True)
     assert scale == START / 2
     assert resumed_scale(state, real()) == START / 2

@@ -225,7 +225,7 @@ Place = Literal["in_forward", "in_user", "in_owner"]
 @pytest.mark.parametrize("stage", ["forward", "backward"])
 @pytest.mark.parametrize("since", [1, 2])
 @pytest.mark.parametrize("place", ["in_forward", "in_user", "in_owner"])
-def test_a_shortage_anywhere_changes_nothing_and_steps_nobody_twice(
+def test_a_shortage_anywhere_changes_nothing_and_repeats_no_step(
     place: Place, since: int, stage: Stage, order: Order
 ) -> None:
     shortage = Shortage(stage, 2, since=since)
@@ -312,7 +312,7 @@ def test_a_forward_for_values_alone_makes_no_graph() -> None:
     assert [graph for _, _, graph in watch.seen] == [True, False, False]
 
 
-def test_what_nobody_waits_for_is_dropped_at_once() -> None:
+def test_abandoned_requests_are_dropped_at_once() -> None:
     made: list[weakref.ref[torch.UntypedStorage]] = []
     alive: list[int] = []
 
@@ -613,7 +613,7 @@ def test_an_owner_that_works_first_keeps_no_graph_and_says_nothing() -> None:
     )
 
 
-def test_a_shortage_that_kept_graphs_cause_says_so() -> None:
+def test_a_shortage_caused_by_kept_graphs_names_them() -> None:
     with pytest.raises(OutOfMemoryError, match=r"the graphs of \d forwards are kept for phase 'maker'.*put it first"):
         train_pair(Adversaries(in_user=Shortage("forward", 0, since=2)), batches(2), accumulate=2)
 

@@ -116,7 +116,7 @@ def test_the_length_is_known_where_the_iterable_knows_it() -> None:
     assert IterableSource(Endless(), length=3).length == 3
 
 
-def test_an_iterable_is_read_anew_for_every_epoch() -> None:
+def test_an_iterable_is_read_again_every_epoch() -> None:
     source = IterableSource(Endless())
     assert list(source.batches(0)) == list(source.batches(1)) == [0, 1, 2]
 

@@ -63,7 +63,7 @@ def test_handlers_are_put_back_after_an_error(caught: list[int]) -> None:
     assert caught == BOTH
 
 
-def test_a_signal_that_nobody_acted_on_goes_to_the_handler_from_before_at_the_end(caught: list[int]) -> None:
+def test_an_unhandled_signal_goes_to_the_previous_handler_at_the_end(caught: list[int]) -> None:
     with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         assert caught == []

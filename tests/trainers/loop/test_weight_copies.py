@@ -134,7 +134,7 @@ def test_the_average_of_another_network_is_refused() -> None:
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, 1.5, float("nan")])
-def test_a_decay_that_is_none_is_refused(decay: float) -> None:
+def test_an_invalid_decay_is_refused(decay: float) -> None:
     with pytest.raises(SettingsError, match=r"the decay of the average is .*; it must be above 0 and below 1"):
         AveragedWeights([parameter(1.0)], decay)
 

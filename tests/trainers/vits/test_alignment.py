@@ -44,7 +44,7 @@ def test_every_frame_has_one_token_and_every_token_a_frame_in_order() -> None:
         assert path[row].sum() == frames[row]
 
 
-def test_padding_has_no_say() -> None:
+def test_padding_has_no_effect() -> None:
     draw = torch.Generator().manual_seed(3)
     scores = torch.randn(1, 7, 4, generator=draw)
     wide = torch.full((1, 12, 9), 1e6)

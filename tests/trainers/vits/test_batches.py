@@ -23,7 +23,7 @@ def rounds(source: LengthBucketSampler, count: int) -> list[list[list[int]]]:
     return drawn
 
 
-def test_rounds_go_on_where_the_one_before_ended() -> None:
+def test_rounds_continue_where_the_previous_one_ended() -> None:
     assert list(chain(*rounds(buckets(batches=6), 4))) == list(chain(*rounds(buckets(batches=24), 1)))
 
 

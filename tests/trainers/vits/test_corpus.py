@@ -113,7 +113,7 @@ def test_a_damaged_file_is_refused(file: str, content: bytes, tmp_path: Path) ->
         SpeechCorpus.open(folder)
 
 
-def test_a_clip_whose_file_is_gone_is_refused_on_opening(tmp_path: Path) -> None:
+def test_a_clip_with_a_missing_file_is_refused_on_opening(tmp_path: Path) -> None:
     corpus = prepared(tmp_path)
     clip_path(corpus.folder, corpus.clips[3].digest).unlink()
     with pytest.raises(CorpusError, match="files of 1 clips are missing, first: t03"):
@@ -140,7 +140,7 @@ def test_a_clip_that_is_cut_off_swapped_or_written_over_is_refused(tmp_path: Pat
         corpus.wave(first)
 
 
-def test_a_changed_text_is_refused_when_its_clip_is_heard(tmp_path: Path) -> None:
+def test_a_changed_text_is_refused_when_its_clip_is_transcribed(tmp_path: Path) -> None:
     folder = changed_corpus(prepared(tmp_path), lambda said: said["clips"][0].update(text="another"))
     corpus = SpeechCorpus.open(folder)
     with pytest.raises(CorpusError, match="text or samples of clip t00"):

@@ -69,7 +69,7 @@ def test_a_mean_that_one_clip_lowers_is_luck() -> None:
     assert failed_criteria(lucky) == ["corrections, distance"]
 
 
-def test_too_few_corrections_tell_nothing() -> None:
+def test_too_few_corrections_are_inconclusive() -> None:
     few = VoiceComparison(spoken(*[1.0] * (FEWEST - 1)), spoken(*[0.5] * (FEWEST - 1)))
     assert failed_criteria(few) == ["corrections, distance"]
 
@@ -117,7 +117,7 @@ def test_lengths_of_the_base_may_hardly_err_more() -> None:
     assert failed_criteria(base=with_figures(SAME, length_error=None)) == ["base, length error"]
 
 
-def test_a_text_that_cannot_be_said_any_more_refuses_the_voice() -> None:
+def test_a_text_that_became_unspeakable_refuses_the_voice() -> None:
     silent = with_figures(SAME, distances=(None, 0.8, 1.2))
     assert failed_criteria(base=silent) == ["base, texts not said"]
     assert failed_criteria(earlier=silent) == ["earlier corrections, texts not said"]

@@ -177,7 +177,7 @@ def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: SpeechCorpus
     assert material(tmp_path, corpus, [*ten, {"clip": train.name, "rating": 2}]).digest != one.digest
 
 
-def test_a_correction_that_was_learnt_can_be_rated_anew(corpus: SpeechCorpus, tmp_path: Path) -> None:
+def test_a_learnt_correction_can_be_rated_again(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = previous_corrections(tmp_path / "before", corpus, LATER[:10])
     learnt = before.corrections[0].corpus.part("train")[0].text
     name = next(name for name, text in TEXTS.items() if text == learnt)

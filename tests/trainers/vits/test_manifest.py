@@ -108,7 +108,7 @@ def test_a_manifest_of_another_system_is_read_as_it_is(tmp_path: Path) -> None:
         ('{"audio": "a.wav", "text": "%s"}' % (" " * 100_000), r"line 1: .*\(100002 characters\)"),
     ],
 )
-def test_a_line_that_is_beyond_all_measure_is_told_in_short(line: str, expected: str, tmp_path: Path) -> None:
+def test_an_oversized_line_is_reported_shortened(line: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "a.wav").touch()
     with pytest.raises(FeedbackError, match=expected) as told:
         read_manifest(manifest(tmp_path, [line]))

@@ -115,7 +115,7 @@ def test_a_folder_that_is_not_there_or_has_no_metadata_is_refused(tmp_path: Path
         read_metadata(tmp_path)
 
 
-def test_bad_lines_are_told_by_number_and_the_others_go_on(tmp_path: Path) -> None:
+def test_bad_lines_are_reported_by_number_and_the_others_continue(tmp_path: Path) -> None:
     content = "a|yek\n|du\nc|\nd| \u00a0\ne|sê\x07\nf|a|b\na2|çar\n"
     assert reasons(tmp_path, content) == {
         "line 2": "line 2 of metadata.csv has no id; write id|text",
@@ -132,7 +132,7 @@ def test_an_id_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path
     assert "leads out of the folder" in reasons(tmp_path, f"{name}|yek\nb|du")[name]
 
 
-def test_an_id_that_stands_twice_is_not_used_at_all(tmp_path: Path) -> None:
+def test_a_duplicate_id_is_not_used(tmp_path: Path) -> None:
     told = "the id is on lines {} of metadata.csv; keep one"
     assert reasons(tmp_path, "a|yek\nb|du\na|yek") == {"a": told.format("1, 3")}
     assert reasons(tmp_path, "a|yek\nb|du\na|sê\na|yek") == {"a": told.format("1, 3, 4")}

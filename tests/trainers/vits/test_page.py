@@ -126,7 +126,7 @@ def test_what_the_judge_heard_wrongly_is_marked() -> None:
     assert "0 errors in 7 characters" in text
 
 
-def test_a_judge_that_heard_nothing_is_said_to() -> None:
+def test_a_recogniser_without_output_is_reported() -> None:
     text = render_page(evaluation(replace(clip(), spoken_transcript="", audible_text="")))
     assert "<em>nothing</em>" in text
 
@@ -193,7 +193,7 @@ def test_texts_that_others_wrote_are_shown_as_text() -> None:
 
 
 @pytest.mark.parametrize("wave", [torch.zeros(0), torch.zeros(1, 400), torch.tensor([math.inf])])
-def test_a_wave_that_is_none_is_refused(wave: Tensor) -> None:
+def test_an_invalid_waveform_is_refused(wave: Tensor) -> None:
     with pytest.raises(ValueError, match="a wave of clip a1"):
         render_page(evaluation(clip(spoken=wave)))
 

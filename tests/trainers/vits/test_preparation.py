@@ -51,7 +51,7 @@ def test_the_same_recordings_give_the_same_bytes(source: Path, tmp_path: Path) -
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 
-def test_the_way_is_told_clip_by_clip(source: Path, tmp_path: Path) -> None:
+def test_progress_is_reported_per_clip(source: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     prepare(source, tmp_path / "out", few(), lambda done, total: told.append((done, total)))
     assert told == [(done, 10) for done in range(1, 11)]
@@ -95,7 +95,7 @@ def add_bad_clips(source: Path) -> dict[str, str]:
     }
 
 
-def test_bad_clips_are_told_all_together_and_nothing_is_left_behind(source: Path, tmp_path: Path) -> None:
+def test_bad_clips_are_reported_together_and_nothing_is_left_behind(source: Path, tmp_path: Path) -> None:
     expected = add_bad_clips(source)
     with pytest.raises(CorpusError) as refused:
         prepare(source, tmp_path / "out", few())
@@ -125,7 +125,7 @@ def test_good_clips_are_prepared_the_same_beside_bad_ones(source: Path, tmp_path
     assert prepare(source, tmp_path / "b", few(skip_bad=True)).clips == before.clips
 
 
-def test_of_many_bad_clips_twenty_and_their_number_are_told(source: Path, tmp_path: Path) -> None:
+def test_of_many_bad_clips_twenty_and_the_number_are_reported(source: Path, tmp_path: Path) -> None:
     write_lines(source, [*lines_of(TEXTS), *(f"gone{number}|text" for number in range(50))])
     with pytest.raises(CorpusError) as refused:
         prepare(source, tmp_path / "out", few())
@@ -143,7 +143,7 @@ def test_where_every_clip_is_bad_leaving_out_does_not_help(source: Path, tmp_pat
         prepare(source, tmp_path / "out", few(skip_bad=True))
 
 
-def test_recordings_without_a_line_are_told(source: Path, tmp_path: Path) -> None:
+def test_recordings_without_a_line_are_reported(source: Path, tmp_path: Path) -> None:
     write_clip_of(source / "wavs" / "extra.flac", "deng")
     corpus = prepare(source, tmp_path / "out", few())
     assert corpus.unlisted == ("wavs/extra.flac",)
@@ -203,7 +203,7 @@ def test_a_place_below_a_file_cannot_be_written(source: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("size", [1_000, 50_000])
-def test_a_full_disk_is_told_as_that_and_not_as_bad_clips(size: int, source: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_such_and_not_as_bad_clips(size: int, source: Path, tmp_path: Path) -> None:
     with files_up_to(size), pytest.raises(CorpusError, match=r"out cannot be written \(.*\); choose another folder"):
         prepare(source, tmp_path / "out", few(skip_bad=True))
     assert [path.name for path in tmp_path.iterdir()] == ["source"]

@@ -107,7 +107,7 @@ def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
 
 
 @pytest.mark.parametrize("wave", [torch.zeros(0), torch.full((512,), math.nan)])
-def test_what_is_no_sound_is_not_said(
+def test_characters_without_sound_are_not_spoken(
     corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot, wave: Tensor
 ) -> None:
     clip = corpus.part("held_out")[0]
@@ -128,7 +128,7 @@ def test_a_minute_of_babble_is_judged_to_its_end(corpus: SpeechCorpus, judge: Sp
     assert not one.fault
 
 
-def test_a_single_frame_can_be_heard(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
+def test_a_single_frame_can_be_transcribed(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
     clip = corpus.part("held_out")[0]
     speaker = replace(parrot, waves={clip.text: torch.zeros(corpus.framing.hop)}, left=corpus.wave(clip))
     (one,) = score(speaker, corpus, [clip], judge).clips

@@ -117,7 +117,7 @@ def test_the_same_seed_gives_the_same_weights(corpus: SpeechCorpus) -> None:
     assert 0.5 < one.error_rate == error_rate(one, corpus, corpus.part("held_out"))
 
 
-def test_a_kept_judge_hears_the_same(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
+def test_a_saved_recogniser_transcribes_the_same(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
     judge.save(tmp_path / "judge")
     again = SpeechRecogniser.load(tmp_path / "judge")
     mel = real_mel(corpus, corpus.clips[0])
@@ -196,7 +196,7 @@ def flip(folder: Path) -> None:
         change_setting("version", 2),
     ],
 )
-def test_a_damaged_judge_says_what_to_remove(
+def test_a_damaged_recogniser_names_the_file_to_remove(
     judge: SpeechRecogniser, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     judge.save(tmp_path / "judge")

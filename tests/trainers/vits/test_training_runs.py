@@ -133,7 +133,7 @@ def test_a_folder_of_another_origin_is_in_the_way_of_a_version(corpus: Path, fin
     assert "is not in" in str(run_vits("train", corpus, "--out", voice, *SHORT, "--resume").exception)
 
 
-def test_a_correction_that_was_refused_is_no_training_to_go_on_with(corpus: Path, voice: Path) -> None:
+def test_a_refused_correction_cannot_be_resumed(corpus: Path, voice: Path) -> None:
     (voice / "2.run" / "checkpoints").mkdir(parents=True)
     (voice / "2.run" / "corrections").mkdir()
     (voice / "2.run" / "refused.json").write_text("{}")
@@ -178,9 +178,7 @@ def test_a_stopped_training_of_another_parent_is_not_resumed(corpus: Path, finis
     assert f'parent was null and is now "{training_record(parent / "1")["weights"][:40]}' in str(done.exception)
 
 
-def test_checkpoints_that_nobody_asked_to_go_on_from_are_refused(
-    corpus: Path, finished_voice: Path, voice: Path
-) -> None:
+def test_checkpoints_without_a_request_to_resume_are_refused(corpus: Path, finished_voice: Path, voice: Path) -> None:
     killed(finished_voice, voice)
     (voice / "voice.json").unlink()
     assert "--resume" in str(run_vits("train", corpus, "--out", voice, *SHORT).exception)

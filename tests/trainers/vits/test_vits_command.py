@@ -74,7 +74,7 @@ def test_a_sound_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert f"{sound} cannot be written" in str(done.exception)
 
 
-def test_a_corpus_whose_judging_clips_tell_little_says_so(tmp_path: Path) -> None:
+def test_a_corpus_with_too_few_test_clips_warns(tmp_path: Path) -> None:
     few, enough = (
         run_vits("prepare", str(KURDISH), "--out", str(tmp_path / count), "--held-out", count).stderr
         for count in ("9", "10")
@@ -179,7 +179,9 @@ def test_the_durations_of_a_voice_cannot_be_changed(corpus: Path, tmp_path: Path
     assert "is set by the voice" in done.stderr
 
 
-def test_a_missing_package_is_one_line_that_says_how_to_get_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_a_one_line_error_with_the_install_command(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("trainers.vits.command.SPEECH", replace(SPEECH, packages=("no_such_package",)))
     done = run_vits("train", str(corpus), "--out", "v")
     assert "no_such_package" in str(done.exception)

@@ -52,7 +52,7 @@ def json_output(done: Any) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_better_voice_is_a_new_version_beside_the_one_before(fresh: Path, corrected_voice: Path) -> None:
+def test_a_better_voice_becomes_a_new_version(fresh: Path, corrected_voice: Path) -> None:
     index = json.loads((corrected_voice / "voice.json").read_text())
     assert (index["current"], index["versions"], len(index["consumed"])) == (2, 2, 12)
     assert set(index["consumed"].values()) == {2}
@@ -171,7 +171,7 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     assert {names[digest]: rating for digest, rating in kept.base.items()} == {"ku0000": 1, "ku0001": 2}
 
 
-def test_a_correction_that_a_signal_stops_goes_on_to_the_same_bits(
+def test_a_correction_stopped_by_a_signal_resumes_to_the_same_bits(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, often = manifest(tmp_path, TEN), ("--checkpoint-seconds", "0.01")
@@ -200,7 +200,7 @@ def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
         yield report
 
 
-def test_characters_without_a_sound_are_told(corpus: Path, fresh: Path, tmp_path: Path) -> None:
+def test_characters_without_a_sound_are_reported(corpus: Path, fresh: Path, tmp_path: Path) -> None:
     strange = [{**correction(name), "text": f"{correction(name)['text']} 7"} for name in LATER[:10]]
     done = feedback(copy_voice(fresh, tmp_path / "v"), corpus, manifest(tmp_path, strange), *IDLE)
     assert "are not spoken: '7' (10 times)" in done.stderr

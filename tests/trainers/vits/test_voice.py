@@ -48,7 +48,7 @@ def test_another_seed_is_another_wave() -> None:
     assert not torch.equal(voice.speak(TEXT, seed=1), voice.speak(TEXT, seed=2))
 
 
-def test_speaking_leaves_torchs_generator_as_it_was() -> None:
+def test_speaking_keeps_torchs_generator_state() -> None:
     voice = tiny_voice(stochastic=True)
     before = torch.get_rng_state()
     voice.speak(TEXT, seed=1)
