@@ -53,7 +53,7 @@ SMALL: Mapping[str, NetworkConfig] = {
 """Settings of each kind of network, small enough for tests."""
 UNIVERSE = ("AAPL", "GOOG", "IBM", "MSFT")
 NEIGHBOURS = torch.tensor([[1, 2], [0, -1], [3, 0], [2, 1]])
-"""AAPL looks at GOOG and IBM, GOOG at AAPL alone, IBM at MSFT and AAPL, MSFT at IBM and GOOG."""
+"""Neighbours: AAPL has GOOG and IBM, GOOG has AAPL, IBM has MSFT and AAPL, MSFT has IBM and GOOG."""
 NEARNESS = torch.tensor([[0.5, 0.3], [0.5, 0.0], [0.9, 0.3], [0.9, 0.1]])
 
 
@@ -90,7 +90,7 @@ NO_SKILL = Skill(
     level=0.9,
     sentence="The model's loss is 0.4 % larger than that of the best baseline.",
 )
-"""Undecided, as with most models of returns."""
+"""An inconclusive skill, as for most models of returns."""
 
 
 def save_artifact(folder: Path, made: Artifact) -> Path:

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 LONGEST_S: Final = 60
-"""For one answer; a browser that hangs must not hold its test."""
+"""Timeout per response, so that a hanging browser does not block its test."""
 FLAGS: Final = (
     "--headless=new",
     "--remote-debugging-pipe",

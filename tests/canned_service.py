@@ -18,7 +18,7 @@ from predictor.internals import Internal, InternalAxis
 from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
 
 _LONGEST_S = 30
-"""A test that fails must not hold its process."""
+"""Timeout, so that a failing test does not block its process."""
 
 
 @final

@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TOGETHER = {"test_demo.py": "demo", "test_readme.py": "demo"}
-"""Files whose tests share what takes long to make: one process runs both."""
+"""Files whose tests share slow fixtures: one process runs both."""
 
 LONGEST = (
     "test_dotnet.py",
@@ -33,7 +33,7 @@ LONGEST = (
     "test_serving_page.py",
     "test_stock_command.py",
 )
-"""Files that take about a minute each: they begin first, so that the processes end at about the same time."""
+"""Files that take about a minute each: they start first, so that all processes end at about the same time."""
 
 
 def pytest_xdist_auto_num_workers() -> int | None:

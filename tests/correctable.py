@@ -24,7 +24,7 @@ TEXTS: Final[Mapping[str, str]] = dict(
 BASE: Final = list(TEXTS)[:30]
 """Clips of the base corpus."""
 LATER: Final = list(TEXTS)[30:]
-"""Clips that come as corrections."""
+"""Clips used as corrections."""
 RUNNER: Final = CliRunner()
 
 

@@ -20,7 +20,7 @@ _FOLDER = DOTNET / "bin"
 _LOCK = FileLock(_FOLDER / "build.lock")
 """Builds write to the same folders of the libraries, so only one process builds at a time."""
 _BUILT = _FOLDER / "built"
-"""Contains the id of the test run that built the solution last."""
+"""File with the id of the last test run that built the solution."""
 
 
 @cache

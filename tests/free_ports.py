@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 CANDIDATES: Final = range(20_000, 32_000)
-"""Below those that a system gives to whoever asks for any, as other tests do meanwhile."""
+"""Below the ephemeral ports, which other tests use at the same time."""
 
 
 def free_ports(count: int) -> list[int]:

@@ -17,7 +17,7 @@ from free_ports import free_port
 USER: Final = "quantra"
 PASSWORD: Final = "s3cr3t/p@ss word%41"  # noqa: S105 (of a server that lives as long as its tests)
 SERVANT: Final = "postgres"
-"""The user that the packages make; the server refuses to run as root."""
+"""The user created by the packages; the server refuses to run as root."""
 
 
 @final

@@ -19,7 +19,7 @@ _CANCEL: Final = 8
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FIRST_WINDOW: Final = 65_535
 WHOLE_WINDOW: Final = 16 << 20
-"""Room for an answer as large as any."""
+"""A window larger than any response."""
 _LARGEST_FRAME: Final = 16_384
 _STATUS_NAMES: Final = range(8, 15)
 """Entries of HPACK's static table whose name is :status."""
@@ -108,7 +108,7 @@ class Stream:
     headers: dict[str, str] = field(default_factory=dict)
     answer: bytearray = field(default_factory=bytearray)
     ended: str = ""
-    """How: "" while it goes on, "closed", "reset" with a code, or "goodbye" when the whole connection ended."""
+    """"" while open, "closed", "reset" with a code, or "goodbye" if the whole connection ended."""
 
     @property
     def status(self) -> str:

@@ -28,7 +28,7 @@ TEXTS: Final = {
     "t08": "zer û sor",
     "t09": "tu dibêje li",
 }
-"""Ids and what is said; enough for three parts."""
+"""Ids and texts; enough for three parts."""
 
 few = partial(CorpusSettings, selection=1, held_out=1)
 """Settings for so few clips: one text to choose by, one to judge by."""

@@ -60,7 +60,7 @@ REQUESTS: Final = (
     ("Explain", explain_request("tft")),
     ("GetModel", pb.GetModelRequest(model="small").SerializeToString()),
 )
-"""Names of calls, and bytes that are answered by a folder of the models small, graph and tft."""
+"""Names of calls, and valid requests to a folder of the models small, graph and tft."""
 
 
 def stream_request(**action: Any) -> bytes:
@@ -76,7 +76,7 @@ STREAM_REQUESTS: Final = (
     ("close", stream_request(close=pb.CloseSession(session_id="s"))),
     ("cancel", stream_request(cancel=pb.CancelRequest(request_id="before"))),
 )
-"""Names of actions, and bytes that are answered where the model small is served."""
+"""Names of actions, and valid requests to a server of the model small."""
 
 
 def ids(requests: Sequence[tuple[str, bytes]]) -> list[str]:

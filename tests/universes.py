@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from predictor.forecast import Explanation, Outcome
 
 NEEDED = 140
-"""Bars that a small model reads."""
+"""Number of bars that a small model reads."""
 SEEN = 60
-"""Of them the sessions that its network reads."""
+"""Number of those that its network reads."""
 COLUMNS = ("open", "high", "low", "close", "volume")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 OURS = "predictor"
 MARK = "SECRET-TOKEN"
-"""In every token of the tests: it is no text that anything else has."""
+"""Part of every test token, which no other text contains."""
 ROOT = Path(__file__).parents[1]
 PLACES = tuple(sorted({tempfile.gettempdir(), os.path.realpath(tempfile.gettempdir()), str(ROOT), str(Path.home())}))
 FORBIDDEN = {
@@ -37,7 +37,7 @@ class Breach:
     what: str
     line: str
     test: str
-    """Which ran when it was found."""
+    """The test that was running."""
 
     def __str__(self) -> str:
         return f"{self.what} in {self.line[:300]!r}, found in {self.test}"
@@ -86,4 +86,4 @@ class WatchedLogs(logging.Handler):
 
 
 SUITE = WatchedLogs()
-"""Of this run of the tests."""
+"""The handler of this test run."""

@@ -62,9 +62,9 @@ DELAYED = "delayed"
 OTHER_KINDS = ("graph", "tft")
 """Models by the name of their kind of network."""
 UNIVERSES = {"universe": with_holes(universe(20)), "universe_events": with_events(with_holes(universe(6)))}
-"""Panels by the name of their file."""
+"""Panels by file name."""
 TIGHT = 60_000
-"""Bytes of a request into which a universe does not fit."""
+"""Request limit in bytes, too small for a universe."""
 
 
 def write(folder: Path) -> None:

@@ -44,7 +44,7 @@ OTHERS = sorted(
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 COMMAND = re.compile(r"\bquantra (?=[a-z])([^`;\n…<]*)")
 COMPLETE = (": ", "\n")
-"""What stands before a command that can be given as it is, as the beginning of a text does."""
+"""Text before a complete command; the start of a text counts too."""
 QUOTED = ("`", "(")
 """Before one that may lack what it must have. Elsewhere a sentence may go on behind a command's name."""
 OF_OTHERS = {"--check", "--force-reinstall", "--logdir", "--log-level", "--project", "--verbosity", "--version"}
@@ -57,7 +57,7 @@ BEYOND_THE_DEMO = {
     "--tensorboard": "tensorboard",
     "chart.png": "plot",
 }
-"""What needs an extra that `make demo` does not bring, and which."""
+"""Commands that need an extra not installed by `make demo`, and the extra."""
 
 
 @dataclass(frozen=True, slots=True)

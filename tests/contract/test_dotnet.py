@@ -21,7 +21,7 @@ CULTURE_CLASSES = (
 )
 """C# test classes that depend on culture or framework: they read or write numbers and dates, or call a predictor."""
 CULTURE = "tr-TR"
-"""It has a decimal comma and a dotted capital i."""
+"""A culture with a decimal comma and a dotted capital i."""
 
 pytestmark = pytest.mark.slow
 

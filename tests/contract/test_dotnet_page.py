@@ -7,7 +7,7 @@ import pytest
 from csharp import DOTNET, build_program
 
 RECIPES = DOTNET / "README.md"
-"""Each of its blocks is a program of its own; those of another page go on from one another."""
+"""A page whose blocks are separate programs; on other pages each block continues the previous one."""
 HOSTED = DOTNET / "Quantra.Client.Hosting" / "README.md"
 """test_packages.py runs its program, and Quantra.Client.Hosting.Tests has the rest."""
 PAGES = sorted([RECIPES, *DOTNET.glob("Quantra.Client*/README.md")])
@@ -46,7 +46,7 @@ internal sealed class Watchlist(IStockPredictor predictor)
     }
 }
 """
-"""What the page's test of a program tests."""
+"""The program that the page's test example tests."""
 
 
 def snippets() -> list[tuple[str, str]]:

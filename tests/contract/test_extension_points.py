@@ -66,7 +66,7 @@ from trainers.stock.training_data import TrainingMaterial
 FloatArray = NDArray[np.float64]
 
 SAME: Final = 1e-6
-"""Largest difference of the exported file's answers, on returns."""
+"""Largest difference of the exported file's returns."""
 
 # --- a kind of network
 

@@ -36,7 +36,7 @@ DOTNET = ROOT / "dotnet"
 DOORS = ("Quantra.Client", "Quantra.Client.Embedded")
 TESTING = "Quantra.Client.Testing"
 INTERNAL = r'name=".:Quantra\.(?:V1|Rpc|Client\.(?:Wire|Transport|Hosting\.(?:Health|Servers|Processes|Training)))\.'
-"""Documentation of what nobody can see who has a package."""
+"""XML documentation of internal types, which packages omit."""
 HOSTING = "Quantra.Client.Hosting"
 PACKAGES = ("Quantra.Client.Abstractions", HOSTING, TESTING, *DOORS)
 FRAMEWORKS = ("net8.0", "net10.0")
@@ -47,9 +47,9 @@ PROGRAMS = {
 """How many of a page's blocks are its program, each going on from the one before (None: all); its other packages."""
 REPOSITORY = "https://example.org/quantra"
 MOST_CORE_PACKAGES = 22
-"""Of an installation without extras, quantra itself among them."""
+"""Number of packages in an installation without extras, including quantra."""
 HIDDEN = ("PYTHONPATH", "VIRTUAL_ENV", "QUANTRA_PYTHON", "QUANTRA_VENV")
-"""What would lead a program back to this checkout or this environment."""
+"""Environment variables that would point a program to this checkout or environment."""
 PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
   <PropertyGroup>
     <OutputType>Exe</OutputType>

@@ -13,7 +13,7 @@ PEERS = ROOT / "benchmarks" / "peers"
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if not path.is_relative_to(PEERS))
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "joblib", "shelve", "marshal", "cloudpickle"}
 HARMLESS = {"UnpicklingError"}
-"""What torch raises when it refuses a file; naming it pickles nothing."""
+"""The exception of torch for a refused file; catching it unpickles nothing."""
 DEVICE_WORDS = {"cuda", "empty_cache", "autocast"}
 
 

@@ -255,9 +255,9 @@ QUICKER = {
     "evaluate": ["--seeds", "1"],
     "audit": ["--permutations", "1", "--epochs", "1", "--sessions", "2"],
 }
-"""What makes those that take long quicker."""
+"""Flags that speed up slow commands."""
 LAST = {"report"}
-"""After these, of a model that was audited, there is nothing to be done."""
+"""Commands without a next step for an audited model."""
 
 
 def test_json_output_has_nothing_else(models: Path, capsys: Capture) -> None:

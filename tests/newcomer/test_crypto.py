@@ -32,9 +32,9 @@ LEARNT: Final = 420
 DAYS: Final = 560
 FRIDAY: Final = 20240223
 LAST: Final = 20240713
-"""Of the file, a Saturday."""
+"""Last day of the file, a Saturday."""
 MIDNIGHT: Final = datetime(2024, 7, 14, tzinfo=UTC)
-"""When that Saturday ends, and its session with it."""
+"""End of that Saturday's session."""
 TINY: Final = ("--hidden", "4", "--epochs", "1", "--horizons", "1,2,3", "--encoder-length", "10", "--device", "cpu")
 
 FEW: Final = SessionCalendar.every_day(20240101, 20240331)
@@ -72,7 +72,7 @@ class CoinModel:
     models: Path
     name: str
     file: Path
-    """All days, also those after what the model has seen."""
+    """Number of days, including unseen ones."""
 
     @property
     def artifact(self) -> Path:

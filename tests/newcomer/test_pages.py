@@ -16,7 +16,7 @@ from browser import Browser
 from page_samples import write_pages
 
 HEAVIEST: Final = 2_000_000
-"""Bytes of a page."""
+"""Largest size of a page in bytes."""
 PHONE, DESK = 390, 1400
 FIGURE: Final = re.compile(r'<script type="application/json" id="chart-\d+-figure">(.*?)</script>')
 LOOK: Final = Path(__file__).with_name("look.js").read_text("utf-8")

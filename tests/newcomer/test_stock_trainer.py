@@ -153,7 +153,7 @@ OWN: Final[dict[str, tuple[dict[str, Any], list[str]]]] = {
     "har": ({"lag": 1}, ["--lag", "1"]),
     "garch": ({}, []),
 }
-"""Of each kind some settings of its own, in Python and as flags."""
+"""Settings specific to each kind, in Python and as flags."""
 COSTLY: Final = {"hybrid", "tft", "graph", "har", "garch"}
 
 

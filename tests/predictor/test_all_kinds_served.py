@@ -23,7 +23,7 @@ SAME = 1e-6
 """Largest difference on returns."""
 
 WHOLE = 3
-"""The place of the panel of all stocks among `panels()`."""
+"""Index of the panel of all stocks in `panels()`."""
 TARGETS = (TargetPoint(5, 0.5), TargetPoint(20, 0.9))
 
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -62,9 +62,9 @@ class ModelResponses:
     reasons: tuple[Attribution, ...]
     """Of `TARGETS`, for the panel of all stocks."""
     together: tuple[Forecast, ...]
-    """Of `panels()`, in one call."""
+    """Forecasts of `panels()` in one call."""
     alone: tuple[Forecast, ...]
-    """Of `panels()`, a call each."""
+    """Forecasts of `panels()` in separate calls."""
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ from predictor.wire import pushes
 PANEL = recent_bars(*UNIVERSE)
 DAYS = tuple(int(day) for day in PANEL.sessions)
 AHEAD = 12
-"""Days that are pushed."""
+"""Number of pushed days."""
 BEFORE = PANEL.until(DAYS[-AHEAD - 1])
 SOON_S = 30
 

@@ -34,7 +34,7 @@ PRICES = ("open", "high", "low", "close")
 WHOLE = recent_bars(*UNIVERSE)
 PLAIN = replace(WHOLE, adj_close=None)
 NOON = datetime(2013, 3, 1, 17, tzinfo=UTC)
-"""The last bar's session is under way."""
+"""Noon, during the last bar's session."""
 
 
 # --- instances

@@ -26,7 +26,7 @@ from predictor.service import PredictionService
 SOON_S = 30
 MANY = 1000
 ROWS = 4
-"""Of one forward at most."""
+"""Largest number of rows of a forward pass."""
 ONE = Instance(input=recent_bars("AAPL"))
 PANEL = Instance(input=recent_bars(*UNIVERSE))
 

@@ -28,7 +28,7 @@ VOLUME = "every volume that the model reads is 0"
 UNADJUSTED = "the model was trained on bars with splits and dividends, and these bars record none"
 UNSEEN = "not among the symbols that"
 RETURNS = (0, 1)
-"""Features that read prices alone."""
+"""Features that read only prices."""
 
 
 def with_training_record(

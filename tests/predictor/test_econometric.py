@@ -19,7 +19,7 @@ from predictor.windows import trailing_windows
 FloatArray = NDArray[np.float64]
 
 TWO = Har(sessions=(1, 2), intercepts=(0.5, -0.25), weights=((0.25, 0.5), (0.0, 2.0)))
-"""Two horizons, a day and two days."""
+"""Horizons of one and two days."""
 SLOW = Garch(alpha=0.1, beta=0.8, reversion=(1.0, 0.5))
 RANGES = np.array([[0.01, 0.03, 0.02, 0.04]])
 RETURNS = np.array([[0.01, -0.02, 0.0, 0.03]])

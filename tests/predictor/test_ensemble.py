@@ -45,7 +45,7 @@ from predictor.sessions import SessionCalendar
 
 POINT = TargetPoint(5, 0.9)
 FEW, OTHERS = (0, 1, 2, 3), (2, 3, 4)
-"""Features of two members, by their places: two are common."""
+"""Features of two members by index, two of them shared."""
 
 
 @pytest.fixture(scope="module")

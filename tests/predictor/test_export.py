@@ -27,7 +27,7 @@ from predictor.networks import KINDS, Inputs, Target, TargetKind
 
 VOLATILITY = Target(kind=TargetKind.LOG_VOLATILITY, lag=1)
 EXPORTED = [kind for kind in KINDS if kind != "garch"]
-"""HAR and GARCH are one network, whose scale comes from outside."""
+"""HAR and GARCH share one network with an external scale."""
 SAME = 1e-6
 """Largest difference on returns."""
 
@@ -39,7 +39,7 @@ class ExportedModel:
     made: Artifact
     exported: ExportedFile
     logged: tuple[str, ...]
-    """Warnings while the file was made."""
+    """Warnings during the export."""
 
     def run(self, inputs: Inputs, nodes: NDArray[np.int64] | None = None) -> list[NDArray[np.float64]]:
         """Outputs of the ONNX file."""

@@ -22,7 +22,7 @@ RING = Edges(
     neighbours=torch.tensor([[(s + 1) % STOCKS, (s + 2) % STOCKS] for s in range(STOCKS)]),
     weights=torch.full((STOCKS, 2), 0.5),
 )
-"""Each stock looks at the next two."""
+"""Each stock's neighbours are the next two."""
 
 
 def network(*, edges: Edges | None = RING, config: GraphConfig | None = None) -> GraphForecaster:

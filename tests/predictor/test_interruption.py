@@ -26,7 +26,7 @@ try:
 except KeyboardInterrupt:
     raise ImportError("a library that makes something else of Ctrl+C") from None
 """
-"""A library that takes for ever to load."""
+"""A library that never finishes loading."""
 
 
 def interrupt_import(library: str, folder: Path, *command: str) -> tuple[int, str, str]:

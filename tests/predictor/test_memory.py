@@ -35,7 +35,7 @@ from predictor.wire import instances
 
 SOON_S = 30
 TOO_MUCH = 1 << 60
-"""Bytes that no machine has."""
+"""More bytes than any machine has."""
 
 
 def cpu_shortage() -> object:

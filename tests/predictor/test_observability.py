@@ -72,9 +72,9 @@ class ServerOutput:
 
     ready: Mapping[str, object]
     before: Samples
-    """After all calls."""
+    """Metrics after all calls."""
     after: Samples
-    """Once one of its models was unloaded."""
+    """Metrics after one model was unloaded."""
     log: str
     folder: Path
     spans: Sequence[Span]

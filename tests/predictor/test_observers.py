@@ -19,7 +19,7 @@ from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 
 SOON_S = 30
-"""A test that fails must not hold its process."""
+"""Timeout, so that a failing test does not block its process."""
 
 
 @final

@@ -30,7 +30,7 @@ from predictor.wire import errors, forecasts, instances
 FloatArray = NDArray[np.float64]
 MANY = 1000
 BAD = 417
-"""Where the bad one stands among the good ones."""
+"""Index of the bad symbol."""
 COLUMNS = ("open", "high", "low", "close", "volume")
 
 
@@ -39,10 +39,10 @@ class InstanceResult:
     """Result of one instance at any interface."""
 
     reason: str = ""
-    """Why there is no forecast at all."""
+    """Error of an instance without a forecast."""
     values: FloatArray = field(default_factory=lambda: np.zeros(0))
     refusals: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of single symbols: messages."""
+    """Messages per refused symbol."""
 
 
 Ask = Callable[[Sequence[BarPanel]], Sequence[InstanceResult]]

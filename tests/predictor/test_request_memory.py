@@ -32,13 +32,13 @@ from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
 from predictor.wire.request_counts import MOST, SMALL, TooManyPartsError, count_parts, parse_small
 
 LARGEST = 16 << 20
-"""Bytes of a request."""
+"""Size of a request in bytes."""
 SYMBOLS = 2000
 DAYS = recent_bars("AAPL").sessions
 LAST = int(DAYS[-1])
 SOON_S = 30
 TIMES = 20
-"""How many times its bytes a request of nothing may take while it is answered."""
+"""Largest memory use of an empty request, as a multiple of its size."""
 
 
 def panel(sessions: Sequence[int], symbols: int = SYMBOLS) -> BarPanel:
@@ -196,7 +196,7 @@ OWN = {
     "prices": "FeatureWindow.anchor_price",
     "covariates": "Covariates.observed",
 }
-"""What one instance has too much of is its own error."""
+"""Excesses of one instance fail only that instance."""
 
 
 @pytest.mark.parametrize("what", [what for what in EMPTIEST if what not in OWN])

@@ -18,7 +18,7 @@ from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.service.request_queue import AnyItem, ModelQueue, ModelQueueClosedError, QueuedRequests
 
 SOON_S = 30
-"""A test that fails must not hold its process."""
+"""Timeout, so that a failing test does not block its process."""
 
 
 @dataclass(frozen=True)

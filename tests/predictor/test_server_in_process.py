@@ -17,7 +17,7 @@ from predictor.server import Address, ServerSettings, main, process_tuning, serv
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OURS = 0.00314
-"""A switch interval that nobody else sets."""
+"""A distinctive switch interval."""
 
 
 @pytest.fixture(scope="module")

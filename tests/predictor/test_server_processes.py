@@ -33,7 +33,7 @@ from predictor.wire import instances
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
 
 CONNECTIONS = 24
-"""So many meet both of two workers, but for one time in eight million."""
+"""Connections that reach both workers, except once in eight million times."""
 
 
 class TwoWorkerServer:
@@ -134,7 +134,7 @@ sys.exit(
     )
 )
 """
-"""A server that follows its folder, and waits for a worker not as long as others."""
+"""Flags: watch the folder, and a shorter worker timeout."""
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ from predictor.service.preemption import (
 )
 
 SOON_S = 30
-"""A test that fails must not hold its process."""
+"""Timeout, so that a failing test does not block its process."""
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ FIRST_VERSION = b"""{
   "unannounced": []
 }
 """
-"""What earlier versions wrote."""
+"""Calendars in the format of earlier versions."""
 
 
 def dates(*values: int) -> np.ndarray[Any, np.dtype[np.int32]]:

@@ -19,7 +19,7 @@ from predictor.wire import instances
 MODEL = "small"
 CALLERS = 4
 LASTING_S = 2.5
-"""Of each half."""
+"""Duration of each half."""
 MOST_KEPT = 24 << 20
 """Bytes that the second half may add: a few KiB a call, where a request has ten."""
 

@@ -29,12 +29,12 @@ from predictor.instance import GapPolicy, Instance
 from predictor.subscription import AcceptedPush, Push, Subscription
 
 NEED = 12
-"""Bars that the model of these tests reads."""
+"""Number of bars that the model reads."""
 SYMBOLS = ("AAPL", "GOOG", "IBM")
 PANEL = recent_bars(*SYMBOLS)
 DAYS = tuple(int(day) for day in PANEL.sessions)
 BEGUN = 100
-"""Sessions that the subscription of these tests sends."""
+"""Number of sessions that the subscription sends."""
 
 
 def subscribed(

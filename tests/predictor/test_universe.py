@@ -60,7 +60,7 @@ from predictor.wire import instances, models
 from predictor.wire.limits import RequestLimits
 
 TIGHT = ServerLimits(receive_bytes=60_000)
-"""Seven symbols of the bars that a small model reads, and room for one beside them."""
+"""Request limit for seven symbols of a small model, and room for one more."""
 
 
 @pytest.fixture(scope="module")

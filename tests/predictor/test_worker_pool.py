@@ -66,7 +66,7 @@ EVERYTHING = ServerSettings(
     parent_watch=True,
     limits=ServerLimits(drain_s=0.5, service=ServiceLimits(explanations=QueueLimits(size=9))),
 )
-"""No field as it is by default."""
+"""Settings with no field at its default."""
 
 WORKER = """
 import os, signal, socket, sys, time

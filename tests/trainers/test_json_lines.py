@@ -12,7 +12,7 @@ from trainers.stock.progress_output import announcer, warner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training-loop.md").read_text(encoding="utf-8")
 OF_COMMANDS = {"trained": {"artifact", "card"}, "finished": {"artifact"}, "stopped": {"message", "signal"}}
-"""What test_stock_command.py sees a command write."""
+"""Output of a command, as test_stock_command.py checks it."""
 
 
 def documented() -> dict[str, set[str]]:

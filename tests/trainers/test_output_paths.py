@@ -26,7 +26,7 @@ FILES: Final = {
     "audit": "audit NONE --bars NONE --report PLACE/it.html",
     "audit record": "audit PLACE/1 --bars NONE",
 }
-"""Commands that write a file; the artifact and the bars are not there, which is only found out by working."""
+"""Commands that write a file; their artifact and bars are missing, which only the work would notice."""
 FOLDERS: Final = {
     "train": "train stock --bars NONE --out PLACE/models/1",
     "tune": "tune stock --bars NONE --out PLACE/models/1",
@@ -34,7 +34,7 @@ FOLDERS: Final = {
     "demo": "demo --no-browser --out PLACE/demo",
     "ensemble": "ensemble NONE/1 NONE/2 --bars BARS --out PLACE/models/1",
 }
-"""Commands that write a folder, which they make with its parents."""
+"""Commands that write a folder and create its parents."""
 
 
 def error_of(command: str, capsys: Capture) -> str:

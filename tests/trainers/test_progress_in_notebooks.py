@@ -37,7 +37,7 @@ class Cell:
 
     text: str = ""
     lines: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Every state of each line that is written over, by its name."""
+    """All states of each overwritten line, by name."""
 
     def on_losses(self, message: dict[str, Any]) -> None:
         """Apply a kernel message."""

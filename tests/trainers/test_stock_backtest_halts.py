@@ -14,7 +14,7 @@ FloatArray = NDArray[np.float64]
 GONE = float("nan")
 FREE = TradingTerms(horizon=1, cost_bps=0, borrow_bps=0)
 ONCE = TradingTerms(horizon=100, rebalance=100, cost_bps=0, borrow_bps=0)
-"""One tranche, which the first decision fills for good."""
+"""One tranche, filled by the first decision for the whole test."""
 
 
 def always(*weights: float, sessions: int) -> FloatArray:

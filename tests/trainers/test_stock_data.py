@@ -241,7 +241,7 @@ def test_a_part_without_a_window_is_refused_by_its_name() -> None:
 
 
 MIX = StockRecipe(calendar="XNYS", scale="mix")
-"""Features, HAR, GARCH and their share: every number that is fitted before a network is."""
+"""Features, HAR, GARCH and their share: all numbers fitted before the network."""
 
 
 def same_features(a: Pipeline, b: Pipeline) -> bool:

@@ -65,7 +65,7 @@ class DoubtfulFiles:
 
     folder: Path
     told: tuple[str, ...]
-    """In the order in which it was told: warnings, stages and epochs."""
+    """Warnings, stages and epochs in the order of their reports."""
 
     @property
     def artifact(self) -> Path:

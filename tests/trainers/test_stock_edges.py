@@ -66,7 +66,7 @@ GIVEN = Edges(
     neighbours=torch.tensor([[3, -1], [2, 0], [1, -1], [-1, -1]]),
     weights=torch.tensor([[0.5, 0.0], [-2.0, 1.0], [3.0, 0.0], [0.0, 0.0]]),
 )
-"""As no correlation would have them."""
+"""Edges that no correlation would give."""
 
 
 def sectors(*, sessions: int = 400, seed: int = 0) -> FloatArray:

@@ -26,7 +26,7 @@ pytestmark = [
 ]
 LEARNT = [name for name, kind in KINDS.items() if kind.learns]
 TF32 = 5e-3
-"""What cuDNN's recurrent layers may be off, as a share of the largest value."""
+"""Tolerance for cuDNN's recurrent layers, relative to the largest value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ def reordered_images(folder: Path) -> Path:
 
 
 LOOK = EvaluationSnapshot(4, {"ssim": 0.5, "frechet": -2.0})
-"""What a training that did not happen has seen."""
+"""Training history of a made-up training."""
 
 FAR = {"images": 4, "against": 12}
 

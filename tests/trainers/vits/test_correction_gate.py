@@ -20,7 +20,7 @@ from trainers.vits.gate import (
 )
 
 SHARP = 0.01
-"""The error rate of a judge that can be relied upon."""
+"""The error rate of a reliable recogniser."""
 
 
 def spoken(*distances: float | None, errors: float = 0.4, length: float | None = 0.1) -> SpeechScores:

@@ -19,7 +19,7 @@ from trainers.vits.recipe import FINE_TUNING
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 RUNNER = CliRunner()
 SIGNS = "| abcdefghijklmnopqrstuvwxyzçêîşû'-_"
-"""Padding comes first, which in MMS is a letter of the vocabulary; there is no <unk>."""
+"""Padding comes first and is a letter of the vocabulary in MMS; there is no <unk>."""
 
 
 def run_vits(*words: str | Path) -> Any:

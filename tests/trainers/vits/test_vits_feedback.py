@@ -20,9 +20,9 @@ from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
 EAGER = ("--steps", "8", "--learning-rate", "0.01")
-"""A voice that knows nothing gets better at all that it hears."""
+"""An untrained voice improves on every clip."""
 IDLE = ("--steps", "1", "--learning-rate", "1e-12")
-"""It stays as it is."""
+"""An untrained voice stays unchanged."""
 TEN = [correction(name) for name in LATER[:10]]
 
 
