@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.dit.evaluation import ClassifierPredictions, RewardScore
 from trainers.dit.evaluation import ImageEvaluation as Drawing
-from trainers.dit.page import evaluation_sheet, render_sheet, sample_sheet
+from trainers.dit.page import build_evaluation_page, render_sheet, sample_sheet
 from trainers.media.page import TrainingCurve, write_page
 from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
 from trainers.vits.spectrum import FrameSettings
@@ -88,7 +88,9 @@ def _sheet(path: Path) -> None:
         scores=(RewardScore("frechet", "Fréchet distance", 4.25, 1.5, is_distance=True, against=7),),
         predictions=ClassifierPredictions(told, prompts),
     )
-    write_page(path, render_sheet(evaluation_sheet("Evaluation of model", ("drawn with 4 steps",), found, _curves())))
+    write_page(
+        path, render_sheet(build_evaluation_page("Evaluation of model", ("drawn with 4 steps",), found, _curves()))
+    )
 
 
 def _drawn(path: Path) -> None:

@@ -19,7 +19,7 @@ from benchmarks.drawing.digits import Workplace
 from trainers.dit.cache import LatentCache
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PixArtNetwork
-from trainers.dit.objective import DiffusionObjective, DiffusionProcess, objective_of
+from trainers.dit.objective import DiffusionObjective, DiffusionProcess, create_objective
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import fit
 from trainers.loop import Checkpoints, seed_everything
@@ -43,7 +43,7 @@ def samplers() -> Mapping[str, DiffusionObjective]:
     """The formula with each scheduler, by label."""
     schedulers = {
         "drawn by FlowMatchEuler": FlowMatchEulerDiscreteScheduler(TIMES),
-        "drawn by DDIM, betas on a line": objective_of("epsilon").scheduler(),
+        "drawn by DDIM, betas on a line": create_objective("epsilon").scheduler(),
         "drawn by DDIM of the same schedule": same_schedule(),
     }
     return MappingProxyType(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.drawing.digits import Workplace
 from trainers.dit.models import ImageModel
-from trainers.dit.rewards import FrechetDistance, PromptClassifier, PromptProbability, pixels_of, train_classifier
+from trainers.dit.rewards import FrechetDistance, PromptClassifier, PromptProbability, read_pixels, train_classifier
 from trainers.dit.sampling import SamplingSettings, draw_images
 
 NOISE: Final = 1000
@@ -67,11 +67,11 @@ class ImageJudge:
         own, held = work.pictures(work.images), work.pictures(work.held_out)
         self._work = work
         self._prompts = [picture.prompt for picture in held.pictures]
-        self._targets = pixels_of(held)
+        self._targets = read_pixels(held)
         self.count = len(self._prompts)
         with torch.no_grad():
             self._judge, self._unused = train_classifier(own), train_classifier(held)
-            self._frechet = FrechetDistance(self._judge, self._targets, pixels_of(own)[: self.count], self.count)
+            self._frechet = FrechetDistance(self._judge, self._targets, read_pixels(own)[: self.count], self.count)
         self.floor = self._frechet.floor
         self.real = self._judge.accuracy(self._targets, self._prompts)
 

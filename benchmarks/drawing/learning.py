@@ -14,7 +14,7 @@ from benchmarks.drawing.judging import ImageJudge, ImageScores
 from benchmarks.report import Row, at_least, at_most, shown
 from trainers.dit.cache import LatentCache
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import DiffusionObjective, objective_of
+from trainers.dit.objective import DiffusionObjective, create_objective
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import DenoisingLoss, NoiseSource
 
@@ -40,7 +40,7 @@ def coverage(work: Workplace) -> list[Row]:
     model = ImageModel.load(work.base(0)).learning("flow")
     batch = LatentCache.open(work.cache).gather(torch.arange(64))
     torch.manual_seed(0)
-    DenoisingLoss(model, NoiseSource(objective_of("flow"), ImageRecipe().dropout)).loss(batch).mean.backward()
+    DenoisingLoss(model, NoiseSource(create_objective("flow"), ImageRecipe().dropout)).loss(batch).mean.backward()
     parts = {"transformer": model.network.module, "VAE": model.latents.module, "text encoder": model.prompts.module}
     counts = {
         name: (

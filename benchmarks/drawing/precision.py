@@ -15,9 +15,9 @@ from trainers.dit.batches import EncodedImages
 from trainers.dit.encoders import Posterior
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
-from trainers.dit.objective import objective_of
+from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe
-from trainers.dit.training import loop_of
+from trainers.dit.training import build_loop
 from trainers.loop import IterableSource, PrecisionName, WindowReport, seed_everything
 
 SPEED, MEMORY = "16 bits / float32: time of a step", "16 bits / float32: peak memory"
@@ -67,7 +67,7 @@ def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
     embedded = torch.randn(BATCH, 12, model.network.caption_width, generator=draw)
     condition = PromptCondition.of(embedded, torch.ones(BATCH, 12, dtype=torch.long))
     batches = [EncodedImages(Posterior(mean, torch.ones_like(mean)), condition)] * (WARM + steps)
-    loop = loop_of(model, ImageRecipe(device="cuda", precision=precision))
+    loop = build_loop(model, ImageRecipe(device="cuda", precision=precision))
     seed_everything(0)
     started = 0.0
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
@@ -96,4 +96,4 @@ def wide(work: Workplace) -> ImageModel:
         patch_size=2,
     )
     latents, prompts = parts.latents.module, parts.prompts
-    return ImageModel.of(transformer, latents, prompts.module, prompts.tokenizer, objective_of("flow"))
+    return ImageModel.of(transformer, latents, prompts.module, prompts.tokenizer, create_objective("flow"))

@@ -20,9 +20,9 @@ from benchmarks.report import Row, at_most, shown
 from trainers.dit.batches import EncodedImages, ImageSource, RawImageFiles, RawImages
 from trainers.dit.cache import LatentCache
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import objective_of
+from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe
-from trainers.dit.training import DenoisingLoss, NoiseSource, loop_of, warmed_up
+from trainers.dit.training import DenoisingLoss, NoiseSource, build_loop, compute_warmup_factor
 from trainers.loop import IterableSource, WindowReport, adamw, seed_everything
 
 WARM, BATCHES = 5, 20
@@ -62,7 +62,7 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
 
 def equality(work: Workplace, cache: LatentCache, plain: RawImageFiles, places: Sequence[Tensor]) -> list[Row]:
     """Compare losses of the same images at the same random state from both sources."""
-    learnt = DenoisingLoss(_model(work), NoiseSource(objective_of("flow"), RECIPE.dropout))
+    learnt = DenoisingLoss(_model(work), NoiseSource(create_objective("flow"), RECIPE.dropout))
 
     def losses(images: ImageSource[EncodedImages] | ImageSource[RawImages]) -> Iterator[float]:
         for number, index in enumerate(places):
@@ -80,7 +80,7 @@ def in_loop(
 ) -> Iterator[None]:
     """Train by one step per item, including gathering the images."""
     seed_everything(0)
-    with loop_of(_model(work), RECIPE).running() as run:
+    with build_loop(_model(work), RECIPE).running() as run:
         for report in run.epochs(IterableSource(_Gathered(images, places)), max_epochs=1):
             if isinstance(report, WindowReport):
                 yield
@@ -96,9 +96,9 @@ def by_hand(
     current: list[Tensor] = [*parameters]
     average = [weight.detach().clone() for weight in parameters]
     optimizer = adamw(parameters, lr=RECIPE.learning_rate, weight_decay=0.0)
-    schedule = LambdaLR(optimizer, partial(warmed_up, steps=RECIPE.warm_up))
+    schedule = LambdaLR(optimizer, partial(compute_warmup_factor, steps=RECIPE.warm_up))
     averaged = get_ema_multi_avg_fn(RECIPE.ema or 0.0)
-    learnt = DenoisingLoss(model, NoiseSource(objective_of("flow"), RECIPE.dropout))
+    learnt = DenoisingLoss(model, NoiseSource(create_objective("flow"), RECIPE.dropout))
     for index in places:
         optimizer.zero_grad()
         loss = learnt.loss(images.gather(index)).mean

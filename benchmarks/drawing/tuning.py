@@ -23,7 +23,7 @@ from trainers.dit.grpo import tune
 from trainers.dit.models import ImageModel
 from trainers.dit.monitoring import RewardGate, SampleWatch
 from trainers.dit.recipe import GrpoRecipe
-from trainers.dit.rewards import RewardInputs, rewards_of
+from trainers.dit.rewards import RewardInputs, create_rewards
 from trainers.dit.sampling import SamplingSettings
 from trainers.loop import EpochReport, Report, TrainingNotice, seed_everything
 
@@ -83,7 +83,7 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
     model = ImageModel.load(work.folder / "flow-0")
     own, held = work.pictures(work.images), work.pictures(work.held_out)
     material = RewardInputs(own, held, None, recipe.gate_images)
-    rewards = rewards_of((recipe.reward, recipe.gate), material)
+    rewards = create_rewards((recipe.reward, recipe.gate), material)
     watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
     gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     clock = _Clock()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import Row, at_most, interleaved_medians, shown
-from trainers.vits.objective import monotonic_path
+from trainers.vits.objective import find_monotonic_path
 
 UTTERANCES, FRAMES, TOKENS = 16, 600, 200
 REACH: Final = 0.15
@@ -21,14 +21,14 @@ def rows(*, quick: bool) -> list[Row]:
     frames = torch.randint(FRAMES // 2, FRAMES + 1, (UTTERANCES,), generator=draw)
     seconds = interleaved_medians(
         {
-            "ours": lambda: monotonic_path(scores, tokens, frames),
+            "ours": lambda: find_monotonic_path(scores, tokens, frames),
             "torch": lambda: in_torch(scores, tokens, frames),
         },
         rounds=3 if quick else 15,
         calls=1,
         clock=time.thread_time,
     )
-    differing = int((monotonic_path(scores, tokens, frames) != in_torch(scores, tokens, frames)).sum())
+    differing = int((find_monotonic_path(scores, tokens, frames) != in_torch(scores, tokens, frames)).sum())
     size = f"{UTTERANCES} x {FRAMES} x {TOKENS}"
     return [
         at_most("alignment: cells that differ from torch operations", differing, 0, detail=size),

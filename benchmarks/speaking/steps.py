@@ -26,11 +26,11 @@ from trainers.vits.objective import (
     LossWeights,
     VoiceGenerator,
     VoiceObjective,
-    monotonic_path,
+    find_monotonic_path,
 )
 from trainers.vits.recipe import SpeechRecipe
-from trainers.vits.training import BETAS, loop_of
-from trainers.vits.voice import discriminator_channels
+from trainers.vits.training import BETAS, build_loop
+from trainers.vits.voice import list_discriminator_channels
 
 WARM: Final = 2
 SHARED_REACH, LOOP_REACH, SEARCH_REACH = 0.85, 1.02, 0.02
@@ -56,7 +56,7 @@ class Adversaries:
         """Create networks with the same weights each time."""
         voice = first_voice(corpus, 0)
         recipe = SpeechRecipe(adversarial_from=0 if judged else None)
-        discriminators = Discriminators(discriminator_channels("fast")) if judged else None
+        discriminators = Discriminators(list_discriminator_channels("fast")) if judged else None
         generator = VoiceGenerator(voice.model.train(), frames=recipe.slice_frames)
         objective = VoiceObjective(generator, voice.framing, LossWeights(), discriminators)
         objective.adversarial = judged
@@ -142,7 +142,7 @@ def _in_loop(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch], *, judged:
     """Seconds per step."""
     adversaries = Adversaries.fresh(corpus, judged=judged)
     clock = _Clocked(batches)
-    loop = loop_of(adversaries.objective, replace(adversaries.recipe, device="cpu"), adversaries.discriminators)
+    loop = build_loop(adversaries.objective, replace(adversaries.recipe, device="cpu"), adversaries.discriminators)
     with loop.running() as run:
         for _ in run.epochs(IterableSource(clock), max_epochs=1):
             pass
@@ -244,13 +244,13 @@ def _search_share(corpus: SpeechCorpus, batches: Sequence[UtteranceBatch]) -> fl
     def timed(*arguments: torch.Tensor) -> torch.Tensor:
         nonlocal taken
         start = time.thread_time()
-        path = monotonic_path(*arguments)
+        path = find_monotonic_path(*arguments)
         taken += time.thread_time() - start
         return path
 
-    objectives.monotonic_path = timed
+    objectives.find_monotonic_path = timed
     try:
         whole = _by_hand(corpus, batches, _plain_step, judged=False) * (len(batches) - WARM)
     finally:
-        objectives.monotonic_path = monotonic_path
+        objectives.find_monotonic_path = find_monotonic_path
     return taken * (len(batches) - WARM) / len(batches) / whole

@@ -16,7 +16,7 @@ from benchmarks.environments import ROOT
 from trainers.loop import seed_everything
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.versions import VoiceVersions
-from trainers.vits.voice import Voice, config_of
+from trainers.vits.voice import Voice, build_config
 
 RECORDER: Final = ROOT / "examples" / "make_kurdish_corpus.py"
 FIXTURE: Final = ROOT / "tests" / "fixtures" / "kurdish"
@@ -102,7 +102,7 @@ class Workplace:
 def first_voice(corpus: SpeechCorpus, seed: int) -> Voice:
     """A new voice of size `fast`, as a training with this seed initializes it."""
     seed_everything(seed)
-    return Voice.fresh(config_of("fast", "deterministic", corpus.framing, corpus.vocabulary), corpus.vocabulary)
+    return Voice.fresh(build_config("fast", "deterministic", corpus.framing, corpus.vocabulary), corpus.vocabulary)
 
 
 def workplace(folder: Path, *, quick: bool) -> Workplace:

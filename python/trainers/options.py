@@ -8,7 +8,7 @@ from typing import IO, Annotated
 
 from predictor.flags import Flag
 from trainers.loop.device import PrecisionName
-from trainers.loop.profiler import profiled
+from trainers.loop.profiler import profile_training
 from trainers.loop.run_parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
 from trainers.progress import ConsumerChain, JsonLines, JsonlLog, ReportConsumer, TensorBoardLog, progress_for
@@ -146,7 +146,7 @@ def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 
         return ConsumerChain()
     consumers: list[ReportConsumer] = []
     if options.profile:
-        consumers.append(partial(profiled, folder=folder / "profile"))
+        consumers.append(partial(profile_training, folder=folder / "profile"))
     consumers.append(JsonlLog(folder / "reports.jsonl"))
     if options.tensorboard:
         consumers.append(TensorBoardLog(folder / "tensorboard"))

@@ -34,9 +34,9 @@ from trainers.stock.backtest.command import backtest_command
 from trainers.stock.card import bars_hash
 from trainers.stock.command import stock
 from trainers.stock.evaluation.command import evaluate_command
-from trainers.stock.fitted_artifact import FittedArtifact
 from trainers.stock.progress_output import open_progress
 from trainers.stock.recipe import recipe_of
+from trainers.stock.trainer import FittedArtifact
 from trainers.stock.training_plan import bars_of
 
 NOT_FROM_PYTHON: Final = {

@@ -52,7 +52,6 @@ from trainers.stock.audit.leak_check import (
     FORECAST,
     FittedNumbers,
     ModelStages,
-    StagedHistory,
     Stages,
     adjusted_panel,
     check_future,
@@ -114,7 +113,7 @@ class LookaheadForecaster:
     def __init__(self, bars: BarPanel, *, ahead: int) -> None:
         self._bars, self._ahead = bars, ahead
 
-    def at(self, position: int) -> Stages:
+    def __call__(self, position: int) -> Stages:
         return {"observed": self._bars.volume[:, position], FORECAST: self._bars.close[:, position + self._ahead]}
 
 
@@ -124,7 +123,7 @@ class FutureScaledForecaster:
     def __init__(self, bars: BarPanel) -> None:
         self._closes = bars.close / np.nanmax(bars.close)
 
-    def at(self, position: int) -> Stages:
+    def __call__(self, position: int) -> Stages:
         return {FORECAST: self._closes[:, position]}
 
 
@@ -151,7 +150,7 @@ def shifted(bars: BarPanel) -> BarPanel:
 
 
 def test_a_pipeline_that_looks_one_session_ahead_is_found_in_every_stage(model: Model) -> None:
-    def leaking(panel: BarPanel) -> StagedHistory:
+    def leaking(panel: BarPanel) -> ModelStages:
         return ModelStages(model, NONE, shifted(panel))
 
     found = check_future(bars(), leaking, [340, 360], NOTHING_FITTED)

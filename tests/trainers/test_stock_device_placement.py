@@ -12,7 +12,7 @@ from covariate_files import SPLITS, bars, pipeline_with, source
 from one_device import META, OneDevice
 from torch import Tensor
 
-from trainers.loop.data.tree import leaves, move
+from trainers.loop.data.tree import iterate_tensors, move
 from trainers.stock.data import SHARE, DeviceHistory, History, PanelDays, placed, size_of
 from trainers.stock.objectives import StaticDropout
 
@@ -28,7 +28,7 @@ def history() -> History:
 
 
 def tensors(batch: object) -> list[Tensor]:
-    return [tensor for _, tensor in leaves(batch)]
+    return [tensor for _, tensor in iterate_tensors(batch)]
 
 
 def assert_same(found: object, expected: object) -> None:
@@ -102,7 +102,7 @@ def test_a_history_goes_to_a_device_that_has_room_for_it(
     def free(_device: torch.device) -> int:
         return SHARE * size_of(history().stored) + spare
 
-    monkeypatch.setattr("trainers.stock.data.free_bytes", free)
+    monkeypatch.setattr("trainers.stock.data.measure_free_bytes", free)
     assert isinstance(placed(history(), CPU), DeviceHistory) is goes
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Protocol, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -29,48 +29,6 @@ class NetworkForecast:
     """[N, H] scores of a ranking model."""
 
 
-class Runner(Protocol):
-    """Computes forecasts and contributions with one network."""
-
-    def over(self, engine: Engine) -> "Runner":
-        """Return a runner of the same kind for another engine."""
-        ...
-
-    def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
-        """Yield warnings that depend on how the network reads the instance."""
-        ...
-
-    def units(self, prepared: PreparedInstance) -> Tensor:
-        """Compute quantiles [N, H, Q] in units of each window's scale."""
-        ...
-
-    def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """Return one forecast per instance; checks the deadline before every forward pass."""
-        ...
-
-    def contributions(
-        self,
-        prepared: PreparedInstance,
-        points: Sequence[Point],
-        *,
-        among: PreparedInstance | None = None,
-        deadline: Cancellation,
-        tolerance: float = 0.01,
-        node_counts: Sequence[int] = NODE_COUNTS,
-    ) -> list[Contributions]:
-        """Compute the contributions to the forecasts of N usable symbols, one per point; see `Explainer.explain`.
-
-        Args:
-            prepared: the instance with these symbols.
-            points: indices of horizon and quantile.
-            among: the whole panel, for a network that looks across stocks; None if `prepared` is the whole panel.
-            deadline: checked before every forward pass.
-            tolerance: largest relative gap that counts as converged.
-            node_counts: ascending numbers of quadrature nodes.
-        """
-        ...
-
-
 @final
 class RowRunner:
     """Runs a network that reads each window independently; instances share a forward pass."""
@@ -80,19 +38,19 @@ class RowRunner:
         self._explainer = explainer
 
     def over(self, engine: Engine) -> "RowRunner":
-        """See `Runner.over`."""
+        """Return a runner of the same kind for another engine."""
         return RowRunner(engine, self._explainer)
 
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:  # noqa: ARG002 - a row needs no other
-        """See `Runner.warnings`."""
+        """Yield warnings that depend on how the network reads the instance."""
         return iter(())
 
     def units(self, prepared: PreparedInstance) -> Tensor:
-        """See `Runner.units`; [N, H, Q]."""
+        """Compute quantiles [N, H, Q] in units of each window's scale."""
         return self._engine.units(prepared.inputs)
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """See `Runner.answers`."""
+        """Return one forecast per instance; checks the deadline before every forward pass."""
         values = self._engine.values(_concatenate([p.inputs for p in prepared]), deadline).numpy()
         ends = accumulate((len(p.inputs.observed) for p in prepared), initial=0)
         return [NetworkForecast(values=values[first:end]) for first, end in pairwise(ends)]
@@ -107,7 +65,16 @@ class RowRunner:
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """See `Runner.contributions`."""
+        """Compute the contributions to the forecasts of N usable symbols, one per point; see `Explainer.explain`.
+
+        Args:
+            prepared: the instance with these symbols.
+            points: indices of horizon and quantile.
+            among: the whole panel, for a network that looks across stocks; None if `prepared` is the whole panel.
+            deadline: checked before every forward pass.
+            tolerance: largest relative gap that counts as converged.
+            node_counts: ascending numbers of quadrature nodes.
+        """
         return self._explainer.explain(
             prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
         )
@@ -140,7 +107,7 @@ class PanelRunner:
         self._neighbours = neighbours.cpu()
 
     def over(self, engine: Engine) -> "PanelRunner":
-        """See `Runner.over`."""
+        """See `RowRunner.over`."""
         return PanelRunner(engine, self._explainer, universe=self._universe, neighbours=self._neighbours)
 
     def warnings(self, prepared: PreparedInstance) -> Iterator[str]:
@@ -160,11 +127,11 @@ class PanelRunner:
             yield f"{listed(strangers)}: forecast without neighbours, because training had no data of such stocks"
 
     def units(self, prepared: PreparedInstance) -> Tensor:
-        """See `Runner.units`; [N, H, Q]."""
+        """See `RowRunner.units`; [N, H, Q]."""
         return self._engine.panel(prepared.inputs, self._find_nodes(prepared)).quantiles
 
     def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """See `Runner.answers`."""
+        """See `RowRunner.answers`."""
         return [self._answer(p, deadline) for p in prepared]
 
     def _answer(self, prepared: PreparedInstance, deadline: Cancellation) -> NetworkForecast:
@@ -183,7 +150,7 @@ class PanelRunner:
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
-        """See `Runner.contributions`."""
+        """See `RowRunner.contributions`."""
         panel = prepared if among is None else among
         nodes, rows = self._find_nodes(panel), find_indices(prepared.usable_symbols, panel.usable_symbols)
         members = _find_members(nodes, self._neighbours)[rows]
@@ -210,3 +177,7 @@ def _find_members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     neighbour_nodes = torch.where(nodes[:, None] >= 0, neighbours[nodes], -1)
     rows = torch.where(neighbour_nodes >= 0, row_of_node[neighbour_nodes], -1)
     return torch.cat([torch.arange(len(nodes))[:, None], rows], dim=1)
+
+
+Runner = RowRunner | PanelRunner
+"""Computes forecasts and contributions with one network."""

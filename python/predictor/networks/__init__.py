@@ -1,6 +1,5 @@
 """Networks with their inputs, targets, normalisers and quantile heads, and the registry of network kinds."""
 
-from predictor.networks.baseline import UnconditionalConfig, UnconditionalForecaster
 from predictor.networks.econometric import (
     HAR_SESSIONS,
     TAPS,
@@ -13,7 +12,15 @@ from predictor.networks.econometric import (
 )
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.inputs import Edges, Inputs, InputSizes
-from predictor.networks.kinds import KINDS, NORMALISERS, kind_named, read_normaliser, write_normaliser
+from predictor.networks.kinds import (
+    KINDS,
+    NORMALISERS,
+    UnconditionalConfig,
+    UnconditionalForecaster,
+    kind_named,
+    read_normaliser,
+    write_normaliser,
+)
 from predictor.networks.layers import Highway
 from predictor.networks.network_kind import (
     Internals,

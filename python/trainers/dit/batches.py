@@ -9,7 +9,7 @@ from torch import Tensor
 from trainers.dit.encoders import Posterior, PromptEncoder, PromptTokens
 from trainers.dit.images import ImageFolder
 from trainers.dit.networks import PromptCondition
-from trainers.loop import permutation
+from trainers.loop import shuffle_indices
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 
@@ -121,6 +121,6 @@ class BatchRounds(Generic[Batch_co]):
         """Image indices of a batch: int64 [size]."""
         count = len(self._images)
         turns = range(first // count, (first + self._size - 1) // count + 1)
-        orders = torch.cat([permutation(count, seed=self._seed, epoch=turn) for turn in turns])
+        orders = torch.cat([shuffle_indices(count, seed=self._seed, epoch=turn) for turn in turns])
         begin = first - turns[0] * count
         return orders[begin : begin + self._size]

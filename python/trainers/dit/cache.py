@@ -24,7 +24,7 @@ from trainers.dit.errors import CacheError
 from trainers.dit.images import ImageFolder, PromptedImage
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
-from trainers.dit.prompts import gathered_priors
+from trainers.dit.prompts import gather_priors
 from trainers.media.metadata import RejectedFile
 from trainers.media.run_directory import atomic_folder, check_free, create_draft
 
@@ -89,13 +89,15 @@ class LatentCache:
         """
         contents, path = read_contents(folder), folder / ENCODED
         try:
-            if _file_digest(path) != contents.encoded:
-                raise damaged(folder, f"{ENCODED} does not match its digest")
+            if _hash_file(path) != contents.encoded:
+                raise damaged_error(folder, f"{ENCODED} does not match its digest")
             tensors = load_file(path)  # memory-mapped: rows are read when a batch is gathered
         except (OSError, SafetensorError) as error:
-            raise damaged(folder, f"{ENCODED} cannot be read ({error})") from error
+            raise damaged_error(folder, f"{ENCODED} cannot be read ({error})") from error
         if len(tensors["mean"]) != len(contents.pictures):
-            raise damaged(folder, f"{FILE} names {len(contents.pictures)} images, {ENCODED} has {len(tensors['mean'])}")
+            raise damaged_error(
+                folder, f"{FILE} names {len(contents.pictures)} images, {ENCODED} has {len(tensors['mean'])}"
+            )
         return cls(folder, contents, tensors)
 
     def __len__(self) -> int:
@@ -171,8 +173,8 @@ def write_cache(
         DataError: An image changed since it was checked, or a prompt is too long.
     """
     check_free(out, CacheError)
-    plans = gathered_priors(priors, [picture.file for picture in pictures.pictures], model.network)
-    tensors = {**_encoded(pictures, model, on_progress), "priors": plans}
+    plans = gather_priors(priors, [picture.file for picture in pictures.pictures], model.network)
+    tensors = {**_encode(pictures, model, on_progress), "priors": plans}
     try:
         with atomic_folder(out, create_draft(out)) as draft:
             _write(draft, tensors, pictures, model)
@@ -187,7 +189,7 @@ def read_contents(folder: Path) -> CacheContents:
     Raises:
         CacheError: The file is missing, damaged, or of another version.
     """
-    match _json(folder):
+    match _read_json(folder):
         case {"version": int(version)} if version != VERSION:
             raise CacheError(f"{folder} has format version {version}, expected {VERSION}; make it again")
         case {
@@ -202,18 +204,18 @@ def read_contents(folder: Path) -> CacheContents:
                 kept = tuple(PromptedImage(**picture) for picture in pictures)
                 left = tuple(RejectedFile(**rejected) for rejected in refused)
             except TypeError as error:
-                raise damaged(folder, f"{FILE} has an invalid image entry ({error})") from error
+                raise damaged_error(folder, f"{FILE} has an invalid image entry ({error})") from error
             return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
         case _:
-            raise damaged(folder, f"{FILE} has missing fields")
+            raise damaged_error(folder, f"{FILE} has missing fields")
 
 
-def damaged(folder: Path, problem: str) -> CacheError:
+def damaged_error(folder: Path, problem: str) -> CacheError:
     """Error for a damaged cache."""
     return CacheError(f"cache {folder} is damaged: {problem}; make it again")
 
 
-def _encoded(pictures: ImageFolder, model: ImageModel, on_progress: Callable[[int, int], None]) -> dict[str, Tensor]:
+def _encode(pictures: ImageFolder, model: ImageModel, on_progress: Callable[[int, int], None]) -> dict[str, Tensor]:
     """Tensors of `LatentCache`, except the priors."""
     device, network = next(model.latents.module.parameters()).device, model.network
     total, prompts = len(pictures.pictures), (UNCONDITIONAL, *pictures.prompts)
@@ -239,7 +241,7 @@ def _write(folder: Path, tensors: dict[str, Tensor], pictures: ImageFolder, mode
     contents = CacheContents(
         vae=model.latents.digest,
         encoder=model.prompts.digest,
-        encoded=_file_digest(folder / ENCODED),
+        encoded=_hash_file(folder / ENCODED),
         pictures=pictures.pictures,
         refused=pictures.refused,
     )
@@ -247,12 +249,12 @@ def _write(folder: Path, tensors: dict[str, Tensor], pictures: ImageFolder, mode
     (folder / FILE).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
-def _file_digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _json(folder: Path) -> object:
+def _read_json(folder: Path) -> object:
     try:
         return json.loads((folder / FILE).read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -261,4 +263,4 @@ def _json(folder: Path) -> object:
             f"quantra train dit cache IMAGES --model MODEL --out {folder}"
         ) from error
     except (OSError, ValueError) as error:
-        raise damaged(folder, f"{FILE} cannot be read ({error})") from error
+        raise damaged_error(folder, f"{FILE} cannot be read ({error})") from error

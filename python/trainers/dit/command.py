@@ -16,9 +16,9 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, ParsedFlags
 from predictor.parent import exit_with_parent
 from trainers.dit.errors import IMAGES, CacheError, ModelError
-from trainers.dit.inputs import gate_of, monitor_of, pictures_of, source_of
-from trainers.dit.models import TRAINING, TUNING, WORDS, read_notes, trained_words
-from trainers.dit.prompts import words_after
+from trainers.dit.inputs import create_gate, create_monitor, open_source, read_images
+from trainers.dit.models import TRAINING, TUNING, WORDS, read_notes, read_trained_words
+from trainers.dit.prompts import add_words
 from trainers.dit.recipe import GrpoRecipe, ImageRecipe, MonitorSettings, ObjectiveSettings
 from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
 from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
@@ -64,7 +64,7 @@ def cache(
         torch.set_num_threads(threads)
         check_free(out, CacheError)
         loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
-        pictures = pictures_of(images, loaded, skip_bad=skip_bad, silent=as_json)
+        pictures = read_images(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
         write_cache(pictures, loaded, out, progress_counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
@@ -117,10 +117,10 @@ def train(
         check_free(out, ModelError)
         initial = ImageModel.load(model)
         loaded = initial.learning(build.over(ObjectiveSettings()).objective if build.flags else None)
-        before = trained_words(read_notes(model))
-        source = source_of(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        before = read_trained_words(read_notes(model))
+        source = open_source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
         monitor_settings = watching.over(MonitorSettings())
-        monitor = monitor_of(loaded, monitor_settings, made_of or images, skip_bad=skip_bad, silent=run.as_json)
+        monitor = create_monitor(loaded, monitor_settings, made_of or images, skip_bad=skip_bad, silent=run.as_json)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
@@ -132,7 +132,7 @@ def train(
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        words = words_after(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
+        words = add_words(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
         example = _sample_command(out, source.prompts[0], priors=loaded.network.priors > 0)
@@ -172,10 +172,10 @@ def grpo(
             exit_with_parent()
         check_free(out, ModelError)
         loaded, notes = ImageModel.load(model), read_notes(model)
-        known = trained_words(notes)
-        own = pictures_of(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        held = pictures_of(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        reward, gate = gate_of(loaded, RewardInputs(own, held, reward_weights, chosen.gate_images), chosen)
+        known = read_trained_words(notes)
+        own = read_images(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        held = read_images(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
+        reward, gate = create_gate(loaded, RewardInputs(own, held, reward_weights, chosen.gate_images), chosen)
         seed_everything(chosen.seed)
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}

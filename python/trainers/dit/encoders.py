@@ -99,7 +99,7 @@ class LatentCoder:
     def __init__(self, module: AutoencoderKL, side: int, units: LatentUnits) -> None:
         config: Any = module.config
         self.module = module.requires_grad_(False).eval()
-        pixels = side * scale_of(module)
+        pixels = side * find_scale(module)
         self.form = ImageFormat(config.in_channels, pixels, pixels)
         self._units = units
 
@@ -122,7 +122,7 @@ class LatentCoder:
     @property
     def digest(self) -> str:
         """Digest of configuration and weights."""
-        return digest_of(self.module)
+        return hash_module(self.module)
 
 
 class PromptEncoder(Protocol):
@@ -205,7 +205,7 @@ class PixArtPromptEncoder:
         Raises:
             DataError: It is too long, or the tokenizer would read a part as the end of the prompt.
         """
-        text = written(prompt)
+        text = normalise_prompt(prompt)
         tokens = len(self.tokenizer(text, verbose=False).input_ids)
         if tokens > self.length:
             raise DataError(
@@ -220,7 +220,7 @@ class PixArtPromptEncoder:
 
     def words(self, prompt: str) -> tuple[str, ...]:
         """Lower-case words without surrounding punctuation."""
-        return tuple(filter(None, (SURROUNDING.sub("", word) for word in written(prompt).split())))
+        return tuple(filter(None, (SURROUNDING.sub("", word) for word in normalise_prompt(prompt).split())))
 
     def unknown(self, prompt: str) -> tuple[str, ...]:
         """Words with parts that the tokenizer has no token for."""
@@ -228,7 +228,9 @@ class PixArtPromptEncoder:
         if none is None:
             return ()
         # Compare ids, not token strings: sentencepiece returns unknown text verbatim.
-        read = {word: self.tokenizer(word, add_special_tokens=False).input_ids for word in written(prompt).split()}
+        read = {
+            word: self.tokenizer(word, add_special_tokens=False).input_ids for word in normalise_prompt(prompt).split()
+        }
         return tuple(word for word, ids in read.items() if none in ids)
 
     def tokens(self, prompts: Sequence[str]) -> PromptTokens:
@@ -239,7 +241,7 @@ class PixArtPromptEncoder:
         """
         for prompt in prompts:
             self.check(prompt)
-        return padded(self.tokenizer, [written(prompt) for prompt in prompts], self.length)
+        return pad_and_tokenize(self.tokenizer, [normalise_prompt(prompt) for prompt in prompts], self.length)
 
     @torch.no_grad()
     def embed(self, tokens: PromptTokens) -> PromptCondition:
@@ -254,27 +256,27 @@ class PixArtPromptEncoder:
         settings: dict[str, Any] = json.loads(self.tokenizer.backend_tokenizer.to_str())
         settings |= {"padding": None, "truncation": None}  # these depend on the last call
         spelled = json.dumps(settings, sort_keys=True)
-        return hashlib.sha256(f"{digest_of(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
+        return hashlib.sha256(f"{hash_module(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
 
 
-def padded(tokenizer: Any, texts: Sequence[str], length: int) -> PromptTokens:
+def pad_and_tokenize(tokenizer: Any, texts: Sequence[str], length: int) -> PromptTokens:
     """Tokenize checked texts, padded to a length: int64 [N, length]."""
     found = tokenizer(list(texts), padding="max_length", max_length=length, return_tensors="pt")
     return PromptTokens(found.input_ids, found.attention_mask)
 
 
-def written(prompt: str) -> str:
+def normalise_prompt(prompt: str) -> str:
     """Normalise a prompt for the tokenizer."""
     return normal_text(prompt).lower()
 
 
-def scale_of(vae: AutoencoderKL) -> int:
+def find_scale(vae: AutoencoderKL) -> int:
     """Pixels per latent, along an edge."""
     config: Any = vae.config
     return 2 ** (len(config.block_out_channels) - 1)
 
 
-def digest_of(module: nn.Module) -> str:
+def hash_module(module: nn.Module) -> str:
     """sha256 of a module's configuration and weights, in hexadecimal."""
     config: Any = module.config
     values = dict(config) if isinstance(config, Mapping) else config.to_dict()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainers.dit.errors import RewardError
 from trainers.dit.models import ImageModel
-from trainers.dit.prompts import gathered_priors
+from trainers.dit.prompts import gather_priors
 from trainers.dit.recipe import SamplingSettings
 from trainers.dit.rewards import (
     FrechetDistance,
@@ -17,7 +17,7 @@ from trainers.dit.rewards import (
     PromptProbability,
     RewardInputs,
     ValidatedReward,
-    pixels_of,
+    read_pixels,
 )
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import wilson_interval
@@ -143,8 +143,8 @@ def evaluate(
             f"{inputs.count} images were requested, but {inputs.held_out.folder} has prompts for only "
             f"{len(held.pictures)}; draw fewer, or hold out more"
         )
-    prompts, targets = [picture.prompt for picture in held.pictures], pixels_of(held)
-    gathered = gathered_priors(priors, [picture.file for picture in held.pictures], model.network)
+    prompts, targets = [picture.prompt for picture in held.pictures], read_pixels(held)
+    gathered = gather_priors(priors, [picture.file for picture in held.pictures], model.network)
     images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, on_progress)
     probability = next((one.reward for one in rewards if isinstance(one.reward, PromptProbability)), None)
     predictions = None

@@ -15,11 +15,11 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.transformer_glm_image import GlmImageTransformer2DModel
 from torch import Tensor
 
-from trainers.dit.encoders import LatentUnits, PromptTokens, digest_of, padded
+from trainers.dit.encoders import LatentUnits, PromptTokens, hash_module, pad_and_tokenize
 from trainers.dit.errors import DataError, ModelError, SchedulerError
 from trainers.dit.images import ImageFormat
 from trainers.dit.networks import PromptCondition
-from trainers.dit.objective import DiffusionObjective, FlowMatching, settings_of
+from trainers.dit.objective import DiffusionObjective, FlowMatching, read_settings
 
 QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
 MOST_GLYPHS: Final = 2048
@@ -106,7 +106,7 @@ class GlyphCoder:
         Raises:
             DataError: The text is too long, or there are several.
         """
-        tokens = len(self.tokenizer(glyphs(prompt)).input_ids)
+        tokens = len(self.tokenizer(find_quoted_text(prompt)).input_ids)
         if tokens > self.length:
             raise DataError(
                 f"the text to write in {prompt!r} has {tokens} tokens, but at most {self.length} are read; shorten it"
@@ -128,7 +128,7 @@ class GlyphCoder:
         """
         for prompt in prompts:
             self.check(prompt)
-        return padded(self.tokenizer, [glyphs(prompt) for prompt in prompts], self.length)
+        return pad_and_tokenize(self.tokenizer, [find_quoted_text(prompt) for prompt in prompts], self.length)
 
     @torch.no_grad()
     def embed(self, tokens: PromptTokens) -> PromptCondition:
@@ -143,10 +143,10 @@ class GlyphCoder:
     @property
     def digest(self) -> str:
         """Digest of configuration and weights; the tokenizer has no state."""
-        return digest_of(self.module)
+        return hash_module(self.module)
 
 
-def glyphs(prompt: str) -> str:
+def find_quoted_text(prompt: str) -> str:
     """The quoted text of a prompt, or an empty string.
 
     Raises:
@@ -158,7 +158,7 @@ def glyphs(prompt: str) -> str:
     return found[0] if found else ""
 
 
-def standardized(vae: AutoencoderKL) -> LatentUnits:
+def read_standardised_units(vae: AutoencoderKL) -> LatentUnits:
     """Units of a VAE with per-channel statistics, as in GLM-Image's pipeline.
 
     Raises:
@@ -170,7 +170,7 @@ def standardized(vae: AutoencoderKL) -> LatentUnits:
     return LatentUnits(torch.tensor(config.latents_mean), torch.tensor(config.latents_std))
 
 
-def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
+def build_glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
     """Flow matching as sampled by GLM-Image's scheduler.
 
     Args:
@@ -180,7 +180,7 @@ def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
     Raises:
         SchedulerError: The scheduler is another, or has a setting that changes the noise levels.
     """
-    settings = settings_of(scheduler)
+    settings = read_settings(scheduler)
     unsupported = [name for name in UNSUPPORTED if settings.get(name)]
     if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler" or unsupported:
         raise SchedulerError(
@@ -194,10 +194,10 @@ def glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
     else:
         shift = math.exp(mu) if settings["time_shift_type"] == "exponential" else mu
     process = FlowMatching(units, shift=shift, offset=-1)
-    return DiffusionObjective("glm-flow", process, scheduler, partial(_timetable, units=units, mu=mu))
+    return DiffusionObjective("glm-flow", process, scheduler, partial(_set_timesteps, units=units, mu=mu))
 
 
-def _timetable(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
+def _set_timesteps(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
     """Set evenly spaced whole timesteps; each, relative to `units`, is also the noise level before shifting."""
     times = np.linspace(units, 1.0, steps + 1)[:-1].astype(np.int64).astype(np.float32)
     scheduler.set_timesteps(steps, timesteps=times, sigmas=times / units, mu=mu)

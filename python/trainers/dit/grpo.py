@@ -19,7 +19,7 @@ from trainers.dit.rollouts import (
     RolloutRound,
     Rollouts,
     RolloutSettings,
-    clipped_gain,
+    compute_clipped_gain,
     divergence,
     log_probability,
 )
@@ -85,7 +85,7 @@ class PolicyLoss:
             with torch.no_grad():
                 start = self._sampler.of(self._start, *inputs)
             ratios = (log_probability(step, steps.after) - steps.probability).exp()
-            gain = clipped_gain(ratios, steps.advantages, self._recipe.ratio_clip).mean()
+            gain = compute_clipped_gain(ratios, steps.advantages, self._recipe.ratio_clip).mean()
             distance = divergence(step, start).mean()
             moved = (ratios.detach() - 1).abs()
             parts = {
@@ -122,8 +122,8 @@ def tune(
         StoppedError: A signal ended the tuning, after a checkpoint.
         LoopError: The tuning failed.
     """
-    rollouts = Rollouts(model, pictures, reward, rollout_settings(recipe))
-    loop = loop_of(model, rollouts, gate, recipe)
+    rollouts = Rollouts(model, pictures, reward, read_rollout_settings(recipe))
+    loop = build_loop(model, rollouts, gate, recipe)
     with loop.running(checkpoints) as run:
         source = LiveSource(rollouts, length=recipe.trained_steps * launched_size())
         for _ in consume(gate.watched(run, run.epochs(source, max_epochs=recipe.iterations))):
@@ -132,7 +132,7 @@ def tune(
     return TuningResult(tuple(rollouts.rounds), tuple(gate.looks), gate.kept, gate.refused, gate.verdict)
 
 
-def rollout_settings(recipe: GrpoRecipe) -> RolloutSettings:
+def read_rollout_settings(recipe: GrpoRecipe) -> RolloutSettings:
     """Settings of the training rollouts."""
     return RolloutSettings(
         groups=recipe.groups,
@@ -144,7 +144,7 @@ def rollout_settings(recipe: GrpoRecipe) -> RolloutSettings:
     )
 
 
-def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:
+def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:
     """Training loop with the frozen start; its checkpoints include rollouts and evaluations.
 
     Raises:
@@ -155,7 +155,7 @@ def loop_of(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: Grp
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    sampler = PolicySampler(model.unconditional().on("cpu"), rollout_settings(recipe))
+    sampler = PolicySampler(model.unconditional().on("cpu"), read_rollout_settings(recipe))
     policy_loss = PolicyLoss(model.network, start, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](

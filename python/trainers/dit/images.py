@@ -52,7 +52,7 @@ def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[Rejected
         DataError: The file is missing, empty or not UTF-8, or has other columns than file and prompt.
     """
     path = source / FILE
-    rows = rows_of(path, _content(source), DataError)
+    rows = rows_of(path, _hash_content(source), DataError)
     if rows and rows[0].cells[:1] == ("file",):
         _check_heading(path, rows[0].cells)
         rows = rows[1:]
@@ -71,7 +71,7 @@ def _check_heading(path: Path, names: Sequence[str]) -> None:
         raise DataError(f"{path} has the columns {'|'.join(names)}, expected file|prompt")
 
 
-def _content(source: Path) -> bytes:
+def _hash_content(source: Path) -> bytes:
     path = source / FILE
     if not source.is_dir():
         raise DataError(f"folder {source} does not exist; give the one with {FILE} and the images")
@@ -209,7 +209,7 @@ class ImageFolder:
         images = list[Tensor]()
         for picture in (self.pictures[number] for number in index):
             image = decode(self.folder / picture.file, self.form)
-            if content_digest(picture.prompt, image) != picture.digest:
+            if hash_pixels(picture.prompt, image) != picture.digest:
                 raise DataError(f"{self.folder / picture.file} has changed since it was checked; run the command again")
             images.append(image)
         return as_floats(torch.stack(images))
@@ -241,7 +241,7 @@ def read_pictures(
     for done, line in enumerate(lines, start=1):
         try:
             check_prompt(line.prompt)
-            digest = content_digest(line.prompt, decode(source / line.file, form))
+            digest = hash_pixels(line.prompt, decode(source / line.file, form))
             pictures.append(PromptedImage(line.file, line.prompt, digest))
         except ImageError as error:
             bad.append(RejectedFile(line.file, error.message))
@@ -274,7 +274,7 @@ def as_floats(pixels: Tensor) -> Tensor:
     return pixels.float() / 127.5 - 1
 
 
-def content_digest(prompt: str, pixels: Tensor) -> str:
+def hash_pixels(prompt: str, pixels: Tensor) -> str:
     """sha256 of a prompt and its pixels, uint8 [channels, height, width], in hexadecimal."""
     head = f"{prompt}\0{list(pixels.shape)}\0".encode()
     return hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from trainers.dit.errors import DataError
-from trainers.dit.prompts import folder_warning
+from trainers.dit.prompts import describe_unknown_words_of_folder
 from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSettings, SamplingSettings
 from trainers.media.console import echo, progress_counter
 
@@ -23,7 +23,7 @@ CACHE: Final = "cache.json"
 """File that distinguishes a cache from a folder of images."""
 
 
-def pictures_of(
+def read_images(
     images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
 ) -> "ImageFolder":
     """Read a folder of images, and report rejected images and words that the model does not know."""
@@ -37,7 +37,7 @@ def pictures_of(
     return pictures
 
 
-def source_of(
+def open_source(
     images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
 ) -> "LatentCache | RawImageFiles":
     """Open a cache and check that it fits the model, or read images to encode in every step."""
@@ -49,7 +49,7 @@ def source_of(
             raise typer.BadParameter(f"--made-of needs a cache, but {images} is a folder of images; leave it out")
         if model.network.priors:
             raise DataError(f"this model reads prior tokens, but {images} has none; make a cache with --priors")
-        return RawImageFiles(pictures_of(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
+        return RawImageFiles(read_images(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
     opened = LatentCache.open(images)
     opened.check_model(model)
     left = len(opened.contents.refused)
@@ -58,17 +58,17 @@ def source_of(
     if made_of is None:
         _warn_of_unknown_words(opened.prompts, model, None, images)
     else:
-        opened.check_pictures(pictures_of(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
+        opened.check_pictures(read_images(made_of, model, skip_bad=bool(opened.contents.refused), silent=silent))
     return opened
 
 
-def monitor_of(
+def create_monitor(
     model: "ImageModel", settings: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
 ) -> "RewardMonitor | None":
     """Create the monitor of a training, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
     from trainers.dit.monitoring import RewardMonitor, SampleWatch
-    from trainers.dit.rewards import RewardInputs, rewards_of
+    from trainers.dit.rewards import RewardInputs, create_rewards
 
     if settings.monitor is None:
         if settings.held_out is not None:
@@ -82,34 +82,36 @@ def monitor_of(
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
-    held = pictures_of(settings.held_out, model, skip_bad=skip_bad, silent=silent)
+    held = read_images(settings.held_out, model, skip_bad=skip_bad, silent=silent)
     _warn_of_training_images(own, held)
     inputs = RewardInputs(own, held, settings.reward_weights, settings.monitor_images)
     sampling = SamplingSettings(steps=settings.monitor_steps, guidance=settings.monitor_guidance)
-    watch = SampleWatch(model, inputs, rewards_of(settings.monitor, inputs), sampling)
+    watch = SampleWatch(model, inputs, create_rewards(settings.monitor, inputs), sampling)
     return RewardMonitor(watch, settings.monitor[0], every=settings.monitor_every, patience=settings.patience)
 
 
-def gate_of(model: "ImageModel", inputs: "RewardInputs", recipe: GrpoRecipe) -> "tuple[ValidatedReward, RewardGate]":
+def create_gate(
+    model: "ImageModel", inputs: "RewardInputs", recipe: GrpoRecipe
+) -> "tuple[ValidatedReward, RewardGate]":
     """Create the reward and the gate of a tuning, and test both on real images."""
     from trainers.dit.monitoring import RewardGate, SampleWatch
-    from trainers.dit.rewards import rewards_of
+    from trainers.dit.rewards import create_rewards
 
     _warn_of_training_images(inputs.pictures, inputs.held_out)
-    rewards = rewards_of((recipe.reward, recipe.gate), inputs)
+    rewards = create_rewards((recipe.reward, recipe.gate), inputs)
     watch = SampleWatch(model, inputs, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
     gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     return rewards[0], gate
 
 
-def judging_of(
+def read_evaluation_inputs(
     model: "ImageModel", settings: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
 ) -> "RewardInputs":
     """Read the folders of an evaluation; draw the requested number of images, or as many as both folders have."""
     from trainers.dit.rewards import RewardInputs
 
-    own = pictures_of(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
-    held = pictures_of(settings.held_out, model, known, skip_bad=settings.skip_bad, silent=silent)
+    own = read_images(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
+    held = read_images(settings.held_out, model, known, skip_bad=settings.skip_bad, silent=silent)
     _warn_of_training_images(own, held)
     both = min(len(own.pictures), len(held.pictures))
     return RewardInputs(own, held, settings.reward_weights, both if settings.count is None else settings.count)
@@ -129,6 +131,6 @@ def _warn_of_training_images(own: "ImageFolder", held: "ImageFolder") -> None:
 def _warn_of_unknown_words(
     prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path
 ) -> None:
-    notice = folder_warning(prompts, model.prompts, known, source)
+    notice = describe_unknown_words_of_folder(prompts, model.prompts, known, source)
     if notice is not None:
         echo(notice)

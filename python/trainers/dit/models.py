@@ -24,12 +24,12 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
 
-from trainers.dit.encoders import LatentCoder, PixArtPromptEncoder, PromptEncoder, scale_of, scaled
+from trainers.dit.encoders import LatentCoder, PixArtPromptEncoder, PromptEncoder, find_scale, scaled
 from trainers.dit.errors import ModelError
-from trainers.dit.glm import GlmNetwork, GlyphCoder, glm_objective, standardized
+from trainers.dit.glm import GlmNetwork, GlyphCoder, build_glm_objective, read_standardised_units
 from trainers.dit.images import ImageFormat
 from trainers.dit.networks import ImageNetwork, PixArtNetwork, PromptCondition
-from trainers.dit.objective import DiffusionObjective, objective_for, objective_of
+from trainers.dit.objective import DiffusionObjective, create_objective, find_objective
 from trainers.dit.recipe import ObjectiveName
 from trainers.media.run_directory import atomic_folder, check_free, next_draft
 
@@ -63,7 +63,7 @@ CARRIED: Final = ("processor", "vision_language_encoder")
 SCHEDULERS: Final[Mapping[str, Any]] = MappingProxyType(
     {kind.__name__: kind for kind in (DPMSolverMultistepScheduler, DDIMScheduler, FlowMatchEulerDiscreteScheduler)}
 )
-"""Schedulers that can be loaded; `objective_for` finds the objective of one."""
+"""Schedulers that can be loaded; `find_objective` finds the objective of one."""
 
 
 @final
@@ -137,10 +137,12 @@ class ImageModel:
             SchedulerError: The scheduler is not that of GLM-Image.
         """
         config: Any = vae.config
-        side = config.sample_size // scale_of(vae)
-        coder = LatentCoder(vae, side, standardized(vae))
+        side = config.sample_size // find_scale(vae)
+        coder = LatentCoder(vae, side, read_standardised_units(vae))
         network = GlmNetwork(transformer, coder.form, side)
-        return cls(network, coder, GlyphCoder(encoder, tokenizer), glm_objective(scheduler, network.priors), carried)
+        return cls(
+            network, coder, GlyphCoder(encoder, tokenizer), build_glm_objective(scheduler, network.priors), carried
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -157,7 +159,7 @@ class ImageModel:
         if index["_class_name"] == "GlmImagePipeline":
             carried = {name: folder / name for name in CARRIED if (folder / name).is_dir()}
             return cls.of_glm(transformer, vae, encoder, tokenizer, scheduler, carried)
-        return cls.of(transformer, vae, encoder, tokenizer, None if scheduler is None else objective_for(scheduler))
+        return cls.of(transformer, vae, encoder, tokenizer, None if scheduler is None else find_objective(scheduler))
 
     @property
     def form(self) -> ImageFormat:
@@ -181,7 +183,7 @@ class ImageModel:
         Raises:
             SchedulerError: The scheduler does not match the named objective.
         """
-        wanted = objective_of(name or "flow")
+        wanted = create_objective(name or "flow")
         if self.objective is None:
             return type(self)(self.network, self.latents, self.prompts, wanted, self._carried)
         if name is not None:
@@ -277,7 +279,7 @@ def _index(folder: Path) -> Mapping[str, Any]:
     return index
 
 
-def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+def _find_class(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     """Class of a part according to the index."""
     named = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
     if named not in known:
@@ -287,7 +289,7 @@ def _class_of(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[
 
 def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
     """Load a network, in evaluation mode."""
-    kind, path = _class_of(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
+    kind, path = _find_class(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
     if name == "text_encoder":
         settings: dict[str, Any] = {"dtype": torch.float32}
     else:
@@ -316,7 +318,7 @@ def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
     """Load the scheduler, if the folder has one."""
     if index.get("scheduler") in (None, [None, None]):
         return None
-    kind, path = _class_of(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
+    kind, path = _find_class(folder, "scheduler", index, SCHEDULERS), folder / "scheduler"
     try:
         return kind.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError, TypeError) as error:
@@ -348,7 +350,7 @@ def read_notes(model: Path) -> Notes:
     return {name: _read(model / name) for name in (TRAINING, TUNING) if (model / name).is_file()}
 
 
-def trained_words(notes: Notes) -> frozenset[str] | None:
+def read_trained_words(notes: Notes) -> frozenset[str] | None:
     """Words that a model was trained on; None if its notes do not list them."""
     words = next(iter(notes.values()), {}).get(WORDS)
     return None if words is None else frozenset(map(str, words))

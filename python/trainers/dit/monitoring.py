@@ -11,8 +11,8 @@ from trainers.dit.errors import GateError, RewardError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
 from trainers.dit.recipe import SamplingSettings
-from trainers.dit.rewards import KINDS, RewardInputs, ValidatedReward, pixels_of
-from trainers.dit.sampling import draw_latents, initial_noise
+from trainers.dit.rewards import KINDS, RewardInputs, ValidatedReward, read_pixels
+from trainers.dit.sampling import draw_initial_noise, draw_latents
 from trainers.loop import EpochReport, IterableSource, Loss, Report, TrainingNotice, TrainingRun, WindowReport
 
 TOGETHER: Final = 128
@@ -48,7 +48,7 @@ class EvaluationSnapshot:
     @property
     def figures(self) -> str:
         """Rewards as text, with distances as positive numbers."""
-        return ", ".join(figure_of(name, value) for name, value in self.rewards.items())
+        return ", ".join(format_reward(name, value) for name, value in self.rewards.items())
 
     @property
     def summary(self) -> str:
@@ -56,7 +56,7 @@ class EvaluationSnapshot:
         return f"after {self.window} steps: {self.figures}"
 
 
-def figure_of(name: str, reward: float) -> str:
+def format_reward(name: str, reward: float) -> str:
     """A reward as text."""
     kind = KINDS.get(name)
     return f"{kind.title} {-reward:.4g} (lower is better)" if kind and kind.is_distance else f"{name} {reward:.4g}"
@@ -97,8 +97,8 @@ class SampleWatch:
         self._sampling = sampling
         self.prompts = [picture.prompt for picture in held.pictures]
         self.digest = inputs.held_out.digest
-        self.targets = pixels_of(held)
-        self._source = IterableSource(self._requests())
+        self.targets = read_pixels(held)
+        self._source = IterableSource(self._build_requests())
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, float]]:
@@ -130,11 +130,11 @@ class SampleWatch:
         images = {index: image for share in shares for index, image in share.items()}
         return torch.stack([torch.from_numpy(images[index]) for index in range(len(self.prompts))])
 
-    def _requests(self) -> list[SampleRequest]:
+    def _build_requests(self) -> list[SampleRequest]:
         """Batches of all images, on the CPU."""
         count = len(self.prompts)
         condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).on("cpu")
-        noise = initial_noise(self._model, count, self._sampling.seed)
+        noise = draw_initial_noise(self._model, count, self._sampling.seed)
         parts = torch.arange(count).split(TOGETHER)
         return [SampleRequest(indices, condition.rows(indices), noise[indices]) for indices in parts]
 
@@ -324,7 +324,7 @@ class RewardGate:
     def verdict(self) -> str:
         """The outcome in words, with figures."""
         start, kept = self.looks[0].summary, self.kept.summary
-        known = [f"; real images have {figure_of(name, -facts['floor'])}" for name, facts in self.facts.items()]
+        known = [f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.facts.items()]
         if self.refused is not None:
             beyond = f"{self.refused.summary} is more than {self._bound:g} times worse than {start}"
             return f"{beyond}; kept the best accepted weights, {kept}{''.join(known)}"

@@ -7,7 +7,7 @@ settings is an error; there is no fallback.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 import torch
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
@@ -17,7 +17,7 @@ from torch import Tensor
 from trainers.dit.errors import SchedulerError
 from trainers.dit.recipe import ObjectiveName
 
-EXACT: float = 0.01
+TIME_TOLERANCE: float = 0.01
 """Times that differ by less than this are equal: they are whole numbers, stored in 32 bits."""
 
 
@@ -35,30 +35,6 @@ class NoisedLatents(NamedTuple):
     target: Tensor
     weight: Tensor
     timesteps: Tensor
-
-
-class NoiseProcess(Protocol):
-    """Noising, target and loss weight, without a sampler."""
-
-    def times(self, count: int, *, device: torch.device | str, generator: torch.Generator | None) -> Tensor:
-        """Draw training times, [count], in the unit of the process."""
-        ...
-
-    def times_of(self, timesteps: Tensor) -> Tensor:
-        """Convert timesteps of the network to times, both [N]."""
-        ...
-
-    def network_timesteps(self, timesteps: Tensor) -> Tensor:
-        """Convert timesteps of a scheduler to those of the network, both [N]."""
-        ...
-
-    def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
-        """Mix latents and noise, both float [N, channels, height, width], at times, [N]."""
-        ...
-
-    def is_exact(self, scheduler: Any, steps: int) -> bool:
-        """Whether a scheduler with that many steps visits only exact times of this process."""
-        ...
 
 
 @final
@@ -96,14 +72,17 @@ class FlowMatching:
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Mix latents and noise, both float [N, channels, height, width], at times, float [N]."""
-        fraction = _wide(self.noise_fraction(times))
+        fraction = _add_dimensions(self.noise_fraction(times))
         mixed = (1 - fraction) * latents + fraction * noise
         return NoisedLatents(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
 
     def is_exact(self, scheduler: Any, steps: int) -> bool:  # noqa: ARG002  the scheduler's times suffice
         """Whether the scheduler's timesteps, which are whole numbers, match its noise levels exactly."""
         times, noise = scheduler.timesteps.double() / self.units, scheduler.sigmas[:-1].double()
-        return len(times) == len(noise) and float((self.noise_fraction(times) - noise).abs().max()) * self.units < EXACT
+        return (
+            len(times) == len(noise)
+            and float((self.noise_fraction(times) - noise).abs().max()) * self.units < TIME_TOLERANCE
+        )
 
 
 @final
@@ -139,7 +118,7 @@ class DiffusionProcess:
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Mix latents and noise, both float [N, channels, height, width], at times, int64 [N]."""
         kept = self.kept.to(latents.device)[times]
-        signal, spread = _wide(kept.sqrt()), _wide((1 - kept).sqrt())
+        signal, spread = _add_dimensions(kept.sqrt()), _add_dimensions((1 - kept).sqrt())
         target = noise if self.predicts == "epsilon" else signal * noise - spread * latents
         return NoisedLatents(signal * latents + spread * noise, target, self.weight(kept), times)
 
@@ -159,7 +138,11 @@ class DiffusionProcess:
         return len(scheduler.timesteps) == steps and len(self.kept) % steps == 0
 
 
-def _wide(values: Tensor) -> Tensor:
+NoiseProcess = FlowMatching | DiffusionProcess
+"""Noising, target and loss weight, without a sampler."""
+
+
+def _add_dimensions(values: Tensor) -> Tensor:
     """[N] as [N, 1, 1, 1]."""
     return values[:, None, None, None]
 
@@ -210,7 +193,7 @@ class DiffusionObjective:
         self._process = process
         self._timetable = timetable
         self._kind: Any = type(scheduler)
-        self._settings = settings_of(scheduler)
+        self._settings = read_settings(scheduler)
 
     def scheduler(self) -> Any:
         """Create the scheduler that samples and that is saved with the model."""
@@ -253,7 +236,7 @@ class DiffusionObjective:
         if not self._process.is_exact(scheduler, count):
             raise SchedulerError(
                 f"{count} steps of {_describe(self._kind, self._settings)} have timesteps that are not whole numbers; "
-                f"use {self._neighbours(count)}"
+                f"use {self._suggest_counts(count)}"
             )
         return scheduler
 
@@ -288,7 +271,7 @@ class DiffusionObjective:
         Raises:
             SchedulerError: Its class or a setting differs; the message names both values.
         """
-        kind, differences = type(scheduler), self._differences(scheduler)
+        kind, differences = type(scheduler), self._find_differences(scheduler)
         if kind is not self._kind:
             raise SchedulerError(
                 f"{kind.__name__} is not the sampler of objective {self.name}, which is {self._kind.__name__}; use "
@@ -300,22 +283,22 @@ class DiffusionObjective:
                 + "; ".join(f"{name} is {other!r}, expected {own!r}" for name, other, own in differences)
             )
 
-    def is_of(self, scheduler: Any) -> bool:
+    def matches(self, scheduler: Any) -> bool:
         """Whether a scheduler matches this objective."""
-        return type(scheduler) is self._kind and not self._differences(scheduler)
+        return type(scheduler) is self._kind and not self._find_differences(scheduler)
 
     def __str__(self) -> str:
         """Name and scheduler, for messages."""
         return f"{self.name} ({_describe(self._kind, self._settings)})"
 
-    def _differences(self, scheduler: Any) -> list[tuple[str, Any, Any]]:
+    def _find_differences(self, scheduler: Any) -> list[tuple[str, Any, Any]]:
         """Differing settings: name, value of the scheduler, value of this objective."""
-        others = settings_of(scheduler)
+        others = read_settings(scheduler)
         names = sorted(others.keys() | self._settings.keys())
         pairs = ((name, others.get(name), self._settings.get(name)) for name in names)
         return [(name, other, own) for name, other, own in pairs if other != own]
 
-    def _neighbours(self, count: int) -> str:
+    def _suggest_counts(self, count: int) -> str:
         """Nearest exact step counts below and above."""
         good = [number for number in range(1, MOST_STEPS + 1) if self._can_take(number)]
         below, above = [n for n in good if n < count], [n for n in good if n > count]
@@ -327,12 +310,12 @@ class DiffusionObjective:
         return self._process.is_exact(scheduler, count)
 
 
-def settings_of(scheduler: Any) -> dict[str, Any]:
+def read_settings(scheduler: Any) -> dict[str, Any]:
     """Settings of a scheduler, without metadata such as its class name."""
     return {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
 
 
-def objective_of(name: ObjectiveName) -> DiffusionObjective:
+def create_objective(name: ObjectiveName) -> DiffusionObjective:
     """Create an objective by name.
 
     - flow: flow matching, sampled by a second-order multistep solver;
@@ -352,23 +335,23 @@ def objective_of(name: ObjectiveName) -> DiffusionObjective:
     return DiffusionObjective(name, DiffusionProcess(cosine.alphas_cumprod, "v_prediction", gamma=5.0), cosine)
 
 
-def objectives() -> Iterator[DiffusionObjective]:
+def create_objectives() -> Iterator[DiffusionObjective]:
     """All named objectives."""
     names: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
-    return (objective_of(name) for name in names)
+    return (create_objective(name) for name in names)
 
 
-def objective_for(scheduler: Any) -> DiffusionObjective:
+def find_objective(scheduler: Any) -> DiffusionObjective:
     """Find the objective that matches a scheduler.
 
     Raises:
         SchedulerError: No objective matches; the message names the supported schedulers.
     """
-    known = list(objectives())
-    found = next((one for one in known if one.is_of(scheduler)), None)
+    known = list(create_objectives())
+    found = next((one for one in known if one.matches(scheduler)), None)
     if found is None:
         raise SchedulerError(
-            f"{_describe(type(scheduler), settings_of(scheduler))} is not the sampler of an objective: "
+            f"{_describe(type(scheduler), read_settings(scheduler))} is not the sampler of an objective: "
             f"{'; '.join(map(str, known))}. Replace it by the one that the network was trained with"
         )
     return found

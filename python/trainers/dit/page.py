@@ -164,7 +164,7 @@ def sample_sheet(
     )
 
 
-def evaluation_sheet(
+def build_evaluation_page(
     title: str, lines: Sequence[str], evaluation: ImageEvaluation, curves: Iterable[TrainingCurve]
 ) -> PageData:
     """Contents of a page of an evaluation, with the first images of the first prompts."""
@@ -187,7 +187,7 @@ def evaluation_sheet(
     return PageData(
         title=title,
         lines=tuple(lines),
-        figures=tuple(_figures(evaluation)),
+        figures=tuple(_list_figures(evaluation)),
         limits="" if evaluation.predictions is None else LIMITS,
         prompts=shown,
         more=len(prompts) - len(shown),
@@ -208,19 +208,19 @@ def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
     reduced = min(1.0, LARGEST / max(height, width))
     return ImageStrip(
         heading=heading,
-        pictures=tuple(png_uri(_reduced(as_image(image))) for image in images),
+        pictures=tuple(png_uri(_reduce(as_image(image))) for image in images),
         width=SHOWN_AT if small else max(1, round(width * reduced)),
         small=small,
         described=f"{heading}: {prompt}",
     )
 
 
-def _reduced(image: Image.Image) -> Image.Image:
+def _reduce(image: Image.Image) -> Image.Image:
     image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
     return image
 
 
-def _figures(evaluation: ImageEvaluation) -> Iterator[LabelledFigure]:
+def _list_figures(evaluation: ImageEvaluation) -> Iterator[LabelledFigure]:
     """Scores, with the accuracy first if a classifier was used."""
     count = len(evaluation.prompts)
     if evaluation.predictions is not None:
@@ -248,7 +248,7 @@ def _prompt_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
     return PromptSamples(prompt=prompt, note=note, strips=strips)
 
 
-def curves_of(notes: Notes) -> list[TrainingCurve]:
+def build_curves(notes: Notes) -> list[TrainingCurve]:
     """Training and tuning curves of a model; empty without notes.
 
     Raises:
@@ -263,7 +263,7 @@ def curves_of(notes: Notes) -> list[TrainingCurve]:
         ) from error
 
 
-def _training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
+def _build_training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     round_steps = rounds_for(notes["recipe"]["steps"]).round_steps
     losses: Sequence[float] = notes["curves"]["loss"]
     yield TrainingCurve(
@@ -272,32 +272,32 @@ def _training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
         points=tuple((round_steps * (number + 1), float(loss)) for number, loss in enumerate(losses)),
         note="Mean of each round. Much of it is unpredictable noise; images improve even while it hardly falls.",
     )
-    yield from _evaluation_curves(notes["curves"]["looks"], notes["facts"], "training steps")
+    yield from _build_evaluation_curves(notes["curves"]["looks"], notes["facts"], "training steps")
 
 
-def _tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
+def _build_tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
     """Rewards of a tuning: of its rollouts, then of held-out prompts."""
     recipe, rounds = notes["recipe"], notes["tuned"]["rounds"]
     yield TrainingCurve(
-        name=f"{_title(recipe['reward'])}, rollouts",
+        name=f"{_build_title(recipe['reward'])}, rollouts",
         over="tuning iterations",
         points=tuple((number, float(entry["reward"])) for number, entry in enumerate(rounds, start=1)),
         note="Drawn with random steps, so lower than without.",
     )
-    yield from _evaluation_curves(notes["tuned"]["looks"], notes["facts"], "tuning steps")
+    yield from _build_evaluation_curves(notes["tuned"]["looks"], notes["facts"], "tuning steps")
 
 
-def _evaluation_curves(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
+def _build_evaluation_curves(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
     """One curve per reward of held-out prompts, with distances as positive numbers."""
     for name in looks[0]["rewards"] if looks else ():
         known = facts[name] if name in facts else None  # noqa: SIM401
         sign = 1 if known is None else -1
         points = tuple((float(look["window"]), sign * float(look["rewards"][name])) for look in looks)
         if known is None:
-            yield TrainingCurve(name=f"{_title(name)}, held-out prompts", over=over, points=points)
+            yield TrainingCurve(name=f"{_build_title(name)}, held-out prompts", over=over, points=points)
             continue
         yield TrainingCurve(
-            name=f"{_title(name)}, held-out prompts",
+            name=f"{_build_title(name)}, held-out prompts",
             over=over,
             points=points,
             level=float(known["floor"]),
@@ -306,8 +306,8 @@ def _evaluation_curves(looks: Sequence[Mapping[str, Any]], facts: Notes, over: s
         )
 
 
-def _title(name: str) -> str:
+def _build_title(name: str) -> str:
     return KINDS[name].title if name in KINDS else name
 
 
-READERS: Final = MappingProxyType({TRAINING: _training_curves, TUNING: _tuning_curves})
+READERS: Final = MappingProxyType({TRAINING: _build_training_curves, TUNING: _build_tuning_curves})

@@ -20,7 +20,7 @@ SHOWN: Final = 5
 """Maximum number of words or images in a message."""
 
 
-def words_after(
+def add_words(
     before: frozenset[str] | None, prompts: Iterable[str], encoder: "PromptEncoder", *, fresh: bool
 ) -> list[str] | None:
     """Words that a model knows after a training, sorted; None if those before it are unknown.
@@ -36,7 +36,7 @@ def words_after(
     return sorted((before or frozenset()).union(*map(encoder.words, prompts)))
 
 
-def unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
+def find_unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
     """Distinct words of a prompt that have no token or are not among the known words.
 
     Args:
@@ -48,26 +48,26 @@ def unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] |
     return [*dict.fromkeys((*encoder.unknown(prompt), *untrained))]
 
 
-def prompt_warning(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
+def describe_unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
     """Warning of words in a prompt that the model does not know, if any."""
-    found = unknown_words(prompt, encoder, known)
+    found = find_unknown_words(prompt, encoder, known)
     if not found:
         return None
-    return f"! the model does not know {_listed(found)}, and may draw something else; rephrase the prompt"
+    return f"! the model does not know {_join_words(found)}, and may draw something else; rephrase the prompt"
 
 
-def folder_warning(
+def describe_unknown_words_of_folder(
     prompts: Collection[str], encoder: "PromptEncoder", known: frozenset[str] | None, source: Path
 ) -> str | None:
     """Warning of words in the prompts of a folder that the model does not know, if any."""
-    found = [unknown for prompt in prompts if (unknown := unknown_words(prompt, encoder, known))]
+    found = [unknown for prompt in prompts if (unknown := find_unknown_words(prompt, encoder, known))]
     if not found:
         return None
     words = [*dict.fromkeys(word for unknown in found for word in unknown)]
-    return f"! the model does not know {_listed(words)}, used by {len(found)} of {len(prompts)} prompts of {source}"
+    return f"! the model does not know {_join_words(words)}, used by {len(found)} of {len(prompts)} prompts of {source}"
 
 
-def _listed(words: Collection[str]) -> str:
+def _join_words(words: Collection[str]) -> str:
     """Quoted words, at most `SHOWN`."""
     shown = ", ".join(map(repr, [*words][:SHOWN]))
     return f"{shown} and {len(words) - SHOWN} more words" if len(words) > SHOWN else shown
@@ -85,7 +85,7 @@ def read_priors(path: Path) -> dict[str, Tensor]:
         raise PriorError(f"{path} cannot be read as a safetensors file ({error}); choose another") from error
 
 
-def gathered_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: ImageNetwork) -> Tensor:
+def gather_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], network: ImageNetwork) -> Tensor:
     """Stack the prior tokens of named images, each int64 [priors], and check them: int64 [images, priors].
 
     Raises:
@@ -134,4 +134,4 @@ def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: Ima
         PriorError: Priors are missing or invalid, or the network reads none.
     """
     by_name = None if priors is None else {f"image {number}": plan for number, plan in enumerate(priors)}
-    return gathered_priors(by_name, [f"image {number}" for number in range(count)], network)
+    return gather_priors(by_name, [f"image {number}" for number in range(count)], network)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol, Self, final
+from typing import Any, Final, Self, final
 
 import torch
 from safetensors import SafetensorError
@@ -21,15 +21,15 @@ from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder
 from trainers.dit.statistics import frechet_distance, psnr, ssim
 
-WIDTH: Final = 64
+FEATURE_COUNT: Final = 64
 """Number of features of an image."""
 
-EACH: Final = 8
+LEAST_IMAGES_PER_PROMPT: Final = 8
 """Minimum mean number of images per prompt."""
 
 EPOCHS, BATCH, RATE, DECAY = 300, 200, 1e-3, 1e-4
 
-ENOUGH: Final = 1e-3
+LEAST_LOSS: Final = 1e-3
 """Mean loss of an epoch below which the training ends."""
 
 
@@ -49,8 +49,8 @@ class PromptClassifier(nn.Module):
         super().__init__()
         self.prompts = tuple(prompts)
         self._indices = {prompt: index for index, prompt in enumerate(self.prompts)}
-        self._hidden = nn.Linear(pixels, WIDTH)
-        self._output = nn.Linear(WIDTH, len(self.prompts))
+        self._hidden = nn.Linear(pixels, FEATURE_COUNT)
+        self._output = nn.Linear(FEATURE_COUNT, len(self.prompts))
 
     def features(self, images: Tensor) -> Tensor:
         """Features of images, float [N, channels, height, width], 0 to 1: float [N, 64], 0 or more."""
@@ -88,12 +88,12 @@ def train_classifier(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifie
         RewardError: There is only one prompt, or there are too few images per prompt.
     """
     count, known = len(pictures.pictures), pictures.prompts
-    if len(known) < 2 or count < EACH * len(known):  # noqa: PLR2004  two classes at least
+    if len(known) < 2 or count < LEAST_IMAGES_PER_PROMPT * len(known):  # noqa: PLR2004  two classes at least
         raise RewardError(
             f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs at least 2 prompts, and "
-            f"on average {EACH} images of each: choose another reward, such as clip"
+            f"on average {LEAST_IMAGES_PER_PROMPT} images of each: choose another reward, such as clip"
         )
-    images = pixels_of(pictures)
+    images = read_pixels(pictures)
     labels = [picture.prompt for picture in pictures.pictures]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
@@ -102,7 +102,7 @@ def train_classifier(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifie
     return classifier.requires_grad_(False).eval()
 
 
-def pixels_of(pictures: ImageFolder) -> Tensor:
+def read_pixels(pictures: ImageFolder) -> Tensor:
     """Read all images: float32 [N, channels, height, width], 0 to 1."""
     return pictures.pixels(range(len(pictures.pictures))) / 2 + 0.5
 
@@ -117,7 +117,7 @@ def _train(classifier: PromptClassifier, images: Tensor, classes: Tensor) -> Non
             loss.backward()
             optimizer.step()
             total += loss.item() * len(indices)
-        if total < ENOUGH * len(images):
+        if total < LEAST_LOSS * len(images):
             return
 
 
@@ -127,7 +127,7 @@ DEVIATION: Final = (0.26862954, 0.26130258, 0.27577711)
 """Statistics of CLIP's training pixels, by color."""
 
 
-TOGETHER: Final = 32
+CLIP_BATCH: Final = 32
 """Images per CLIP batch, which needs about 100 MB with a model of usual size."""
 
 
@@ -166,14 +166,14 @@ class ClipSimilarity:
 
     def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:  # noqa: ARG002
         """Similarity of each image, float32 [N]."""
-        batches = images.cpu().split(TOGETHER)
-        outputs = [self._model.vision_model(pixel_values=self._prepared(batch)) for batch in batches]
+        batches = images.cpu().split(CLIP_BATCH)
+        outputs = [self._model.vision_model(pixel_values=self._prepare(batch)) for batch in batches]
         images = torch.cat([output.pooler_output for output in outputs])
         tokens = self._tokenizer(list(prompts), padding=True, return_tensors="pt")
         texts = self._model.text_model(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).pooler_output
         return functional.cosine_similarity(self._model.visual_projection(images), self._model.text_projection(texts))
 
-    def _prepared(self, images: Tensor) -> Tensor:
+    def _prepare(self, images: Tensor) -> Tensor:
         """Resize and normalise images, float [N, channels, height, width], 0 to 1: [N, 3, side, side]."""
         side: int = self._model.config.vision_config.image_size
         coloured = images.expand(-1, 3, -1, -1)
@@ -182,18 +182,12 @@ class ClipSimilarity:
         return (sized - mean) / deviation
 
 
-class Reward(Protocol):
-    """Rewards images individually, or all of them with one number."""
+Reward = Callable[[Tensor, Sequence[str], Tensor], Tensor]
+"""Computes rewards, float [N], individually or one number for all images; higher is better.
 
-    def __call__(self, images: Tensor, prompts: Sequence[str], targets: Tensor) -> Tensor:
-        """Compute rewards, of which higher ones are better: float [N].
-
-        Args:
-            images: Drawn images, float32 [N, channels, height, width], 0 to 1.
-            prompts: Prompt of each image.
-            targets: Real image of each prompt, in the same format.
-        """
-        ...
+It is called with drawn images, float32 [N, channels, height, width], 0 to 1, the prompt of each image, and the real
+image of each prompt in the same format.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,18 +304,18 @@ class FrechetDistance:
         return torch.full((len(images),), -distance)
 
 
-def frechet_of(inputs: RewardInputs) -> FrechetDistance:
+def create_frechet_distance(inputs: RewardInputs) -> FrechetDistance:
     """Create the Fréchet distance to the held-out images, with a floor from training images.
 
     Raises:
         RewardError: There are too few images.
     """
     with torch.no_grad():
-        real, others = pixels_of(inputs.held_out), pixels_of(inputs.pictures.some(inputs.count))
+        real, others = read_pixels(inputs.held_out), read_pixels(inputs.pictures.some(inputs.count))
         return FrechetDistance(train_classifier(inputs.pictures), real, others, inputs.count)
 
 
-def clip_similarity(inputs: RewardInputs) -> ClipSimilarity:
+def load_clip_similarity(inputs: RewardInputs) -> ClipSimilarity:
     """Create the CLIP similarity from a folder of weights.
 
     Raises:
@@ -339,14 +333,14 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         ),
         "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
         "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
-        "frechet": RewardKind(frechet_of, of_all=True, title="Fréchet distance", is_distance=True),
-        "clip": RewardKind(clip_similarity, ("transformers",), weighs=True, title="CLIP similarity"),
+        "frechet": RewardKind(create_frechet_distance, of_all=True, title="Fréchet distance", is_distance=True),
+        "clip": RewardKind(load_clip_similarity, ("transformers",), weighs=True, title="CLIP similarity"),
     }
 )
 """Rewards by name. Add others with `{**KINDS, "mine": RewardKind(…)}`."""
 
 
-def reward_of(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS) -> "ValidatedReward":
+def create_reward(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS) -> "ValidatedReward":
     """Create a reward by name, and test it on real images.
 
     Raises:
@@ -361,22 +355,22 @@ def reward_of(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKind] =
         raise RewardError(f"reward {name} needs {', '.join(missing)}, not installed in this Python; install it")
     validated = ValidatedReward(name, kind.make(inputs), of_all=kind.of_all, title=kind.title)
     held = inputs.held_out.some(inputs.count)
-    real = pixels_of(held)
+    real = read_pixels(held)
     validated(real, [picture.prompt for picture in held.pictures], real)
     return validated
 
 
-def rewards_of(
+def create_rewards(
     names: Sequence[str], inputs: RewardInputs, kinds: Mapping[str, RewardKind] = KINDS
 ) -> list["ValidatedReward"]:
     """Create rewards by name, and test them on real images; a repeated name gives the same reward.
 
     Raises:
-        RewardError: A reward cannot be created, as in `reward_of`, or weights are given that none reads.
+        RewardError: A reward cannot be created, as in `create_reward`, or weights are given that none reads.
     """
     if inputs.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
         raise RewardError(f"reward {names[0]} reads no weights, but {inputs.weights} was given; leave it out")
-    rewards = {name: reward_of(name, inputs, kinds) for name in dict.fromkeys(names)}
+    rewards = {name: create_reward(name, inputs, kinds) for name in dict.fromkeys(names)}
     return [rewards[name] for name in names]
 
 

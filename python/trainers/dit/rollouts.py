@@ -18,7 +18,7 @@ from trainers.dit.networks import ImageNetwork, PromptCondition
 from trainers.dit.rewards import ValidatedReward
 from trainers.dit.sampling import GuidedNetwork
 from trainers.loop import OutOfMemoryError, SettingsError
-from trainers.loop.device import cause_of, is_out_of_memory
+from trainers.loop.device import describe_cause, is_out_of_memory
 from trainers.loop.validation import evaluation_mode
 
 LATEST: Final = 0.96
@@ -73,7 +73,7 @@ def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, n
     """
     late = times.clamp(max=LATEST)
     size = noise * (late / (1 - late)).sqrt()
-    time, length, half = _wide(times), _wide(lengths), _wide(size**2 / (2 * times))
+    time, length, half = _add_dimensions(times), _add_dimensions(lengths), _add_dimensions(size**2 / (2 * times))
     return PolicyStep(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
 
 
@@ -82,7 +82,7 @@ def log_probability(step: PolicyStep, taken: Tensor) -> Tensor:
     return -((taken - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 
-def advantages_of(rewards: Tensor) -> Advantages:
+def compute_advantages(rewards: Tensor) -> Advantages:
     """Normalise rewards, float [groups, members], by mean and standard deviation of their group."""
     spread = rewards.std(dim=1, keepdim=True)
     equal = spread < LEAST_SPREAD
@@ -90,7 +90,7 @@ def advantages_of(rewards: Tensor) -> Advantages:
     return Advantages(torch.where(equal, 0.0, values), int(equal.sum()))
 
 
-def clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
+def compute_clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """Gain of a change in probability, [N]; ratios beyond 1 ± clip gain no more.
 
     Args:
@@ -106,7 +106,7 @@ def divergence(step: PolicyStep, start: PolicyStep) -> Tensor:
     return ((step.mean - start.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
 
 
-def _wide(values: Tensor) -> Tensor:
+def _add_dimensions(values: Tensor) -> Tensor:
     """[N] as [N, 1, 1, 1]."""
     return values[:, None, None, None]
 
@@ -257,7 +257,7 @@ class Rollouts:
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Restore a state."""
-        self._remaining = [_steps_of(parts) for parts in state_dict["left"]]
+        self._remaining = [_split_steps(parts) for parts in state_dict["left"]]
         self.rounds = [RolloutRound(**result) for result in state_dict["rounds"]]
 
     @torch.no_grad()
@@ -273,11 +273,12 @@ class Rollouts:
             if not is_out_of_memory(error):
                 raise
             raise OutOfMemoryError(
-                f"not enough memory to draw {len(prompts)} images at once ({cause_of(error)}); lower --groups, now "
+                f"not enough memory to draw {len(prompts)} images at once ({describe_cause(error)}); lower --groups, "
+                "now "
                 f"{self._settings.groups}, or --members, now {self._settings.members}"
             ) from error
         rewards = self._reward(images, prompts, targets)
-        found = advantages_of(rewards.view(self._settings.groups, self._settings.members))
+        found = compute_advantages(rewards.view(self._settings.groups, self._settings.members))
         self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._settings.groups))
         kept = torch.randperm(len(steps))[: self._settings.trained].tolist()
         advantages = found.values.flatten().to(steps[0].before.device)
@@ -302,7 +303,7 @@ class Rollouts:
 
     def _choose_prompts(self) -> tuple[list[str], Tensor]:
         """Random prompts, and a real image of each, both repeated for the members of a group."""
-        indices = indices_by_prompt([picture.prompt for picture in self._pictures.pictures])
+        indices = group_by_prompt([picture.prompt for picture in self._pictures.pictures])
         order = torch.randperm(len(indices)).repeat(-(-self._settings.groups // len(indices)))[: self._settings.groups]
         drawn = [indices[number] for number in order.tolist()]
         members = self._settings.members
@@ -311,13 +312,13 @@ class Rollouts:
         return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
 
 
-def _steps_of(parts: Sequence[Any]) -> PolicySteps:
+def _split_steps(parts: Sequence[Any]) -> PolicySteps:
     """Steps from their stored parts: seven tensors, then those of the condition."""
     before, after, timesteps, times, lengths, probability, advantages, *condition = parts
     return PolicySteps(before, after, timesteps, times, lengths, probability, advantages, PromptCondition(*condition))
 
 
-def indices_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
+def group_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
     """Indices of each distinct prompt, in order of first use."""
     indices: dict[str, list[int]] = {}
     for index, prompt in enumerate(prompts):

@@ -10,9 +10,9 @@ import typer
 from predictor.cli.flags import with_flags
 from predictor.flags import Flag
 from trainers.dit.errors import IMAGES, DataError
-from trainers.dit.inputs import judging_of
-from trainers.dit.models import Notes, read_notes, trained_words
-from trainers.dit.prompts import prompt_warning
+from trainers.dit.inputs import read_evaluation_inputs
+from trainers.dit.models import Notes, read_notes, read_trained_words
+from trainers.dit.prompts import describe_unknown_words
 from trainers.dit.recipe import ImageEvaluationSettings, SamplingSettings
 from trainers.loop import Hardware, choose_device
 from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
@@ -48,7 +48,7 @@ def sample(
 ) -> None:
     """Draw images of a prompt, and save them."""
     with command_errors(IMAGES):
-        from trainers.dit.page import curves_of, render_sheet, sample_sheet
+        from trainers.dit.page import build_curves, render_sheet, sample_sheet
         from trainers.dit.prompts import read_priors
         from trainers.dit.sampling import draw_images
         from trainers.media.page import check_file, write_page
@@ -61,9 +61,9 @@ def sample(
             check_file(path)
         torch.set_num_threads(threads)
         plans = None if priors is None else [*read_priors(priors).values()]
-        loaded, notes = _loaded(model, device)
+        loaded, notes = _load(model, device)
         _check_size(loaded.form, count, scale)
-        curves, warning = curves_of(notes), prompt_warning(prompt, loaded.prompts, trained_words(notes))
+        curves, warning = build_curves(notes), describe_unknown_words(prompt, loaded.prompts, read_trained_words(notes))
         if warning is not None:
             echo(warning)
         drawn = draw_images(loaded, [prompt] * count, drawing, plans, progress_counter("drawn", "images", silent=False))
@@ -94,23 +94,23 @@ def evaluate(
     """Evaluate a model on held-out prompts, compare it with real images, and write a page."""
     with command_errors(IMAGES):
         from trainers.dit.evaluation import evaluate as evaluate_model
-        from trainers.dit.page import curves_of, evaluation_sheet, render_sheet
+        from trainers.dit.page import build_curves, build_evaluation_page, render_sheet
         from trainers.dit.prompts import read_priors
-        from trainers.dit.rewards import rewards_of
+        from trainers.dit.rewards import create_rewards
         from trainers.media.page import check_file, write_page
 
         torch.set_num_threads(threads)
         name = model.resolve().name
-        path = default_page(model) if page is None else page
+        path = choose_page(model) if page is None else page
         check_file(path)
-        loaded, notes = _loaded(model, device)
-        curves = curves_of(notes)
-        inputs = judging_of(loaded, settings, trained_words(notes), silent=as_json)
+        loaded, notes = _load(model, device)
+        curves = build_curves(notes)
+        inputs = read_evaluation_inputs(loaded, settings, read_trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
         on_progress = progress_counter("drawn", "images", silent=as_json)
-        found = evaluate_model(loaded, inputs, rewards_of(settings.rewards, inputs), drawing, plans, on_progress)
+        found = evaluate_model(loaded, inputs, create_rewards(settings.rewards, inputs), drawing, plans, on_progress)
         lines = _describe_sampling(loaded, drawing), _describe_images(inputs)
-        write_page(path, render_sheet(evaluation_sheet(f"Evaluation of {name}", lines, found, curves)))
+        write_page(path, render_sheet(build_evaluation_page(f"Evaluation of {name}", lines, found, curves)))
     if as_json:
         print_json({"kind": "evaluated", "page": str(path), **found.as_json()})
         return
@@ -119,7 +119,7 @@ def evaluate(
     echo(f"Saved {path}: open it to look")
 
 
-def _loaded(model: Path, device: str) -> "tuple[ImageModel, Notes]":
+def _load(model: Path, device: str) -> "tuple[ImageModel, Notes]":
     from trainers.dit.models import ImageModel
 
     return ImageModel.load(model).to(choose_device(device, Hardware.detect()).device), read_notes(model)
@@ -127,9 +127,9 @@ def _loaded(model: Path, device: str) -> "tuple[ImageModel, Notes]":
 
 def _save(drawn: "Tensor", out: Path, scale: int) -> None:
     """Save images, float [N, channels, height, width], as one square picture, enlarged by `scale`."""
-    from trainers.dit.sampling import as_image, grid
+    from trainers.dit.sampling import as_image, build_grid
 
-    picture = as_image(grid(drawn, _columns(len(drawn))))
+    picture = as_image(build_grid(drawn, _columns(len(drawn))))
     picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
     try:
         picture.save(out)
@@ -159,7 +159,7 @@ def _check_size(form: "ImageFormat", count: int, scale: int) -> None:
         )
 
 
-def default_page(model: Path) -> Path:
+def choose_page(model: Path) -> Path:
     """Default path of a model's page: next to its folder, with the same name."""
     folder = model if model.name not in {"", ".."} else model.resolve()
     return folder.with_name(f"{model.resolve().name}.html")

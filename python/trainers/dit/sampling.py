@@ -48,7 +48,7 @@ class GuidedNetwork:
         return without + self._guidance * (prompted - without)
 
 
-def initial_noise(model: ImageModel, count: int, seed: int) -> Tensor:
+def draw_initial_noise(model: ImageModel, count: int, seed: int) -> Tensor:
     """Initial noise of images: float32 [count, channels, side, side], the same on every device."""
     network = model.network
     return torch.randn(
@@ -93,7 +93,7 @@ def draw_images(
         SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
     device = next(model.network.module.parameters()).device
-    tokens, noise = model.prompts.tokens(prompts), initial_noise(model, len(prompts), sampling.seed)
+    tokens, noise = model.prompts.tokens(prompts), draw_initial_noise(model, len(prompts), sampling.seed)
     plans = priors_of(priors, len(prompts), model.network)
     drawn: list[Tensor] = []
     for first in range(0, len(prompts), sampling.at_once):
@@ -112,7 +112,7 @@ def as_image(pixels: Tensor) -> Image.Image:
     return Image.fromarray(values.cpu().numpy())
 
 
-def grid(images: Tensor, columns: int) -> Tensor:
+def build_grid(images: Tensor, columns: int) -> Tensor:
     """Tile images, float [N, channels, height, width]: [channels, rows · height, columns · width], white-padded."""
     count, channels, height, width = images.shape
     rows = ceil(count / columns)

@@ -32,7 +32,7 @@ def psnr(images: Tensor, targets: Tensor) -> Tensor:
 def ssim(images: Tensor, targets: Tensor) -> Tensor:
     """Structural similarity, [N], -1 to 1, of images, float [N, channels, height, width], 0 to 1."""
     channels, least = images.shape[1], min(images.shape[2:])
-    kernel = _gaussian(min(WINDOW, least - (least + 1) % 2)).to(images).expand(channels, 1, -1, -1)
+    kernel = _build_gaussian(min(WINDOW, least - (least + 1) % 2)).to(images).expand(channels, 1, -1, -1)
 
     def mean(values: Tensor) -> Tensor:
         return functional.conv2d(values, kernel, groups=channels)
@@ -50,9 +50,9 @@ def frechet_distance(features: Tensor, others: Tensor) -> float:
     Fewer rows give larger distances, so that only distances with the same numbers of rows are comparable.
     """
     one, other = features.double(), others.double()
-    spread, also = _covariance(one), _covariance(other)
-    root = _root(spread)
-    shared = _root(root @ also @ root).trace()
+    spread, also = _compute_covariance(one), _compute_covariance(other)
+    root = _compute_root(spread)
+    shared = _compute_root(root @ also @ root).trace()
     apart = (one.mean(0) - other.mean(0)).square().sum()
     return max(0.0, float(apart + spread.trace() + also.trace() - 2 * shared))
 
@@ -66,19 +66,19 @@ def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float,
     return max(0.0, middle - spread), min(1.0, middle + spread)
 
 
-def _gaussian(size: int) -> Tensor:
+def _build_gaussian(size: int) -> Tensor:
     """Gaussian window, [size, size], with sum 1."""
     line = torch.exp(-((torch.arange(size) - (size - 1) / 2) ** 2) / (2 * SPREAD**2))
     return torch.outer(line, line) / line.sum() ** 2
 
 
-def _covariance(rows: Tensor) -> Tensor:
+def _compute_covariance(rows: Tensor) -> Tensor:
     """Covariance of rows, float64 [N, width], N at least 2: [width, width]."""
     centred = rows - rows.mean(0)
     return centred.T @ centred / (len(rows) - 1)
 
 
-def _root(matrix: Tensor) -> Tensor:
+def _compute_root(matrix: Tensor) -> Tensor:
     """Square root of a positive semidefinite matrix, up to rounding."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * values.clamp(min=0).sqrt()) @ vectors.T

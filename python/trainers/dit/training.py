@@ -95,7 +95,7 @@ class DenoisingLoss:
 
     def loss(self, batch: EncodedImages | RawImages) -> Loss:
         """Weighted squared error of the prediction, as a mean over images."""
-        posterior, condition = batch if isinstance(batch, EncodedImages) else self._encoded(batch)
+        posterior, condition = batch if isinstance(batch, EncodedImages) else self._encode(batch)
         drawn = self._draw(posterior.mean)
         latents = posterior.mean + posterior.deviation * drawn.within
         noised = self._objective.noised(latents, drawn.noise, drawn.times)
@@ -107,7 +107,7 @@ class DenoisingLoss:
             errors = (prediction.float() - noised.target).square().mean((1, 2, 3))
             return Loss((errors * noised.weight).mean(), len(errors))
 
-    def _encoded(self, batch: RawImages) -> EncodedImages:
+    def _encode(self, batch: RawImages) -> EncodedImages:
         """Encode a batch in full precision, as in a cache."""
         with full_precision(batch.pixels.device):
             condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
@@ -160,19 +160,21 @@ def fit(
         StoppedError: A signal ended the training, after a checkpoint.
         LoopError: The training failed.
     """
-    loop = loop_of(model, recipe, {} if monitor is None else {"monitor": monitor})
+    loop = build_loop(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
-        reports = run.epochs(rounds_of(images, recipe), max_epochs=rounds_for(recipe.steps).rounds)
+        reports = run.epochs(build_rounds(images, recipe), max_epochs=rounds_for(recipe.steps).rounds)
         for _ in consume(reports if monitor is None else monitor.watched(run, reports)):
             pass
         if monitor is None:
             run.use_average()
-            return result_of(run.history)
+            return build_result(run.history)
         monitor.keep_best(run)
-        return replace(result_of(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
+        return replace(build_result(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
 
 
-def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful] = MappingProxyType({})) -> Loop[Any]:
+def build_loop(
+    model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful] = MappingProxyType({})
+) -> Loop[Any]:
     """Create the training loop, with frozen encoders; its checkpoints include `state`.
 
     Raises:
@@ -188,7 +190,7 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
         "text_encoder": FrozenModule(model.prompts.module),
     }
     return Loop(
-        [phase_of(transformer, denoising, recipe)],
+        [build_phase(transformer, denoising, recipe)],
         modules=modules,
         device=recipe.device,
         precision=recipe.precision,
@@ -202,14 +204,14 @@ def loop_of(model: ImageModel, recipe: ImageRecipe, state: Mapping[str, Stateful
     )
 
 
-def phase_of(transformer: nn.Module, denoising: DenoisingLoss, recipe: ImageRecipe) -> Phase[Any]:
+def build_phase(transformer: nn.Module, denoising: DenoisingLoss, recipe: ImageRecipe) -> Phase[Any]:
     """Create the only phase of the training."""
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
-    schedule = LambdaLR(optimizer, partial(warmed_up, steps=recipe.warm_up))
+    schedule = LambdaLR(optimizer, partial(compute_warmup_factor, steps=recipe.warm_up))
     return Phase(TRANSFORMER, denoising.loss, transformer.parameters(), optimizer, schedule, clip=recipe.clip)
 
 
-def warmed_up(step: int, *, steps: int) -> float:
+def compute_warmup_factor(step: int, *, steps: int) -> float:
     """Factor of the learning rate: a linear rise, then 1.
 
     It does not decay, because the average of the weights removes noise and the meaning of prompts is learnt late.
@@ -217,12 +219,12 @@ def warmed_up(step: int, *, steps: int) -> float:
     return min(1.0, (step + 1) / (steps + 1))
 
 
-def rounds_of(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
+def build_rounds(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
     """Rounds with enough batches for all processes."""
     each = rounds_for(recipe.steps).round_steps * recipe.accumulate * launched_size()
     return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 
-def result_of(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
+def build_result(history: tuple[EpochReport, ...]) -> ImageTrainingResult:
     """Training result from the reports of all rounds."""
     return ImageTrainingResult(tuple(report.phases[TRANSFORMER].loss for report in history))

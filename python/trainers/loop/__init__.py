@@ -6,18 +6,17 @@ caller logs, stops early and selects the best weights.
 
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, permutation
+from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, shuffle_indices
 from trainers.loop.data.splitting import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.device import (
     DeviceChoice,
     Hardware,
-    LossScaler,
     Precision,
     PrecisionName,
     choose_device,
     choose_precision,
-    free_bytes,
     full_precision,
+    measure_free_bytes,
     seed_everything,
 )
 from trainers.loop.errors import (
@@ -50,7 +49,7 @@ from trainers.loop.loss import Loss, Term
 from trainers.loop.named_outputs import OutputContract, summed_loss
 from trainers.loop.optimizers import adamw, cosine, warmup_cosine
 from trainers.loop.phase import FrozenModule, Phase
-from trainers.loop.profiler import profiled
+from trainers.loop.profiler import profile_training
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
@@ -87,7 +86,6 @@ __all__ = [
     "Loop",
     "LoopError",
     "Loss",
-    "LossScaler",
     "NoBestWeightsError",
     "NoGradientError",
     "NonFiniteError",
@@ -123,14 +121,14 @@ __all__ = [
     "choose_device",
     "choose_precision",
     "cosine",
-    "free_bytes",
     "full_precision",
     "launched_rank",
     "launched_size",
     "local_rank",
-    "permutation",
-    "profiled",
+    "measure_free_bytes",
+    "profile_training",
     "seed_everything",
+    "shuffle_indices",
     "summed_loss",
     "take_weights",
     "warmup_cosine",

@@ -116,15 +116,15 @@ class NoBestWeightsError(LoopError):
     """A request for the best weights before any value was recorded."""
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Join names with commas for messages; of many, only the first few."""
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
 
 
-def parameters_listed(names: Sequence[str]) -> str:
+def describe_parameters(names: Sequence[str]) -> str:
     """Join names of parameters with commas; of many, only the number in each part of a module."""
     if len(names) <= SHOWN_NAMES:
-        return listed(names)
+        return join_names(names)
     parts = Counter(".".join(name.split(".")[:2]) for name in names)
-    return listed([f"{count} parameters of {part}" for part, count in parts.items()])
+    return join_names([f"{count} parameters of {part}" for part, count in parts.items()])

@@ -9,7 +9,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor
 
-from trainers.loop.errors import ContractError, NonFiniteError, listed
+from trainers.loop.errors import ContractError, NonFiniteError, join_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +194,8 @@ def read(tensors: Sequence[Tensor]) -> list[float]:
     return torch.stack([tensor.detach().to(device, torch.float32) for tensor in tensors]).tolist()
 
 
-def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
-    """Return means and parts, or the means of terms, as scalars in the order that `weighted_mean_of` reads."""
+def list_scalars(losses: Sequence[Loss]) -> list[Tensor]:
+    """Return means and parts, or the means of terms, as scalars in the order that `combine_losses` reads."""
     return [
         scalar
         for loss in losses
@@ -207,7 +207,7 @@ def scalars_of(losses: Sequence[Loss]) -> list[Tensor]:
     ]
 
 
-def weighted_mean_of(losses: Sequence[Loss], values: Iterator[float]) -> WeightedMean:
+def combine_losses(losses: Sequence[Loss], values: Iterator[float]) -> WeightedMean:
     """Return the weighted mean of losses, given the values of their scalars.
 
     Raises:
@@ -296,6 +296,6 @@ def describe_value(value: object) -> str:
         case Tensor():
             return f"a tensor of shape {list(value.shape)}"
         case Mapping():
-            return f"a dict with the keys [{listed([repr(key) for key in value])}]" if value else "an empty dict"
+            return f"a dict with the keys [{join_names([repr(key) for key in value])}]" if value else "an empty dict"
         case _:
             return f"a {type(value).__name__}"

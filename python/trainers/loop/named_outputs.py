@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from trainers.loop.errors import ContractError, SettingsError, listed
+from trainers.loop.errors import ContractError, SettingsError, join_names
 from trainers.loop.loss import Loss, describe_value
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
@@ -64,7 +64,7 @@ class OutputContract:
         detached = [repr(name) for name, tensor in tensors.items() if not tensor.requires_grad]
         if detached and torch.is_grad_enabled():
             raise ContractError(
-                f"these outputs have no graph, so training would have no effect: {listed(detached)}; look for "
+                f"these outputs have no graph, so training would have no effect: {join_names(detached)}; look for "
                 ".detach(), .data, torch.no_grad() or frozen heads in the network; to evaluate, use "
                 "torch.inference_mode()"
             )
@@ -83,8 +83,8 @@ class OutputContract:
         if missing or unexpected:
             raise ContractError(
                 f"the network returned {describe_value(outputs)}{where}; {self._expected()}"
-                + (f"; missing: {listed([repr(name) for name in missing])}" if missing else "")
-                + (f"; unexpected: {listed([repr(key) for key in unexpected])}" if unexpected else "")
+                + (f"; missing: {join_names([repr(name) for name in missing])}" if missing else "")
+                + (f"; unexpected: {join_names([repr(key) for key in unexpected])}" if unexpected else "")
                 + f"; {self._hint(outputs, nested=bool(where))}"
             )
         return outputs
@@ -109,7 +109,7 @@ class OutputContract:
 
     def _expected(self) -> str:
         place = f", or the same under {self.within!r}" if self.within is not None else ""
-        return f"expected a dict with the keys {listed([repr(name) for name in self.names])}{place}"
+        return f"expected a dict with the keys {join_names([repr(name) for name in self.names])}{place}"
 
     def _hint(self, outputs: Mapping[object, object], *, nested: bool) -> str:
         if self.within is not None and self.within in outputs:

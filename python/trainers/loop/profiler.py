@@ -13,7 +13,7 @@ from trainers.loop.reports import Report, TrainingNotice, WindowReport
 TRACE_NAME = "trace.json"
 
 
-def profiled(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Generator[Report]:
+def profile_training(reports: Iterable[Report], folder: Path, *, skip: int = 5, windows: int = 10) -> Generator[Report]:
     """Yield every report, and trace some windows together with the caller's work between them.
 
     The trace is `trace.json` in the folder, for https://ui.perfetto.dev or chrome://tracing. It is written after
@@ -107,11 +107,11 @@ class ProfilerTrace:
 
     def _start(self) -> None:
         # There is one cycle, so `acc_events` changes nothing, but torch 2.11 would warn that it is not set.
-        self._recording = profile(activities=_activities(), record_shapes=True, acc_events=True)
+        self._recording = profile(activities=_list_activities(), record_shapes=True, acc_events=True)
         self._recording.start()
 
 
-def _activities() -> list[ProfilerActivity]:
+def _list_activities() -> list[ProfilerActivity]:
     """Return the CPU activity, and that of the GPU if torch can record it."""
     gpus = [
         activity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Any
 
-from trainers.loop.errors import listed
+from trainers.loop.errors import join_names
 from trainers.loop.phase import Phase
 
 
@@ -181,7 +181,7 @@ def shortage_notice(report: WindowReport, coupled: Sequence[str]) -> TrainingNot
             message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
             "no sample was skipped and no batch was cut: windows are no longer copied to the device in advance"
         )
-    gradient = f"but {listed(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
+    gradient = f"but {join_names(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return TrainingNotice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
         f"no sample was skipped: batches are processed in pieces of at most {report.micro}, {gradient}"
@@ -207,7 +207,7 @@ def stop_message(stop: int, report: CheckpointReport | None) -> str:
     return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
-def kept_graph_notices(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
+def find_kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
     """Return a notice for every phase that uses the forward of a later phase, which keeps graphs in memory.
 
     Args:

@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Generic, TypeVar, final
 
 from trainers.loop.checkpoint.recorder import Recorder
-from trainers.loop.data.sources import Source, check_source, collect_source_notices, order_digest, read_batches
+from trainers.loop.data.sources import Source, check_source, collect_source_notices, hash_order, read_batches
 from trainers.loop.data.transfer import can_read_ahead
-from trainers.loop.device import derive_seed, peak_bytes
+from trainers.loop.device import derive_seed, measure_peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
 from trainers.loop.group.group import WindowRequests
 from trainers.loop.loss import Loss
@@ -26,7 +26,7 @@ from trainers.loop.reports import (
 from trainers.loop.run_parts import RunParts
 from trainers.loop.training_state import PhaseResult
 from trainers.loop.validation import Validation, evaluation_mode
-from trainers.loop.weights.initial_weights import kept_buffers
+from trainers.loop.weights.initial_weights import find_kept_buffers
 from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import windows
 from trainers.loop.window.position import Position, add_place
@@ -91,11 +91,11 @@ class TrainingRun(Generic[Batch]):
         self._check_train_source(train)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
-        yield from self._pending_notices()
+        yield from self._take_notices()
         while self._training.epoch < max_epochs:
             yield from self._train_epoch(train, max_epochs)
             yield self._finish_epoch(max_epochs, validation)
-            yield from self._pending_notices()
+            yield from self._take_notices()
             yield from self._save_epoch()
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
@@ -116,7 +116,7 @@ class TrainingRun(Generic[Batch]):
         limit = scorer.cutter.limit
         group = self.group
         self._broadcast_buffers()
-        with evaluation_mode(self._parts.settings.trained.values()), self._with_averages():
+        with evaluation_mode(self._parts.settings.trained.values()), self._use_averages():
             order = self._training.order_seed
             batches = partial(read_batches, source, 0, start=group.rank, step=group.size, seed=order)
             seed = derive_seed(order, group.rank)
@@ -139,7 +139,7 @@ class TrainingRun(Generic[Batch]):
         Raises:
             NonFiniteError: The value is not finite, and the loop has `nonfinite="raise"`.
         """
-        with self._with_averages():
+        with self._use_averages():
             self.best.record(self.group.gather(value)[0])
         return self.best.stale >= patience
 
@@ -168,10 +168,10 @@ class TrainingRun(Generic[Batch]):
         messages = collect_source_notices(train, epoch=training.epoch, window=window, processes=group.size)
         self._notices.extend(TrainingNotice(message=message) for message in messages)
         if group.size > 1:
-            digest = order_digest(train, training.epoch, seed=training.order_seed)
+            digest = hash_order(train, training.epoch, seed=training.order_seed)
             group.check_same("the order of the loader's batches", digest)
 
-    def _pending_notices(self) -> Iterator[TrainingNotice]:
+    def _take_notices(self) -> Iterator[TrainingNotice]:
         while self._notices:
             yield self._notices.pop(0)
 
@@ -183,7 +183,7 @@ class TrainingRun(Generic[Batch]):
         total = None if length is None else -(-length // (self._parts.settings.accumulate * self.group.size))
         self._set_modes()
         windows = time_windows(
-            self._windows(train, total),
+            self._read_windows(train, total),
             lambda: f"the reading of epoch {self._training.epoch}, window {epoch_totals.windows}",
         )
         for window, waited in windows:
@@ -192,7 +192,7 @@ class TrainingRun(Generic[Batch]):
             epoch_totals.add(results, seconds=perf_counter() - started + waited, data_seconds=waited)
             yield from [report for report, _ in results]
             if self._notices:
-                yield from self._pending_notices()
+                yield from self._take_notices()
             if requests.any:
                 yield from self._handle_requests(requests, epoch_end=False)
         if not epoch_totals.windows:
@@ -205,7 +205,7 @@ class TrainingRun(Generic[Batch]):
         training = self._training
         if self._recorder is None:
             return
-        now = order_digest(train, training.epoch, seed=training.order_seed)
+        now = hash_order(train, training.epoch, seed=training.order_seed)
         if training.epoch_totals.windows and training.order not in ("", now):
             raise ResumeMismatchError(
                 f"the samplers give epoch {training.epoch + 1} a different order than before the interruption, so some "
@@ -215,7 +215,7 @@ class TrainingRun(Generic[Batch]):
             )
         training.order = now
 
-    def _windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
+    def _read_windows(self, train: Source[Batch], total: int | None) -> Iterator[tuple[Batch, ...]]:
         """Return the remaining windows of the epoch; in a group, every process gets the same number."""
         size, done, group = self._parts.settings.accumulate, self._training.epoch_totals.windows, self.group
         batches = read_batches(
@@ -234,7 +234,7 @@ class TrainingRun(Generic[Batch]):
         """Run all phases that are due."""
         training, shared_forwards = self._training, self._parts.shared
         number, done = training.windows + 1, training.epoch_totals.windows
-        ask = partial(self._requests, number, last=done + 1 == total)
+        ask = partial(self._find_requests, number, last=done + 1 == total)
         due = [phase for phase in self._phases if phase.phase.is_due(number)]
         requests, results = NO_REQUESTS, list[PhaseResult]()
         for shared in shared_forwards:
@@ -279,12 +279,12 @@ class TrainingRun(Generic[Batch]):
             validation=scored,
             seconds=epoch_totals.seconds + perf_counter() - started,
             data_seconds=epoch_totals.data_seconds,
-            peak_bytes=peak_bytes(self._parts.settings.device),
+            peak_bytes=measure_peak_bytes(self._parts.settings.device),
         )
-        training.complete(report)
+        training.complete_epoch(report)
         return report
 
-    def _requests(self, number: int, *, last: bool) -> WindowRequests:
+    def _find_requests(self, number: int, *, last: bool) -> WindowRequests:
         """Return what this process requests after a window; no checkpoint is due after the last one of an epoch.
 
         It is called at the end of each phase's backward, so that the requests travel to the other processes with the
@@ -326,7 +326,7 @@ class TrainingRun(Generic[Batch]):
     def _broadcast_buffers(self) -> None:
         """Copy rank 0's buffers to all processes, because each process changes them with different batches."""
         if self.group.size > 1:
-            self.group.broadcast(kept_buffers(self._parts.settings.trained))
+            self.group.broadcast(find_kept_buffers(self._parts.settings.trained))
 
     def _set_modes(self) -> None:
         for module in self._parts.settings.trained.values():
@@ -336,7 +336,7 @@ class TrainingRun(Generic[Batch]):
             module.eval()
 
     @contextmanager
-    def _with_averages(self) -> Generator[None]:
+    def _use_averages(self) -> Generator[None]:
         """Replace the weights by their averages, if any, inside the context."""
         with ExitStack() as stack:
             for average in self._averages():

@@ -114,7 +114,7 @@ class TrainingState:
         self.order_seed = order_seed
         self.order = ""
 
-    def complete(self, report: EpochReport) -> None:
+    def complete_epoch(self, report: EpochReport) -> None:
         """Record the report of a complete epoch."""
         self.history.append(report)
         self.epoch += 1

@@ -15,7 +15,7 @@ from trainers.loop.data.tree import make_mover
 from trainers.loop.device import (
     Precision,
     capture_generators,
-    cause_of,
+    describe_cause,
     describe_usage,
     is_out_of_memory,
     release,
@@ -28,9 +28,9 @@ from trainers.loop.loss import (
     check_finite_score,
     check_loss,
     check_width,
+    combine_losses,
+    list_scalars,
     read,
-    scalars_of,
-    weighted_mean_of,
 )
 from trainers.loop.window.guards import Nonfinite
 from trainers.loop.window.position import Position
@@ -94,7 +94,7 @@ class Scorer:
             while losses is None:
                 seed_everything(seed % 2**32)
                 losses = self._score_batches(score, batches(), epoch)
-            return weighted_mean_of(losses, iter(read(scalars_of(losses))))
+            return combine_losses(losses, iter(read(list_scalars(losses))))
 
     def _score_batches(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
         """Return the scores of all pieces with targets; None if memory ran out and the limit was lowered."""
@@ -119,7 +119,7 @@ class Scorer:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            cause = cause_of(error)
+            cause = describe_cause(error)
         else:
             for mean in loss.roots():
                 check_width(loss.name_of(mean), mean)

@@ -52,12 +52,12 @@ def remark(report: Report) -> str | None:
             return None
 
 
-def waiting(share: float) -> str | None:
+def format_waiting(share: float) -> str | None:
     """The share of time spent waiting for data, 0 to 1, as text; None if it is small or unknown."""
     return f"{share:.0%} waiting for data" if share > NOTABLE_WAIT else None
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """A number of bytes in the largest unit that keeps it at 1 or more, but at least KiB."""
     if count < KIB**2:
         return f"{count / KIB:.0f} KiB"
@@ -101,7 +101,7 @@ def _epoch_line(report: EpochReport) -> str:
     parts.append(f"{report.windows} steps in {report.seconds:.1f} s")
     parts.extend(_pace(report))
     if report.peak_bytes is not None:
-        parts.append(f"peak memory {size(report.peak_bytes)}")
+        parts.append(f"peak memory {format_size(report.peak_bytes)}")
     return "  ".join(parts)
 
 
@@ -123,6 +123,6 @@ def _pace(report: EpochReport) -> Iterator[str]:
     if training <= 0:  # too short for the clock
         return
     yield f"{next(iter(report.phases.values())).count / training:.0f} targets/s"
-    waited = waiting(report.data_seconds / training)
+    waited = format_waiting(report.data_seconds / training)
     if waited is not None:
         yield waited

@@ -30,7 +30,7 @@ def as_json(report: Report | ValidationReport) -> str:
     Its fields are `kind` (`window`, `epoch`, `checkpoint`, `notice` or `validation`) and the report's. Numbers that are
     not finite are null.
     """
-    return json.dumps({"kind": KINDS[type(report)], **_plain(report)}, allow_nan=False)
+    return json.dumps({"kind": KINDS[type(report)], **_replace_non_finite(report)}, allow_nan=False)
 
 
 @final
@@ -52,11 +52,11 @@ class JsonLines:
             yield report
 
 
-def _plain(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _replace_non_finite(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: _replace_non_finite(part) for name, part in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

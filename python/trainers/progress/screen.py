@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 from trainers.loop import EpochReport, Report, WindowReport
-from trainers.progress.consumer import PlainProgress, ReportConsumer, duration, remark, title, waiting
+from trainers.progress.consumer import PlainProgress, ReportConsumer, duration, format_waiting, remark, title
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,7 +160,7 @@ class _WindowRate:
         yield f"{rate:.0f} steps/s"
         if self._ahead + self._later:  # of all epochs; early stopping may end it sooner
             yield f"≤ {duration((self._ahead + self._later) / rate)} left"
-        waited = waiting(self._waited / self._seconds)
+        waited = format_waiting(self._waited / self._seconds)
         if waited is not None:
             yield waited
 

@@ -112,7 +112,7 @@ class _Points:
 
     def add(self, step: int, numbers: Mapping[str, float]) -> None:
         if self._writer is None:
-            self._writer = _writer(self._folder, step)
+            self._writer = _create_writer(self._folder, step)
         for name, number in numbers.items():
             if math.isfinite(number):
                 self._writer.add_scalar(name, number, step)
@@ -126,7 +126,7 @@ class _Points:
             self._writer.close()
 
 
-def _writer(folder: Path, purge_step: int) -> "SummaryWriter":
+def _create_writer(folder: Path, purge_step: int) -> "SummaryWriter":
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder), purge_step=purge_step, flush_secs=FLUSH_SECONDS)

@@ -17,7 +17,7 @@ from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
-from trainers.loop import ResidentSource, free_bytes
+from trainers.loop import ResidentSource, measure_free_bytes
 from trainers.stock.splits import SplitPart, decisions
 
 NO_SOURCE = CovariateSource()
@@ -406,7 +406,7 @@ TrainingHistory = History | DeviceHistory
 
 def placed(history: History, device: torch.device) -> TrainingHistory:
     """The history, with its inputs on the device if it is a GPU with enough free memory."""
-    free = free_bytes(device)
+    free = measure_free_bytes(device)
     if free is None or size_of(history.stored) > free // SHARE:
         return history
     return DeviceHistory(history, device)

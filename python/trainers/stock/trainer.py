@@ -12,14 +12,19 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 import torch
 
+from predictor import artifact, canonical
+from predictor.artifact import StoredArtifact
 from predictor.card import Card
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
+from predictor.inference import choose_device
+from predictor.model import Model
 from predictor.networks import TargetKind
+from predictor.registry import Runtime, built_single, claim_first_champion
 from trainers.loop import LoopError
 from trainers.loop.device import HostGenerators, PrecisionName
 from trainers.loop.run_parts import OomChoice
@@ -39,7 +44,6 @@ from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import source_of_model
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
-from trainers.stock.fitted_artifact import FittedArtifact
 from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Scale, Schedule, StockRecipe
 from trainers.stock.splits import DataSplits
@@ -58,6 +62,53 @@ from trainers.stock.training_plan import (
 
 MOST_ROWS: Final = 256
 """Most rows per forward of the fitted forecaster, as of a loaded one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FittedArtifact:
+    """An artifact that is not saved yet."""
+
+    files: Mapping[str, bytes]
+    stored: StoredArtifact
+    """The same files, parsed."""
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes]) -> Self:
+        """Parse the files of a new artifact."""
+        return cls(files=files, stored=artifact.unpack_artifact(files))
+
+    @property
+    def card(self) -> Card:
+        """Its training record and scores."""
+        return Card.from_json(canonical.to_bytes(dict(self.stored.artifact.manifest.card)).decode())
+
+    @property
+    def sentence(self) -> str:
+        """Its skill against the best baseline, as text."""
+        skill = self.card.skill
+        return "the model has no scores" if skill is None else skill.sentence
+
+    def model(self, device: str, *, max_rows: int) -> Model:
+        """The model, verified with its golden instance as after loading; it is named after its kind.
+
+        Raises:
+            ConfigurationError: the device is not available.
+        """
+        name = self.stored.artifact.manifest.kind.name
+        return built_single(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
+
+    def save(self, folder: Path) -> None:
+        """Write the artifact's folder atomically.
+
+        Raises:
+            ConfigurationError: the folder exists or cannot be written.
+        """
+        artifact.check_new_folder(folder)
+        try:
+            artifact.write_folder(folder, self.files)
+        except OSError as error:
+            raise ConfigurationError(f"{folder} cannot be saved: {error.strerror}; choose another place") from error
+        claim_first_champion(folder)
 
 
 @final

@@ -59,7 +59,7 @@ def prepare(
         from trainers.vits.preparation import CorpusSettings
         from trainers.vits.preparation import prepare as prepared
         from trainers.vits.spectrum import FrameSettings
-        from trainers.vits.versions import voice_folder
+        from trainers.vits.versions import find_voice_folder
         from trainers.vits.vocabulary import VOCABULARY, read_vocabulary
 
         settings = CorpusSettings(
@@ -69,7 +69,9 @@ def prepare(
             selection=selection,
             held_out=held_out,
             max_seconds=max_seconds,
-            vocabulary=None if vocabulary_of is None else read_vocabulary(voice_folder(vocabulary_of) / VOCABULARY),
+            vocabulary=None
+            if vocabulary_of is None
+            else read_vocabulary(find_voice_folder(vocabulary_of) / VOCABULARY),
         )
         corpus = prepared(recordings, out, settings, progress_counter("prepared", "clips", silent=as_json))
     _report_prepared(corpus, out, as_json=as_json)
@@ -91,7 +93,7 @@ def train(
     """Train a voice on a prepared corpus."""
     with command_errors(SPEECH):
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.training import checkpoints_of, clear_rejection, finished_version, voice_digest
+        from trainers.vits.training import clear_rejection, find_finished_version, hash_voice, open_checkpoints
         from trainers.vits.versions import VoiceVersions
 
         if start is not None and "durations" in build.flags:
@@ -106,11 +108,11 @@ def train(
         seed_everything(chosen.seed)
         voice = _initial_voice(prepared, built, start)
         settings = _settings(prepared, built, chosen, None if start is None else voice)
-        done = finished_version(versions, settings) if run.resume else None
+        done = find_finished_version(versions, settings) if run.resume else None
         if done is not None:
             _report_finished(done, _synth_command(out, prepared), as_json=run.as_json)
             return
-        checkpoints = checkpoints_of(path, run, settings)
+        checkpoints = open_checkpoints(path, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
             versions.check_unchanged()
             clear_rejection(path)
@@ -120,7 +122,7 @@ def train(
                 return
             rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
             voice.model.cpu()
-            record = {**settings, "weights": voice_digest(voice), "curves": asdict(curves), "speaking_rate": rate}
+            record = {**settings, "weights": hash_voice(voice), "curves": asdict(curves), "speaking_rate": rate}
             path = versions.add(voice, record)
             checkpoints.clear()
     if run.as_json:
@@ -144,15 +146,15 @@ def synth(
         from soundfile import write as write_sound
 
         from trainers.vits.errors import VoiceError
-        from trainers.vits.versions import voice_folder
-        from trainers.vits.vocabulary import unknown_characters
+        from trainers.vits.versions import find_voice_folder
+        from trainers.vits.vocabulary import count_unknown_characters
         from trainers.vits.voice import Voice
 
         if out.suffix.lower() not in {".wav", ".flac"}:
             raise typer.BadParameter(f"--out {out} must end in .wav or .flac")
         torch.set_num_threads(threads)
-        speaker = Voice.load(voice_folder(voice))
-        unknown = unknown_characters(speaker.tokenizer, text)
+        speaker = Voice.load(find_voice_folder(voice))
+        unknown = count_unknown_characters(speaker.tokenizer, text)
         if unknown:
             echo(f"! characters unknown to the voice are left out: {', '.join(map(repr, sorted(unknown)))}")
         wave = speaker.speak(text, seed=seed)
@@ -179,21 +181,21 @@ def evaluate(
     with command_errors(SPEECH):
         from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import SpeechCorpus
-        from trainers.vits.page import page_of, render_page
+        from trainers.vits.page import build_page, render_page
         from trainers.vits.scoring import score
         from trainers.vits.speech_recogniser import judge_of
-        from trainers.vits.versions import voice_folder
+        from trainers.vits.versions import find_voice_folder
         from trainers.vits.voice import Voice
 
         torch.set_num_threads(threads)
-        folder = voice_folder(voice)
+        folder = find_voice_folder(voice)
         speaker, prepared = Voice.load(folder), SpeechCorpus.open(corpus)
         path = folder.parent / f"{folder.name}.html" if page is None else page
         check_file(path)
         judge = judge_of(prepared)
         progress = progress_counter("scored", "clips", silent=as_json)
         scores = score(speaker, prepared, prepared.part("held_out"), judge, seed=seed, on_progress=progress)
-        found = page_of(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
+        found = build_page(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
         write_page(path, render_page(found))
     if as_json:
         print_json({"kind": "evaluated", "page": str(path), "judge_error_rate": judge.error_rate, **scores.as_json()})
@@ -210,13 +212,13 @@ def evaluate(
 def _initial_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
     """The voice to train: a new one, or one loaded from a folder."""
     from trainers.vits.training import check_fits
-    from trainers.vits.versions import voice_folder
-    from trainers.vits.voice import Voice, config_of
+    from trainers.vits.versions import find_voice_folder
+    from trainers.vits.voice import Voice, build_config
 
     if start is None:
-        config = config_of(build.size, build.durations, corpus.framing, corpus.vocabulary)
+        config = build_config(build.size, build.durations, corpus.framing, corpus.vocabulary)
         return Voice.fresh(config, corpus.vocabulary)
-    voice = Voice.load(voice_folder(start))
+    voice = Voice.load(find_voice_folder(start))
     check_fits(voice, corpus, start)
     return voice
 
@@ -233,7 +235,7 @@ def _train_voice(
     from trainers.vits.batches import CorpusDataset
     from trainers.vits.objective import Discriminators
     from trainers.vits.training import TrainingSetup, fit
-    from trainers.vits.voice import discriminator_channels
+    from trainers.vits.voice import list_discriminator_channels
 
     clips = corpus.part("train")
     setup = TrainingSetup(
@@ -242,7 +244,9 @@ def _train_voice(
         weights=None,
         selection=CorpusDataset(corpus, corpus.part("selection"), voice.tokens),
     )
-    discriminators = None if recipe.adversarial_from is None else Discriminators(discriminator_channels(build.size))
+    discriminators = (
+        None if recipe.adversarial_from is None else Discriminators(list_discriminator_channels(build.size))
+    )
     return fit(voice, setup, recipe, checkpoints, consume, discriminators=discriminators)
 
 
@@ -250,13 +254,13 @@ def _settings(
     corpus: "SpeechCorpus", build: VoiceSizes, recipe: SpeechRecipe, parent: "Voice | None"
 ) -> dict[str, Any]:
     """Everything that determines the result of a training run, as JSON; identifies checkpoints and version."""
-    from trainers.vits.training import voice_digest
+    from trainers.vits.training import hash_voice
 
     return {
         "corpus": corpus.digest,
         "recipe": as_settings(asdict(recipe)),
         "build": asdict(build),
-        "parent": None if parent is None else voice_digest(parent),
+        "parent": None if parent is None else hash_voice(parent),
     }
 
 
@@ -277,13 +281,13 @@ def _report_finished(version: Path, command: str, *, as_json: bool) -> None:
 
 def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> None:
     """Report the size of a corpus and its warnings."""
-    from trainers.vits.corpus import notices
+    from trainers.vits.corpus import describe_corpus_problems
 
     facts = _corpus_facts(corpus)
     if as_json:
         print_json({"kind": "prepared", "corpus": str(out), **facts})
         return
-    for notice in notices(corpus):
+    for notice in describe_corpus_problems(corpus):
         echo(f"! {notice}")
     echo(
         f"{len(corpus.clips)} clips, {facts['seconds']:.0f} seconds: {facts['train']} train, "

@@ -25,7 +25,7 @@ from torch import Tensor
 from trainers.media.metadata import RejectedFile
 from trainers.vits.errors import CorpusError, VoiceError
 from trainers.vits.spectrum import FrameSettings, spectrogram
-from trainers.vits.vocabulary import VOCABULARY, characters, read_vocabulary, small_letters
+from trainers.vits.vocabulary import VOCABULARY, list_characters, lower_letters, read_vocabulary
 
 Part = Literal["train", "selection", "held_out"]
 """Training; selection of the speaking rate and of the stopping point; evaluation."""
@@ -89,7 +89,7 @@ def read_contents(folder: Path) -> CorpusContents:
     Raises:
         CorpusError: The file is missing, damaged, or of another version.
     """
-    match _json(folder):
+    match _read_json(folder):
         case {"version": int(version)} if version != VERSION:
             raise CorpusError(f"{folder} has format version {version}, expected {VERSION}; prepare it again")
         case {
@@ -102,31 +102,31 @@ def read_contents(folder: Path) -> CorpusContents:
             **rest,
         } if not rest:
             return CorpusContents(
-                framing=_framing(folder, framing),
-                clips=_clips(folder, clips),
-                refused=tuple(_refused(folder, entry) for entry in refused),
-                unknown=_counts(folder, unknown),
-                unlisted=tuple(_text(folder, name) for name in unlisted),
+                framing=_parse_framing(folder, framing),
+                clips=_parse_clips(folder, clips),
+                refused=tuple(_parse_refused(folder, entry) for entry in refused),
+                unknown=_parse_counts(folder, unknown),
+                unlisted=tuple(_parse_text(folder, name) for name in unlisted),
             )
         case _:
-            raise damaged(folder, f"{FILE} has missing or unknown fields")
+            raise damaged_error(folder, f"{FILE} has missing or unknown fields")
 
 
-def damaged(folder: Path, problem: str) -> CorpusError:
+def damaged_error(folder: Path, problem: str) -> CorpusError:
     """Error for a damaged prepared folder."""
     return CorpusError(f"prepared corpus {folder} is damaged: {problem}; prepare it again")
 
 
-def _json(folder: Path) -> object:
+def _read_json(folder: Path) -> object:
     try:
         return json.loads((folder / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorpusError(_unprepared(folder)) from error
+        raise CorpusError(_describe_unprepared(folder)) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise damaged(folder, f"{FILE} cannot be read ({error})") from error
+        raise damaged_error(folder, f"{FILE} cannot be read ({error})") from error
 
 
-def _unprepared(folder: Path) -> str:
+def _describe_unprepared(folder: Path) -> str:
     """Message for a folder without corpus.json."""
     if (folder / "metadata.csv").is_file():
         command = f"quantra train vits prepare {quote(str(folder))} --out corpus"
@@ -137,27 +137,27 @@ def _unprepared(folder: Path) -> str:
     )
 
 
-def _wrong(folder: Path, value: object, expected: str) -> CorpusError:
-    return damaged(folder, f"{FILE} has {str(value)[:_SHOWN]}, expected {expected}")
+def _wrong_value_error(folder: Path, value: object, expected: str) -> CorpusError:
+    return damaged_error(folder, f"{FILE} has {str(value)[:_SHOWN]}, expected {expected}")
 
 
-def _framing(folder: Path, value: object) -> FrameSettings:
+def _parse_framing(folder: Path, value: object) -> FrameSettings:
     match value:
         case {"rate": int(rate), "hop": int(hop), "fft": int(fft), **rest} if not rest and min(rate, hop, fft) > 0:
             return FrameSettings(rate, hop, fft)
         case _:
-            raise _wrong(folder, value, "the framing")
+            raise _wrong_value_error(folder, value, "the framing")
 
 
-def _clips(folder: Path, values: Sequence[object]) -> tuple[RecordedClip, ...]:
+def _parse_clips(folder: Path, values: Sequence[object]) -> tuple[RecordedClip, ...]:
     """Parse clips with unique names and contents."""
-    clips = tuple(_clip(folder, value) for value in values)
+    clips = tuple(_parse_clip(folder, value) for value in values)
     if min(len({clip.name for clip in clips}), len({clip.digest for clip in clips})) < len(clips):
-        raise damaged(folder, f"{FILE} names a clip twice")
+        raise damaged_error(folder, f"{FILE} names a clip twice")
     return clips
 
 
-def _clip(folder: Path, value: object) -> RecordedClip:
+def _parse_clip(folder: Path, value: object) -> RecordedClip:
     match value:
         case {
             "name": str(name),
@@ -169,31 +169,31 @@ def _clip(folder: Path, value: object) -> RecordedClip:
         } if not rest and frames > 0:
             return RecordedClip(name, text, part, frames, digest)
         case _:
-            raise _wrong(folder, value, "a clip")
+            raise _wrong_value_error(folder, value, "a clip")
 
 
-def _refused(folder: Path, value: object) -> RejectedFile:
+def _parse_refused(folder: Path, value: object) -> RejectedFile:
     match value:
         case {"name": str(name), "reason": str(reason), **rest} if not rest:
             return RejectedFile(name, reason)
         case _:
-            raise _wrong(folder, value, "a clip that was left out")
+            raise _wrong_value_error(folder, value, "a clip that was left out")
 
 
-def _counts(folder: Path, value: object) -> Mapping[str, int]:
+def _parse_counts(folder: Path, value: object) -> Mapping[str, int]:
     if not isinstance(value, dict):
-        raise _wrong(folder, value, "counts of characters")
+        raise _wrong_value_error(folder, value, "counts of characters")
     counts: dict[str, int] = {}
     for char, count in value.items():
         if not isinstance(count, int):
-            raise _wrong(folder, count, f"the count of {char!r}")
+            raise _wrong_value_error(folder, count, f"the count of {char!r}")
         counts[str(char)] = count
     return counts
 
 
-def _text(folder: Path, value: object) -> str:
+def _parse_text(folder: Path, value: object) -> str:
     if not isinstance(value, str):
-        raise _wrong(folder, value, "a text")
+        raise _wrong_value_error(folder, value, "a text")
     return value
 
 
@@ -236,12 +236,12 @@ class SpeechCorpus:
         kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
         missing = [clip.name for clip in contents.clips if clip.digest not in kept]
         if missing:
-            raise damaged(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
+            raise damaged_error(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
         return cls(
             folder=folder,
             framing=contents.framing,
             clips=contents.clips,
-            vocabulary=_vocabulary(folder),
+            vocabulary=_read_vocabulary(folder),
             refused=contents.refused,
             unknown=contents.unknown,
             unlisted=contents.unlisted,
@@ -261,9 +261,9 @@ class SpeechCorpus:
             CorpusError: The file is missing or damaged, or text and samples do not match the digest.
         """
         wave = self._tensor(clip, "wave", (clip.frames * self.framing.hop,), torch.int16)
-        if content_digest(clip.text, wave) != clip.digest:
-            raise damaged(self.folder, f"text or samples of clip {clip.name} do not match its digest")
-        return floats(wave)
+        if hash_content(clip.text, wave) != clip.digest:
+            raise damaged_error(self.folder, f"text or samples of clip {clip.name} do not match its digest")
+        return convert_to_floats(wave)
 
     def spectrogram(self, clip: RecordedClip) -> Tensor:
         """A clip's linear magnitudes.
@@ -285,8 +285,8 @@ class SpeechCorpus:
     @property
     def untrained_characters(self) -> Mapping[str, int]:
         """Counts of known characters in the other parts that no training clip has."""
-        trained = characters(clip.text for clip in self.part("train"))
-        others = "".join(small_letters(clip.text) for clip in self.clips if clip.part != "train")
+        trained = list_characters(clip.text for clip in self.part("train"))
+        others = "".join(lower_letters(clip.text) for clip in self.clips if clip.part != "train")
         return Counter(char for char in others if char in self.vocabulary and char not in trained)
 
     def _tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -295,19 +295,19 @@ class SpeechCorpus:
             with safe_open(path, framework="pt") as file:
                 found: Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise damaged(self.folder, f"{path.name} of clip {clip.name} cannot be read ({error})") from error
+            raise damaged_error(self.folder, f"{path.name} of clip {clip.name} cannot be read ({error})") from error
         if tuple(found.shape) != shape or found.dtype != dtype:
             wrong = f"{found.dtype} {list(found.shape)} instead of {dtype} {list(shape)}"
-            raise damaged(self.folder, f"{name} of clip {clip.name} is {wrong}")
+            raise damaged_error(self.folder, f"{name} of clip {clip.name} is {wrong}")
         return found
 
 
-def content_digest(text: str, samples: Tensor) -> str:
+def hash_content(text: str, samples: Tensor) -> str:
     """Digest of a clip: sha256 of its text and its samples, int16 [T]."""
     return hashlib.sha256(text.encode() + b"\0" + samples.numpy().astype("<i2").tobytes()).hexdigest()
 
 
-def floats(samples: Tensor) -> Tensor:
+def convert_to_floats(samples: Tensor) -> Tensor:
     """Convert samples, int16 [T], to float32 [T] in -1 to 1."""
     return samples.float() / FULL_SCALE
 
@@ -323,7 +323,7 @@ def write_clip(folder: Path, digest: str, samples: Tensor, framing: FrameSetting
     Raises:
         OSError: The file cannot be written.
     """
-    magnitudes = spectrogram(floats(samples)[None], framing)[0].half().contiguous()
+    magnitudes = spectrogram(convert_to_floats(samples)[None], framing)[0].half().contiguous()
     path = clip_path(folder, digest)
     try:
         save_file({"wave": samples, "spectrogram": magnitudes}, path)
@@ -331,60 +331,61 @@ def write_clip(folder: Path, digest: str, samples: Tensor, framing: FrameSetting
         raise OSError(None, str(error), str(path)) from error
 
 
-def _vocabulary(folder: Path) -> Mapping[str, int]:
+def _read_vocabulary(folder: Path) -> Mapping[str, int]:
     try:
         return read_vocabulary(folder / VOCABULARY)
     except VoiceError as error:
-        raise damaged(folder, error.message) from error
+        raise damaged_error(folder, error.message) from error
 
 
 SHOWN: Final = 20
 """Maximum number of clips, characters or files in one notice."""
 
 
-def notices(corpus: SpeechCorpus) -> tuple[str, ...]:
+def describe_corpus_problems(corpus: SpeechCorpus) -> tuple[str, ...]:
     """Warnings about rejected clips, unknown or untrained characters, and unlisted recordings."""
-    found = [*_shared_notices(corpus)]
+    found = [*_describe_shared_problems(corpus)]
     if corpus.untrained_characters:
-        found.append(f"characters in no training clip are not learnt: {_counted(corpus.untrained_characters)}")
+        found.append(f"characters in no training clip are not learnt: {_format_counts(corpus.untrained_characters)}")
     if corpus.unlisted:
-        found.append(f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_listed(corpus.unlisted)}")
+        found.append(f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_join_names(corpus.unlisted)}")
     return tuple(found)
 
 
-def notices_of_corrections(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[str, ...]:
+def describe_correction_problems(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[str, ...]:
     """Warnings about rejected corrections, unknown characters, and ratings without effect.
 
     Args:
         corpus: Corpus of corrections.
         idle: Names of selection or held-out clips that are rated above 1.
     """
-    found = [*_shared_notices(corpus)]
+    found = [*_describe_shared_problems(corpus)]
     if idle:
-        found.append(f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_listed(idle)}")
+        found.append(f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_join_names(idle)}")
     return tuple(found)
 
 
-def _shared_notices(corpus: SpeechCorpus) -> Iterator[str]:
+def _describe_shared_problems(corpus: SpeechCorpus) -> Iterator[str]:
     """Warnings that apply to recordings and corrections."""
     if corpus.refused:
         total = len(corpus.refused) + len(corpus.clips)
         reasons = "".join(f"\n  {clip.name}: {clip.reason}" for clip in corpus.refused[:SHOWN])
-        yield f"{len(corpus.refused)} of {total} clips were left out:{reasons}{_rest(len(corpus.refused), chr(10))}"
+        rest = _format_rest(len(corpus.refused), "\n")
+        yield f"{len(corpus.refused)} of {total} clips were left out:{reasons}{rest}"
     if corpus.unknown:
-        yield f"characters missing from the vocabulary are not spoken: {_counted(corpus.unknown)}"
+        yield f"characters missing from the vocabulary are not spoken: {_format_counts(corpus.unknown)}"
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     """List characters with their counts, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return _listed(f"{char!r} ({count} times)" for char, count in ordered)
+    return _join_names(f"{char!r} ({count} times)" for char, count in ordered)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     listed = list(names)
-    return ", ".join(listed[:SHOWN]) + _rest(len(listed), " ")
+    return ", ".join(listed[:SHOWN]) + _format_rest(len(listed), " ")
 
 
-def _rest(count: int, space: str) -> str:
+def _format_rest(count: int, space: str) -> str:
     return f"{space}and {count - SHOWN} more" if count > SHOWN else ""

@@ -23,17 +23,17 @@ from trainers.vits.corpus import Part, RecordedClip, SpeechCorpus
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
 from trainers.vits.manifest import SHARES, SHOWN, ClipCorrection, ClipRating, FeedbackManifest
-from trainers.vits.metadata import words_of
+from trainers.vits.metadata import normalise_words
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
 from trainers.vits.training import CORRECTIONS, TrainingSetup
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
-FOLDER: Final = "feedback"
+FEEDBACK_FOLDER: Final = "feedback"
 
-RATINGS: Final = "ratings.json"
+RATINGS_FILE: Final = "ratings.json"
 
-NEEDED: Final = FEWEST + 3
+LEAST_TEXTS: Final = FEWEST + 3
 """Minimum number of different texts in new corrections: 1 for selection, 2 for training, the others held out."""
 
 SELECTION_EVERY: Final = 20
@@ -93,10 +93,10 @@ class WeightedCorpus:
 
     def write(self, folder: Path, base: Mapping[str, int]) -> None:
         """Store it in the folder of a version, with ratings of base clips by digest."""
-        path = folder / FOLDER
+        path = folder / FEEDBACK_FOLDER
         shutil.copytree(self.corpus.folder, path / CORRECTIONS)
         record = {"base": dict(base), "contents": dict(self.contents), "corrections": dict(self.ratings)}
-        (path / RATINGS).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
+        (path / RATINGS_FILE).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ def load_previous_corrections(versions: VoiceVersions) -> PreviousCorrections:
     """
     corrections, base = list[WeightedCorpus](), dict[str, int]()
     for number in sorted(set(versions.index.consumed.values())):
-        path = versions.folder / str(number) / FOLDER
+        path = versions.folder / str(number) / FEEDBACK_FOLDER
         try:
-            record = json.loads((path / RATINGS).read_bytes())
+            record = json.loads((path / RATINGS_FILE).read_bytes())
             base |= record["base"]
             corpus = SpeechCorpus.open(path / CORRECTIONS)
             corrections.append(
@@ -155,7 +155,7 @@ def select_new_corrections(
     Raises:
         FeedbackError: A rated clip is not in the corpus, or everything is rated 1.
     """
-    clips = _rated_clips(manifest, corpus)
+    clips = _pair_rated_clips(manifest, corpus)
     if all(SHARES[item.rating] == 0 for item in (*manifest.corrections, *manifest.ratings)):
         raise FeedbackError("every line is rated 1, so nothing is left to train on; rate correct recordings 2 to 5")
     before, earlier = frozenset(consumed), previous.contents
@@ -180,7 +180,7 @@ def select_new_corrections(
     )
 
 
-def prepared(
+def prepare_corrections(
     new_items: NewCorrections,
     corpus: SpeechCorpus,
     folder: Path,
@@ -204,19 +204,21 @@ def prepared(
         CorpusError: Some are unusable and `skip_bad` is False; the message lists them.
     """
     corrections = new_items.corrections.values()
-    entries = [RecordingEntry(_name(correction), correction.text, correction.audio) for correction in corrections]
-    _numbers(len({words_of(normal_text(entry.text)) for entry in entries}))
+    entries = [
+        RecordingEntry(_name_correction(correction), correction.text, correction.audio) for correction in corrections
+    ]
+    _choose_part_sizes(len({normalise_words(normal_text(entry.text)) for entry in entries}))
     settings = CorpusSettings(
         framing=corpus.framing,
         resample=resample,
         skip_bad=skip_bad,
         vocabulary=corpus.vocabulary,
-        numbers=_numbers,
+        numbers=_choose_part_sizes,
     )
-    path = folder / _digest(*sorted(new_items.corrections), resample, skip_bad)[:16]
+    path = folder / _hash(*sorted(new_items.corrections), resample, skip_bad)[:16]
     made = SpeechCorpus.open(path) if path.exists() else prepare_clips(entries, path, settings, on_progress)
     _reject_base_recordings(made.clips, corpus)
-    by_name = {_name(correction): correction for correction in corrections}
+    by_name = {_name_correction(correction): correction for correction in corrections}
     return WeightedCorpus(
         corpus=made,
         ratings={clip.digest: by_name[clip.name].rating for clip in made.clips},
@@ -224,35 +226,36 @@ def prepared(
     )
 
 
-def _numbers(texts: int) -> tuple[int, int]:
+def _choose_part_sizes(texts: int) -> tuple[int, int]:
     """Numbers of selection and held-out texts.
 
     Raises:
         FeedbackError: There are too few texts.
     """
-    if texts < NEEDED:
+    if texts < LEAST_TEXTS:
         raise FeedbackError(
-            f"usable new corrections have {texts} different texts, but training and evaluation need {NEEDED}; record "
+            f"usable new corrections have {texts} different texts, but training and evaluation need {LEAST_TEXTS}; "
+            "record "
             "more and submit them together"
         )
     return max(1, texts // SELECTION_EVERY), max(FEWEST, ceil(texts / 3))
 
 
-def used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
+def find_used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
     """Digests of the new items that a voice uses: all except rejected corrections."""
     left_out = {rejected.name for rejected in rated.corpus.refused}
     return new_items.others | {
-        digest for digest, correction in new_items.corrections.items() if _name(correction) not in left_out
+        digest for digest, correction in new_items.corrections.items() if _name_correction(correction) not in left_out
     }
 
 
-def _rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
+def _pair_rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
     """Pairs of rating and base clip."""
     by_name = {clip.name: clip for clip in corpus.clips}
     unknown = [f"line {rating.line}: {rating.clip}" for rating in manifest.ratings if rating.clip not in by_name]
     if unknown:
         raise FeedbackError(
-            f"{corpus.folder} has no clips with these names: {_listed(unknown)}; use the ids of its metadata.csv"
+            f"{corpus.folder} has no clips with these names: {_join_problems(unknown)}; use the ids of its metadata.csv"
         )
     return [(rating, by_name[rating.clip]) for rating in manifest.ratings]
 
@@ -263,32 +266,32 @@ def _reject_base_recordings(clips: Iterable[RecordedClip], corpus: SpeechCorpus)
     duplicates = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
     if duplicates:
         raise FeedbackError(
-            f"some corrections repeat recordings of {corpus.folder} ({_listed(duplicates)}); remove them, "
+            f"some corrections repeat recordings of {corpus.folder} ({_join_problems(duplicates)}); remove them, "
             'or rate the clip: {"clip": …, "rating": 1 to 5}'
         )
 
 
-def _listed(problems: Sequence[str]) -> str:
+def _join_problems(problems: Sequence[str]) -> str:
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
     return "; ".join(problems[:SHOWN]) + more
 
 
-def _name(correction: ClipCorrection) -> str:
+def _name_correction(correction: ClipCorrection) -> str:
     return f"line {correction.line}"
 
 
-def _digest(*parts: object) -> str:
+def _hash(*parts: object) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-UNRATED = 5
+DEFAULT_RATING = 5
 """Rating of a base clip without a rating."""
 
 HeldOutClips = tuple[SpeechCorpus, tuple[RecordedClip, ...]]
 """Held-out clips with their corpus."""
 
 
-def mixture(base: Sequence[float], corrections: Sequence[float], share: float) -> list[float]:
+def mix_weights(base: Sequence[float], corrections: Sequence[float], share: float) -> list[float]:
     """Sampling probability of each clip: base clips, then corrections.
 
     Args:
@@ -299,10 +302,10 @@ def mixture(base: Sequence[float], corrections: Sequence[float], share: float) -
     Raises:
         FeedbackError: All weights of either are 0.
     """
-    return [*_scaled("the base corpus", base, 1 - share), *_scaled("corrections", corrections, share)]
+    return [*_scale_weights("the base corpus", base, 1 - share), *_scale_weights("corrections", corrections, share)]
 
 
-def _scaled(name: str, weights: Sequence[float], total: float) -> list[float]:
+def _scale_weights(name: str, weights: Sequence[float], total: float) -> list[float]:
     """Scale weights to a total."""
     current = sum(weights)
     if not current > 0:
@@ -370,7 +373,7 @@ class CorrectionMaterial:
     def base_part(self, part: Part) -> tuple[RecordedClip, ...]:
         """Base clips that are not rated 1; wrong recordings do not count."""
         ratings = self._ratings
-        return tuple(clip for clip in self.base.part(part) if SHARES[ratings.get(clip.digest, UNRATED)] > 0)
+        return tuple(clip for clip in self.base.part(part) if SHARES[ratings.get(clip.digest, DEFAULT_RATING)] > 0)
 
     def draws(self) -> list[float]:
         """Sampling probabilities of the training clips: base, earlier corrections, new corrections.
@@ -379,10 +382,10 @@ class CorrectionMaterial:
             FeedbackError: All base clips or all corrections have weight 0.
         """
         ratings = self._ratings
-        base = [SHARES[ratings.get(clip.digest, UNRATED)] for clip in self.base.part("train")]
+        base = [SHARES[ratings.get(clip.digest, DEFAULT_RATING)] for clip in self.base.part("train")]
         rerated = self.new_items.rerated
         corrections = [share for rated in (*self.previous.corrections, self.rated) for share in rated.shares(rerated)]
-        return mixture(base, corrections, self.share)
+        return mix_weights(base, corrections, self.share)
 
     @property
     def digest(self) -> str:
@@ -397,7 +400,9 @@ class CorrectionMaterial:
         Raises:
             FeedbackError: Too few are left.
         """
-        trained = {words_of(clip.text) for rated in self.previous.corrections for clip in rated.corpus.part("train")}
+        trained = {
+            normalise_words(clip.text) for rated in self.previous.corrections for clip in rated.corpus.part("train")
+        }
         clips = _without(self.rated.corpus.part("held_out"), trained)
         if len(clips) < FEWEST:
             raise FeedbackError(
@@ -408,7 +413,7 @@ class CorrectionMaterial:
 
     def earlier_held_out(self) -> tuple[HeldOutClips, ...]:
         """Held-out corrections of earlier versions whose words are not trained now."""
-        trained = {words_of(clip.text) for clip in self.rated.corpus.part("train")}
+        trained = {normalise_words(clip.text) for clip in self.rated.corpus.part("train")}
         corpora = (rated.corpus for rated in self.previous.corrections)
         found = ((corpus, _without(corpus.part("held_out"), trained)) for corpus in corpora)
         return tuple((corpus, clips) for corpus, clips in found if clips)
@@ -453,4 +458,4 @@ def _lengths(clips: Sequence[RecordedClip]) -> list[tuple[str, int]]:
 
 
 def _without(clips: Sequence[RecordedClip], words: frozenset[str] | set[str]) -> tuple[RecordedClip, ...]:
-    return tuple(clip for clip in clips if words_of(clip.text) not in words)
+    return tuple(clip for clip in clips if normalise_words(clip.text) not in words)

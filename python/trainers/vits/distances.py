@@ -49,7 +49,7 @@ def best_path_mean(costs: Costs) -> float:
         costs: [n, m], both 1 or more.
     """
     costs = costs if costs.shape[0] <= costs.shape[1] else costs.T
-    diagonals = _antidiagonals(costs)
+    diagonals = _iterate_antidiagonals(costs)
     rows = len(costs)
     older, last = _PathSums.nowhere(rows), _PathSums.first(rows, costs[0, 0])
     for diagonal in diagonals[1:]:
@@ -90,7 +90,7 @@ class _PathSums:
         return following
 
 
-def _antidiagonals(costs: Costs) -> Costs:
+def _iterate_antidiagonals(costs: Costs) -> Costs:
     """Costs [n, m] as antidiagonals [n + m - 1, n], padded with infinity."""
     rows, columns = costs.shape
     moved = np.full((rows + columns - 1, rows), np.inf)
@@ -142,7 +142,7 @@ class TextDifference:
     errors: int
 
 
-def difference(transcript: str, reference: str) -> TextDifference:
+def find_difference(transcript: str, reference: str) -> TextDifference:
     """Mark the insertions, deletions and replacements of a shortest edit path.
 
     Args:

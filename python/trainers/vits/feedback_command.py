@@ -51,7 +51,7 @@ def feedback(
     """Train a voice on corrected recordings, and keep the result if it is better on held-out ones."""
     with command_errors(SPEECH):
         from trainers.vits.speech_recogniser import judge_of
-        from trainers.vits.training import checkpoints_of, clear_finished
+        from trainers.vits.training import clear_finished, open_checkpoints
         from trainers.vits.versions import VoiceVersions
         from trainers.vits.voice_correction import VoiceCorrection
 
@@ -67,7 +67,7 @@ def feedback(
             return
         _report_material(material)
         correction = VoiceCorrection(versions, material, recipe, build)
-        checkpoints = checkpoints_of(versions.following, run, correction.settings)
+        checkpoints = open_checkpoints(versions.following, run, correction.settings)
         judge = judge_of(material.base)
         seed_everything(recipe.seed)
         result = correction.run(
@@ -103,7 +103,7 @@ def _material(
     from trainers.vits.corrections import (
         CorrectionMaterial,
         load_previous_corrections,
-        prepared,
+        prepare_corrections,
         select_new_corrections,
     )
     from trainers.vits.manifest import read_manifest
@@ -117,7 +117,7 @@ def _material(
     if not new_items.count:
         return None
     folder = run_folder(versions.following) / CORRECTIONS
-    rated = prepared(new_items, base, folder, resample=resample, skip_bad=skip_bad)
+    rated = prepare_corrections(new_items, base, folder, resample=resample, skip_bad=skip_bad)
     material = CorrectionMaterial(base=base, rated=rated, previous=previous, new_items=new_items, share=share)
     material.check()
     return material
@@ -134,9 +134,9 @@ def _report_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptio
 
 
 def _report_material(material: "CorrectionMaterial") -> None:
-    from trainers.vits.corpus import notices_of_corrections
+    from trainers.vits.corpus import describe_correction_problems
 
-    for notice in notices_of_corrections(material.rated.corpus, material.new_items.idle):
+    for notice in describe_correction_problems(material.rated.corpus, material.new_items.idle):
         echo(f"! {notice}")
     corpus = material.rated.corpus
     echo(

@@ -154,7 +154,7 @@ class ComparedFigure:
         verdict = {True: "holds", False: "FAILS", None: "does not count"}[self.holds]
         change = "" if self.change is None else f", {self.change:+.1%}"
         between = "" if self.interval is None else f" ({self.interval[0]:+.1%} to {self.interval[1]:+.1%})"
-        return f"{self.what}: {_shown(self.before)} → {_shown(self.after)}{change}{between}: {verdict}, {self.rule}"
+        return f"{self.what}: {_format(self.before)} → {_format(self.after)}{change}{between}: {verdict}, {self.rule}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,19 +201,19 @@ def decide(
         earlier: Held-out corrections of earlier versions, if any.
     """
     lines = [
-        _corrections_figure("corrections, distance", corrections),
-        _distance_figure("base, distance", base),
-        _error_rate_figure("base, error rate", base, judge_error_rate),
-        _length_figure("base, length error", base),
+        _compare_corrections("corrections, distance", corrections),
+        _compare_distances("base, distance", base),
+        _compare_error_rates("base, error rate", base, judge_error_rate),
+        _compare_lengths("base, length error", base),
     ]
     if earlier is not None:
-        lines.append(_distance_figure("earlier corrections, distance", earlier))
+        lines.append(_compare_distances("earlier corrections, distance", earlier))
     sets = [("corrections", corrections), ("base", base), ("earlier corrections", earlier)]
-    lines += (line for name, clips in sets if clips is not None for line in _lost_texts_figures(name, clips))
+    lines += (line for name, clips in sets if clips is not None for line in _compare_lost_texts(name, clips))
     return VoiceDecision(tuple(lines), base.worse_clips)
 
 
-def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def bootstrap_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Bootstrap interval of the relative change of the mean from first to second numbers.
 
     Uses the expanded percentile interval, which for few pairs is as wide as Student's (Hesterberg, "What teachers
@@ -233,25 +233,25 @@ def interval_of_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, flo
     return float(low), float(high)
 
 
-def _corrections_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _compare_corrections(what: str, clips: VoiceComparison) -> ComparedFigure:
     pairs = clips.pairs
-    before, after = _means(pairs)
+    before, after = _average_pairs(pairs)
     if len(pairs) < FEWEST:
         rule = f"both voices say only {len(pairs)} of the clips, at least {FEWEST} are needed"
         return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=False)
-    interval = interval_of_change(pairs)
+    interval = bootstrap_change(pairs)
     rule = f"the {LEVEL:.0%} interval must lie below 0"
     return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
 
 
-def _distance_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
-    before, after = _means(clips.pairs)
+def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
+    before, after = _average_pairs(clips.pairs)
     if before is None or after is None:
         return ComparedFigure(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
     return ComparedFigure(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
 
 
-def _error_rate_figure(what: str, clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
+def _compare_error_rates(what: str, clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
     rule = f"{_at_most()}, or {ERROR_RATE_MARGIN:g} more"
     holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
@@ -262,13 +262,13 @@ def _error_rate_figure(what: str, clips: VoiceComparison, judge_error_rate: floa
     return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=holds)
 
 
-def _length_figure(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _compare_lengths(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = clips.before.length_error, clips.after.length_error
     holds = before is not None and after is not None and after <= before + LENGTH_MARGIN
     return ComparedFigure(what=what, before=before, after=after, rule=f"at most {LENGTH_MARGIN} more", holds=holds)
 
 
-def _lost_texts_figures(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
+def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
     """The line on texts that could not be said, if any."""
     before, after = (sum(distance is None for distance in scores.distances) for scores in (clips.before, clips.after))
     if clips.lost_texts or before or after:
@@ -285,11 +285,11 @@ def _at_most() -> str:
     return f"at most {WORSE:.0%} more"
 
 
-def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
+def _average_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
     if not pairs:
         return None, None
     return sum(old for old, _ in pairs) / len(pairs), sum(new for _, new in pairs) / len(pairs)
 
 
-def _shown(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"

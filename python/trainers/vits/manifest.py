@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from trainers.media.metadata import normal_text
 from trainers.vits.errors import FeedbackError
-from trainers.vits.vocabulary import shortened
+from trainers.vits.vocabulary import shorten
 
 SHARES: Final[Mapping[int, float]] = {1: 0.0, 2: 0.25, 3: 0.5, 4: 0.75, 5: 1.0}
 """Weight of an item by rating."""
@@ -44,16 +44,16 @@ class ClipCorrection:
     @property
     def digest(self) -> str:
         """Digest of text, sound and rating; independent of the file name."""
-        return _digest("correction", self.content, self.rating)
+        return _hash("correction", self.content, self.rating)
 
     @property
     def content(self) -> str:
         """Digest of the normalised text and the sound, or of the file name if the file cannot be read."""
         text = normal_text(self.text)
         try:
-            return _digest("content", text, sha256(self.audio.read_bytes()).hexdigest())
+            return _hash("content", text, sha256(self.audio.read_bytes()).hexdigest())
         except OSError:  # reported with its line when the recording is prepared
-            return _digest("unreadable", text, str(self.audio))
+            return _hash("unreadable", text, str(self.audio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ClipRating:
 
     def digest(self, content: str) -> str:
         """Digest of the clip's content and its rating."""
-        return _digest("rating", content, self.rating)
+        return _hash("rating", content, self.rating)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,10 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
         if not line.strip():
             continue
         try:
-            items.append(_item(number, _object(line), path.parent, complete=complete))
+            items.append(_parse_item(number, _parse_object(line), path.parent, complete=complete))
         except ValueError as error:
             faults.append(f"line {number}: {error}")
-    faults.extend(_conflicts(items))
+    faults.extend(_find_conflicts(items))
     if faults:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:SHOWN])}{more}")
@@ -124,7 +124,7 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
     )
 
 
-def _object(line: str) -> Mapping[str, Any]:
+def _parse_object(line: str) -> Mapping[str, Any]:
     """Parse a line.
 
     Raises:
@@ -140,23 +140,23 @@ def _object(line: str) -> Mapping[str, Any]:
     return {str(key): item for key, item in value.items()}
 
 
-def _item(line: int, fields: Mapping[str, Any], folder: Path, *, complete: bool) -> ClipCorrection | ClipRating:
+def _parse_item(line: int, fields: Mapping[str, Any], folder: Path, *, complete: bool) -> ClipCorrection | ClipRating:
     unknown = sorted(set(fields) - {"audio", "text", "rating", "source", "clip"})
     if unknown:
         raise ValueError(
-            f"{shortened(', '.join(unknown))} is not known; an item has audio, text, rating, source, or clip, rating"
+            f"{shorten(', '.join(unknown))} is not known; an item has audio, text, rating, source, or clip, rating"
         )
     rating = fields.get("rating", 5 if "audio" in fields else None)
     if type(rating) is not int or rating not in SHARES:
-        raise ValueError(f"rating is {shortened(repr(rating))}; it must be 1, 2, 3, 4 or 5")
+        raise ValueError(f"rating is {shorten(repr(rating))}; it must be 1, 2, 3, 4 or 5")
     if ("audio" in fields) == ("clip" in fields):
         raise ValueError("an item has either audio (a correction) or clip (a rating of a recording)")
     if "clip" in fields:
-        return ClipRating(line, _text(fields, "clip"), rating)
-    audio = folder / _text(fields, "audio")
+        return ClipRating(line, _parse_text(fields, "clip"), rating)
+    audio = folder / _parse_text(fields, "audio")
     if not _is_file(audio) and complete:
-        raise ValueError(f"file {shortened(str(audio), 400)} does not exist")
-    return ClipCorrection(line, audio, _text(fields, "text"), rating)
+        raise ValueError(f"file {shorten(str(audio), 400)} does not exist")
+    return ClipCorrection(line, audio, _parse_text(fields, "text"), rating)
 
 
 def _is_file(path: Path) -> bool:
@@ -168,17 +168,17 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError as error:
-        raise ValueError(f"{shortened(str(path))} cannot be accessed ({error.strerror})") from error
+        raise ValueError(f"{shorten(str(path))} cannot be accessed ({error.strerror})") from error
 
 
-def _text(fields: Mapping[str, Any], key: str) -> str:
+def _parse_text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{key} is {shortened(repr(value))}; it must be a non-empty text")
+        raise ValueError(f"{key} is {shorten(repr(value))}; it must be a non-empty text")
     return value
 
 
-def _conflicts(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
+def _find_conflicts(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
     """Report clips with conflicting ratings."""
     rated: dict[str, ClipRating] = {}
     for item in items:
@@ -188,5 +188,5 @@ def _conflicts(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
                 yield f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"
 
 
-def _digest(*parts: object) -> str:
+def _hash(*parts: object) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()

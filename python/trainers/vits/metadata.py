@@ -26,7 +26,7 @@ from trainers.media.metadata import (
 )
 from trainers.vits.corpus import Part
 from trainers.vits.errors import CorpusError
-from trainers.vits.vocabulary import shortened
+from trainers.vits.vocabulary import shorten
 
 SPEAKERS: Final = ("speaker", "speaker_id", "speaker_name", "sid")
 
@@ -79,58 +79,59 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
         CorpusError: The file is missing, empty, not UTF-8, without columns, or has several speakers.
     """
     path = source / FILE
-    content = _content(source)
+    content = _read_content(source)
     if content.startswith(_UTF_16) or content.count(b"\0") > len(content) // _NULS:
         raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
     rows: Sequence[MetadataRow] = rows_of(path, content, CorpusError)
     if not rows:
         raise CorpusError(f"{path} is empty; write a line per clip: id|text")
-    heading, rows = _without_heading(rows)
+    heading, rows = _split_heading(rows)
     if not rows:
         raise CorpusError(f"{path} has only a heading; write a line per clip: id|text")
-    columns = _columns(path, heading, rows)
+    columns = _find_columns(path, heading, rows)
     _reject_several_speakers(path, columns, rows)
     return partition_rows(
         rows,
-        _name,
-        partial(_problem, columns),
-        lambda row: TranscriptLine(_name(row), _text_of(columns, row), row.number),
+        _read_name,
+        partial(_find_problem, columns),
+        lambda row: TranscriptLine(_read_name(row), _read_text(columns, row), row.number),
     )
 
 
-def text_problem(text: str) -> str:
+def find_text_problem(text: str) -> str:
     """Problem of a normalised text, worded to follow its location; empty if none."""
     if not text:
         return "has no text; write what is said, or remove the line"
     if has_control(text):
-        return f"has a control character in the text {shortened(text)!r}; remove it"
+        return f"has a control character in the text {shorten(text)!r}; remove it"
     return ""
 
 
-def _content(source: Path) -> bytes:
+def _read_content(source: Path) -> bytes:
     path = source / FILE
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise CorpusError(_no_file(source)) from error
+        raise CorpusError(_describe_missing_file(source)) from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read ({error.strerror})") from error
 
 
-def _no_file(source: Path) -> str:
+def _describe_missing_file(source: Path) -> str:
     """Message for a folder without metadata.csv."""
     if not source.is_dir():
         return f"folder {source} does not exist; give the one with {FILE} and the recordings"
     speakers = sorted(path.parent.name for path in source.glob(f"*/{FILE}"))
     if speakers:
         return (
-            f"{source} has folders of {len(speakers)} speakers ({_listed(speakers)}), but a voice has one; prepare one "
+            f"{source} has folders of {len(speakers)} speakers ({_join_names(speakers)}), but a voice has one; "
+            "prepare one "
             f"of them, such as {source / speakers[0]}"
         )
     return f"{source} has no {FILE}; write one with a line per clip: id|text"
 
 
-def _without_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequence[MetadataRow]]:
+def _split_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequence[MetadataRow]]:
     """Split off the column names if the first line is a heading."""
     names = tuple(cell.lower() for cell in rows[0].cells)
     if len(names) > 1 and HEADINGS.issuperset(names) and "text" in names:
@@ -138,20 +139,20 @@ def _without_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequ
     return (), rows
 
 
-def _columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow]) -> _TextColumns:
+def _find_columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow]) -> _TextColumns:
     """Layout of the columns, from the heading or from the majority of lines."""
     count = len(heading) or Counter(len(row.cells) for row in rows).most_common(1)[0][0]
     if count not in (_PLAIN, _PLAIN + 1):
         raise CorpusError(f"{path} has {count} columns between |; write a line per clip: id|text")
     if count == _PLAIN:
         return _TextColumns(count, text=1, instead=1, speaker=None)
-    speaker = _speaker_column(heading, [row for row in rows if len(row.cells) == count])
+    speaker = _find_speaker_column(heading, [row for row in rows if len(row.cells) == count])
     if speaker is None:
         return _TextColumns(count, text=2, instead=1, speaker=None)
     return _TextColumns(count, text=3 - speaker, instead=3 - speaker, speaker=speaker)
 
 
-def _speaker_column(heading: Sequence[str], rows: Sequence[MetadataRow]) -> int | None:
+def _find_speaker_column(heading: Sequence[str], rows: Sequence[MetadataRow]) -> int | None:
     """Index of the speaker column of three, if any."""
     if heading:
         return next((column for column in (1, 2) if heading[column] in SPEAKERS), None)
@@ -170,31 +171,32 @@ def _reject_several_speakers(path: Path, columns: _TextColumns, rows: Sequence[M
     if columns.speaker is not None:
         named = sorted({row.cells[columns.speaker] for row in whole})
         if len(named) > 1:
-            raise CorpusError(f"{path} names {len(named)} speakers ({_listed(named)}); keep the lines of one")
+            raise CorpusError(f"{path} names {len(named)} speakers ({_join_names(named)}); keep the lines of one")
     folders = sorted({row.cells[0].rpartition("/")[0] for row in whole if "/" in row.cells[0]})
     usable = [folder for folder in folders if not leads_outside(folder)]
     if len(usable) > 1:
         raise CorpusError(
-            f"{path} names recordings in {len(usable)} folders, which suggests several speakers ({_listed(usable)}); "
+            f"{path} names recordings in {len(usable)} folders, which suggests several speakers "
+            f"({_join_names(usable)}); "
             "keep the lines of one, or move the recordings of one speaker into one folder"
         )
 
 
-def _name(row: MetadataRow) -> str:
+def _read_name(row: MetadataRow) -> str:
     return unicodedata.normalize("NFC", row.cells[0])
 
 
-def _problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) -> str:
+def _find_problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) -> str:
     """Problem of a line; empty if none."""
-    if len(numbers) > 1 and _name(row):
+    if len(numbers) > 1 and _read_name(row):
         return f"the id is on lines {lines_of(numbers)} of {FILE}; keep one"
     if len(row.cells) != columns.count:
         return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; fix it"
-    problem = _id_problem(_name(row)) or text_problem(_text_of(columns, row))
+    problem = _find_id_problem(_read_name(row)) or find_text_problem(_read_text(columns, row))
     return problem and f"line {row.number} of {FILE} {problem}"
 
 
-def _id_problem(name: str) -> str:
+def _find_id_problem(name: str) -> str:
     if not name:
         return "has no id; write id|text"
     if leads_outside(name):
@@ -204,16 +206,16 @@ def _id_problem(name: str) -> str:
     return ""
 
 
-def _text_of(columns: _TextColumns, row: MetadataRow) -> str:
+def _read_text(columns: _TextColumns, row: MetadataRow) -> str:
     return normal_text(row.cells[columns.text]) or normal_text(row.cells[columns.instead])
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     shown = list(names)
     return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} others" if len(shown) > _SHOWN else "")
 
 
-def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Part]:
+def assign_parts(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Part]:
     """Assign every text to a part.
 
     The part depends on a hash of the words, without case and punctuation. With shares, a text keeps its part when
@@ -228,7 +230,7 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
         CorpusError: There are too few different texts for three parts.
     """
     texts = list(texts)
-    positions = {words: _position(words) for words in map(words_of, texts)}
+    positions = {words: _hash_to_unit_interval(words) for words in map(normalise_words, texts)}
     ordered = sorted(positions, key=lambda words: (positions[words], words))
     held = _count(positions.values(), 0.0, held_out)
     chosen = _count(positions.values(), held_out if held_out < 1 else 0.0, selection)
@@ -240,7 +242,7 @@ def parts_of(texts: Iterable[str], *, selection: float, held_out: float) -> Mapp
     part: dict[str, Part] = dict.fromkeys(ordered, "train")
     part |= dict.fromkeys(ordered[:held], "held_out")
     part |= dict.fromkeys(ordered[held : held + chosen], "selection")
-    return {text: part[words_of(text)] for text in texts}
+    return {text: part[normalise_words(text)] for text in texts}
 
 
 def _count(positions: Iterable[float], start: float, wanted: float) -> int:
@@ -250,12 +252,12 @@ def _count(positions: Iterable[float], start: float, wanted: float) -> int:
     return max(1, sum(start <= position < start + wanted for position in positions))
 
 
-def words_of(text: str) -> str:
+def normalise_words(text: str) -> str:
     """Lower-case words of a text without punctuation."""
     spoken = "".join(" " if unicodedata.category(char)[0] == "P" else char for char in text.lower())
     return " ".join(spoken.split())
 
 
-def _position(words: str) -> float:
+def _hash_to_unit_interval(words: str) -> float:
     """Hash of the words as a number in [0, 1)."""
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:6]) / 2**48

@@ -62,7 +62,7 @@ class PeriodDiscriminator(nn.Module):
         """Verdicts, float [N, positions], and the features of each layer; waves are float [N, T]."""
         missing = -waves.shape[-1] % self._period
         padded = functional.pad(waves[:, None], (0, missing), mode="reflect")
-        return _through(self.layers, self.verdict, padded.unflatten(-1, (-1, self._period)))
+        return _apply_layers(self.layers, self.verdict, padded.unflatten(-1, (-1, self._period)))
 
 
 @final
@@ -85,10 +85,10 @@ class ScaleDiscriminator(nn.Module):
 
     def forward(self, waves: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Verdicts, float [N, positions], and the features of each layer; waves are float [N, T]."""
-        return _through(self.layers, self.verdict, waves[:, None])
+        return _apply_layers(self.layers, self.verdict, waves[:, None])
 
 
-def _through(layers: nn.ModuleList, verdict: nn.Module, values: Tensor) -> tuple[Tensor, list[Tensor]]:
+def _apply_layers(layers: nn.ModuleList, verdict: nn.Module, values: Tensor) -> tuple[Tensor, list[Tensor]]:
     features: list[Tensor] = []
     for layer in layers:
         values = functional.leaky_relu(layer(values), SLOPE)
@@ -119,24 +119,24 @@ class Discriminators(nn.Module):
         )
 
 
-def discrimination_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
+def compute_discrimination_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
     """Least-squares loss with targets 1 (recorded) and 0 (synthesised); a scalar, summed over discriminators."""
     pairs = zip(recorded.verdicts, synthesised.verdicts, strict=True)
-    return _total([(1 - real).square().mean() + fake.square().mean() for real, fake in pairs])
+    return _sum_losses([(1 - real).square().mean() + fake.square().mean() for real, fake in pairs])
 
 
-def adversarial_loss(synthesised: DiscriminatorOutput) -> Tensor:
+def compute_adversarial_loss(synthesised: DiscriminatorOutput) -> Tensor:
     """Least-squares loss with target 1 for synthesised waves; a scalar, summed over discriminators."""
-    return _total([(1 - fake).square().mean() for fake in synthesised.verdicts])
+    return _sum_losses([(1 - fake).square().mean() for fake in synthesised.verdicts])
 
 
-def matching_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
+def compute_matching_loss(recorded: DiscriminatorOutput, synthesised: DiscriminatorOutput) -> Tensor:
     """Distance of the features of recorded and synthesised waves; a scalar, summed over all layers."""
     pairs = zip(recorded.features, synthesised.features, strict=True)
-    return _total([functional.l1_loss(fake, real) for real, fake in pairs])
+    return _sum_losses([functional.l1_loss(fake, real) for real, fake in pairs])
 
 
-def _total(losses: list[Tensor]) -> Tensor:
+def _sum_losses(losses: list[Tensor]) -> Tensor:
     return torch.stack([loss.float() for loss in losses]).sum()
 
 
@@ -144,7 +144,7 @@ IMPOSSIBLE = np.float32(-1e30)
 
 
 @torch.no_grad()
-def monotonic_path(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
+def find_monotonic_path(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
     """Monotonic alignment with the largest sum of scores, from the first token to the last without skips.
 
     Args:
@@ -168,10 +168,10 @@ def monotonic_path(scores: Tensor, tokens: Tensor, frames: Tensor) -> Tensor:
             "token needs one: leave the clip out, or shorten its text"
         )
     values = scores.detach().float().cpu().numpy()
-    return torch.from_numpy(_traced(_advances(values), token_counts, frame_counts)).to(scores.device)
+    return torch.from_numpy(_trace_paths(_compute_advances(values), token_counts, frame_counts)).to(scores.device)
 
 
-def _advances(scores: np.ndarray) -> np.ndarray:
+def _compute_advances(scores: np.ndarray) -> np.ndarray:
     """Whether the best path to a frame and token comes from the previous token: bool [frames, N, tokens]."""
     count, frames, tokens = scores.shape
     advances = np.zeros((frames, count, tokens), np.bool_)
@@ -186,7 +186,7 @@ def _advances(scores: np.ndarray) -> np.ndarray:
     return advances
 
 
-def _traced(advances: np.ndarray, tokens: np.ndarray, frames: np.ndarray) -> np.ndarray:
+def _trace_paths(advances: np.ndarray, tokens: np.ndarray, frames: np.ndarray) -> np.ndarray:
     """Trace paths back from the last frame and token of each utterance: float32 [N, frames, tokens]."""
     length, count, width = advances.shape
     path = np.zeros((count, length, width), np.float32)
@@ -246,27 +246,27 @@ class VoiceGenerator:
         encoded = model.text_encoder(
             input_ids=batch.tokens, padding_mask=text_mask[..., None], attention_mask=text_mask.long(), return_dict=True
         )
-        mean, log_deviation = self._posterior(batch.spectra, speech_mask)
+        mean, log_deviation = self._encode_posterior(batch.spectra, speech_mask)
         latents = (mean + self._noise(mean) * log_deviation.exp()) * speech_mask
         flowed = model.flow(latents, speech_mask, reverse=False)
         with full_precision(batch.spectra.device):
             prior = TokenPrior(encoded.prior_means.float(), encoded.prior_log_variances.float())
             flowed = flowed.float()
-            path = monotonic_path(prior.log_likelihood(flowed), batch.token_lengths, batch.frame_lengths)
+            path = find_monotonic_path(prior.log_likelihood(flowed), batch.token_lengths, batch.frame_lengths)
             divergence = prior.divergence(path, flowed, log_deviation.float(), speech_mask)
             hidden = encoded.last_hidden_state.float().mT
-            duration = self._duration(hidden, text_mask[:, None], path.sum(1, keepdim=True))
-        waves = model.decoder(self._sliced(latents, batch.starts))[:, 0]
+            duration = self._compute_duration_loss(hidden, text_mask[:, None], path.sum(1, keepdim=True))
+        waves = model.decoder(self._cut_slices(latents, batch.starts))[:, 0]
         return GeneratorOutput(waves.float(), divergence, duration)
 
-    def _posterior(self, spectra: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _encode_posterior(self, spectra: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation of the latents, float [N, channels, F], without sampling."""
         encoder = self.model.posterior_encoder
         hidden = encoder.wavenet(encoder.conv_pre(spectra) * mask, mask)
         mean, log_deviation = (encoder.conv_proj(hidden) * mask).split(encoder.out_channels, dim=1)
         return mean, log_deviation
 
-    def _duration(self, hidden: Tensor, mask: Tensor, durations: Tensor) -> Tensor:
+    def _compute_duration_loss(self, hidden: Tensor, mask: Tensor, durations: Tensor) -> Tensor:
         """Sum over tokens of the negative log-likelihood (stochastic predictor) or the squared error of logarithms."""
         predictor = self.model.duration_predictor
         if self.model.config.use_stochastic_duration_prediction:
@@ -274,7 +274,7 @@ class VoiceGenerator:
         expected = torch.log(durations + 1e-6) * mask
         return ((predictor(hidden, mask) - expected).square() * mask).sum()
 
-    def _sliced(self, latents: Tensor, starts: Tensor) -> Tensor:
+    def _cut_slices(self, latents: Tensor, starts: Tensor) -> Tensor:
         """Cut slices from latents: float [N, channels, frames]."""
         indices = starts[:, None] + torch.arange(self._frames, device=starts.device)
         return latents.gather(2, indices[:, None].expand(-1, latents.shape[1], -1))
@@ -343,9 +343,11 @@ class VoiceObjective:
     def generator_loss(self, batch: UtteranceBatch, generated: GeneratorOutput) -> Loss:
         """All terms, each a mean over clips, frames or tokens."""
         with full_precision(generated.waves.device):
-            terms = self._terms(batch, generated)
+            terms = self._compute_terms(batch, generated)
             return (
-                Loss.of(**terms, **self._adversarial_terms(batch, generated)) if self.adversarial else Loss.of(**terms)
+                Loss.of(**terms, **self._compute_adversarial_terms(batch, generated))
+                if self.adversarial
+                else Loss.of(**terms)
             )
 
     def counts(self, batch: UtteranceBatch) -> Mapping[str, int]:
@@ -359,16 +361,16 @@ class VoiceObjective:
         """Loss of discriminating recorded from synthesised slices."""
         discriminators = self._require_discriminators()
         with full_precision(generated.waves.device):
-            loss = discrimination_loss(discriminators(batch.slices), discriminators(generated.waves))
+            loss = compute_discrimination_loss(discriminators(batch.slices), discriminators(generated.waves))
             return Loss(loss, len(batch.tokens))
 
     def score(self, batch: UtteranceBatch) -> Loss:
         """Generator loss without adversarial terms, for validation."""
         generated = self.generator(batch)
         with full_precision(generated.waves.device):
-            return Loss.of(**self._terms(batch, generated))
+            return Loss.of(**self._compute_terms(batch, generated))
 
-    def _terms(self, batch: UtteranceBatch, generated: GeneratorOutput) -> dict[str, Term]:
+    def _compute_terms(self, batch: UtteranceBatch, generated: GeneratorOutput) -> dict[str, Term]:
         weights = self._weights
         frames, tokens = int(batch.frame_lengths.sum()), int(batch.token_lengths.sum())
         mel = functional.l1_loss(log_mel_of(generated.waves, self._framing), log_mel_of(batch.slices, self._framing))
@@ -378,15 +380,15 @@ class VoiceObjective:
             "duration": Term(generated.duration / tokens, tokens, weights.duration),
         }
 
-    def _adversarial_terms(self, batch: UtteranceBatch, generated: GeneratorOutput) -> dict[str, Term]:
+    def _compute_adversarial_terms(self, batch: UtteranceBatch, generated: GeneratorOutput) -> dict[str, Term]:
         """Adversarial terms."""
         discriminators, weights, clips = self._require_discriminators(), self._weights, len(batch.tokens)
         with torch.no_grad():
             recorded = discriminators(batch.slices)
         synthesised = discriminators(generated.waves)
         return {
-            "adversarial": Term(adversarial_loss(synthesised), clips, weights.adversarial),
-            "matching": Term(matching_loss(recorded, synthesised), clips, weights.matching),
+            "adversarial": Term(compute_adversarial_loss(synthesised), clips, weights.adversarial),
+            "matching": Term(compute_matching_loss(recorded, synthesised), clips, weights.matching),
         }
 
     def _require_discriminators(self) -> Discriminators:

@@ -28,8 +28,8 @@ from trainers.media.page import (
     take_within_limit,
 )
 from trainers.vits.corpus import SpeechCorpus
-from trainers.vits.distances import TextDifference, difference
-from trainers.vits.scoring import ClipScore, SpeechEvaluation, wave_seed
+from trainers.vits.distances import TextDifference, find_difference
+from trainers.vits.scoring import ClipScore, SpeechEvaluation, derive_wave_seed
 from trainers.vits.spectrum import SILENCE, FrameSettings, log_mel_of
 from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text
 from trainers.vits.voice import Voice
@@ -40,16 +40,16 @@ LOUDEST: Final = 1.5
 COLOURS: Final = ((0, 0, 4), (59, 15, 112), (140, 41, 129), (222, 73, 104), (254, 159, 109), (252, 253, 191))
 """Evenly spaced from silence to `LOUDEST`, with rising brightness, so that they work in greyscale."""
 
-NOTHING: Final = 0
+TRANSPARENT_INDEX: Final = 0
 """Transparent palette index, used after the end of the shorter wave."""
 
-STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60)
+TICK_STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60)
 """Possible tick distances in seconds."""
 
-MOST_MARKS: Final = 6
+MOST_TICKS: Final = 6
 
 
-def sound(wave: Tensor, rate: int) -> str:
+def encode_sound(wave: Tensor, rate: int) -> str:
     """Encode a wave as a data URI of 16-bit FLAC.
 
     Args:
@@ -61,7 +61,7 @@ def sound(wave: Tensor, rate: int) -> str:
     return data_uri("audio/flac", file.getvalue())
 
 
-def picture(wave: Tensor, framing: FrameSettings, frames: int) -> str:
+def draw_spectrogram(wave: Tensor, framing: FrameSettings, frames: int) -> str:
     """Draw the log mel spectrogram of a wave as a data URI, low frequencies at the bottom.
 
     Args:
@@ -69,39 +69,39 @@ def picture(wave: Tensor, framing: FrameSettings, frames: int) -> str:
         framing: Framing of the wave.
         frames: Width of the picture; transparent after the end of the wave.
     """
-    levels = _levels(wave, framing)
-    drawn = np.full((len(levels), max(frames, levels.shape[1])), NOTHING, dtype=np.uint8)
+    levels = _compute_levels(wave, framing)
+    drawn = np.full((len(levels), max(frames, levels.shape[1])), TRANSPARENT_INDEX, dtype=np.uint8)
     drawn[:, : levels.shape[1]] = levels[::-1]
     image = Image.fromarray(drawn)
-    image.putpalette(_palette())
-    return png_uri(image, transparent=NOTHING)
+    image.putpalette(_build_palette())
+    return png_uri(image, transparent=TRANSPARENT_INDEX)
 
 
-def frames_of(wave: Tensor, framing: FrameSettings) -> int:
+def count_frames(wave: Tensor, framing: FrameSettings) -> int:
     """Width of the wave's picture, 1 or more."""
-    return max(len(wave), _shortest(framing)) // framing.hop
+    return max(len(wave), _find_shortest(framing)) // framing.hop
 
 
-def marks(seconds: float) -> tuple[float, ...]:
-    """Evenly spaced ticks of an axis from 0: at most `MOST_MARKS`, except beyond minutes."""
-    step = next((step for step in STEPS if seconds < MOST_MARKS * step), STEPS[-1])
+def place_ticks(seconds: float) -> tuple[float, ...]:
+    """Evenly spaced ticks of an axis from 0: at most `MOST_TICKS`, except beyond minutes."""
+    step = next((step for step in TICK_STEPS if seconds < MOST_TICKS * step), TICK_STEPS[-1])
     return tuple(round(step * number, 1) for number in range(int(seconds / step + 1e-9) + 1))
 
 
-def _levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
+def _compute_levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
     """Palette indices, 1 to 255: [bands, frames], low frequencies first."""
-    padded = functional.pad(wave, (0, max(0, _shortest(framing) - len(wave))))
+    padded = functional.pad(wave, (0, max(0, _find_shortest(framing) - len(wave))))
     mel = log_mel_of(padded[None], framing)[0]
     loudness = ((mel - SILENCE) / (LOUDEST - SILENCE)).clamp(0, 1)
     return (1 + 254 * loudness).round().to(torch.uint8).numpy()
 
 
-def _shortest(framing: FrameSettings) -> int:
+def _find_shortest(framing: FrameSettings) -> int:
     """Minimum samples of a spectrogram: its edges and one frame."""
     return max(framing.hop, (framing.fft - framing.hop) // 2 + 1)
 
 
-def _palette() -> bytes:
+def _build_palette() -> bytes:
     """256 RGB colours."""
     positions = np.linspace(0, len(COLOURS) - 1, 256)
     channels = [np.interp(positions, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
@@ -111,7 +111,7 @@ def _palette() -> bytes:
 MOST_DRAWN: Final = 24
 """Default maximum number of clips with sound and pictures."""
 
-HEAVIEST: Final = 1_800_000
+MOST_CHARACTERS: Final = 1_800_000
 """Maximum characters of sounds and pictures, so that phones can load the page."""
 
 
@@ -213,27 +213,27 @@ def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
     Raises:
         ValueError: A wave is empty, not finite, or not of shape [T].
     """
-    views = (_clip_view(clip, evaluation.framing) for clip in evaluation.clips[:most])
+    views = (_build_clip_view(clip, evaluation.framing) for clip in evaluation.clips[:most])
     clips = take_within_limit(
-        views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), HEAVIEST
+        views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), MOST_CHARACTERS
     )
     scale = {"quietest": SILENCE, "loudest": LOUDEST, "colours": ", ".join(f"rgb{colour}" for colour in COLOURS)}
-    parts = {"evaluation": evaluation, "figures": tuple(_tiles(evaluation)), "clips": clips, "scale": scale}
+    parts = {"evaluation": evaluation, "figures": tuple(_list_figures(evaluation)), "clips": clips, "scale": scale}
     return render("trainers.vits", "evaluation.html", parts)
 
 
 # --- figures
 
 
-def longer(log_ratio: float) -> str:
+def format_length_difference(log_ratio: float) -> str:
     """Format the length difference from the recording as a signed percentage."""
     return f"{100 * math.expm1(log_ratio):+.0f}\N{NO-BREAK SPACE}%".replace("-", MINUS)
 
 
-def _tiles(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
+def _list_figures(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
     """Figures at the top of the page."""
     found = evaluation
-    wrong, left, kept = (_unspoken(found, what) for what in ("count as wrong", "are left out", "are included"))
+    wrong, left, kept = (_describe_unspoken(found, what) for what in ("count as wrong", "are left out", "are included"))
     yield figure("Character error rate, spoken", found.error_rate, percent, f"of the recogniser on the voice{wrong}")
     yield figure(
         "Character error rate, recorded",
@@ -260,7 +260,7 @@ def _tiles(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
     yield figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
 
 
-def _unspoken(evaluation: VoiceEvaluation, what: str) -> str:
+def _describe_unspoken(evaluation: VoiceEvaluation, what: str) -> str:
     """Addition to a figure's note about clips that could not be synthesised; empty if there are none."""
     count = len(evaluation.unspoken)
     return f"; {count:,} of {evaluation.spoken + count:,} clips could not be spoken and {what}" if count else ""
@@ -309,37 +309,46 @@ class ClipView:
     figures: tuple[LabelledFigure, ...]
 
 
-def _clip_view(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
+def _build_clip_view(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
     for wave in (clip.real, clip.spoken):
         _check_wave(clip.name, wave)
     real, spoken = clip.real.detach().float().cpu(), clip.spoken.detach().float().cpu()
-    frames = max(frames_of(real, framing), frames_of(spoken, framing))
+    frames = max(count_frames(real, framing), count_frames(spoken, framing))
     seconds = framing.seconds(frames)
     return ClipView(
         name=clip.name,
         text=clip.text,
         letters=len(clip.audible_text),
         waves=(
-            _clip_wave("Recorded", real, difference(clip.real_transcript, clip.audible_text), framing, frames),
-            _clip_wave("Spoken", spoken, difference(clip.spoken_transcript, clip.audible_text), framing, frames),
+            _build_clip_wave(
+                "Recorded", real, find_difference(clip.real_transcript, clip.audible_text), framing, frames
+            ),
+            _build_clip_wave(
+                "Spoken", spoken, find_difference(clip.spoken_transcript, clip.audible_text), framing, frames
+            ),
         ),
-        marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in marks(seconds)),
+        marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in place_ticks(seconds)),
         figures=(
             figure("Mel distance", clip.distance, plain),
             figure("Reconstruction", clip.reconstruction, plain),
             figure(
-                "Length", clip.log_length_ratio, longer, f"log ratio {clip.log_length_ratio:+.3f}".replace("-", MINUS)
+                "Length",
+                clip.log_length_ratio,
+                format_length_difference,
+                f"log ratio {clip.log_length_ratio:+.3f}".replace("-", MINUS),
             ),
         ),
     )
 
 
-def _clip_wave(heading: str, wave: Tensor, transcript: TextDifference, framing: FrameSettings, frames: int) -> ClipWave:
+def _build_clip_wave(
+    heading: str, wave: Tensor, transcript: TextDifference, framing: FrameSettings, frames: int
+) -> ClipWave:
     return ClipWave(
         heading=heading,
         seconds=len(wave) / framing.rate,
-        picture=picture(wave, framing, frames),
-        sound=sound(wave, framing.rate),
+        picture=draw_spectrogram(wave, framing, frames),
+        sound=encode_sound(wave, framing.rate),
         transcript=transcript,
     )
 
@@ -356,7 +365,7 @@ SHOWN = 24
 """Maximum number of clips with sound."""
 
 
-def page_of(
+def build_page(
     title: str, voice: Voice, corpus: SpeechCorpus, scores: SpeechEvaluation, judge: SpeechRecogniser, *, seed: int = 0
 ) -> VoiceEvaluation:
     """Build the page data; the first clips are synthesised again with the same seeds.
@@ -379,11 +388,11 @@ def page_of(
         error_rate=scores.error_rate,
         real_error_rate=scores.real_error_rate,
         judge_error_rate=judge.error_rate,
-        distance=_known(scores.distance),
+        distance=_or_nan(scores.distance),
         reconstruction=scores.reconstruction,
-        length_error=_known(scores.length_error),
+        length_error=_or_nan(scores.length_error),
         spoken=len(spoken),
-        clips=tuple(_transcribed_clip(score, voice, corpus, seed) for score in spoken[:SHOWN]),
+        clips=tuple(_build_transcribed_clip(score, voice, corpus, seed) for score in spoken[:SHOWN]),
         unspoken=tuple(
             FailedClip(name=score.clip.name, text=score.clip.text, reason=score.fault)
             for score in scores.clips
@@ -392,7 +401,7 @@ def page_of(
     )
 
 
-def _transcribed_clip(score: ClipScore, voice: Voice, corpus: SpeechCorpus, seed: int) -> TranscribedClip:
+def _build_transcribed_clip(score: ClipScore, voice: Voice, corpus: SpeechCorpus, seed: int) -> TranscribedClip:
     clip = score.clip
     return TranscribedClip(
         name=clip.name,
@@ -401,12 +410,12 @@ def _transcribed_clip(score: ClipScore, voice: Voice, corpus: SpeechCorpus, seed
         real_transcript=score.heard_real,
         spoken_transcript=score.heard,
         real=corpus.wave(clip),
-        spoken=voice.speak(clip.text, seed=wave_seed(clip, seed)),
-        distance=_known(score.distance),
+        spoken=voice.speak(clip.text, seed=derive_wave_seed(clip, seed)),
+        distance=_or_nan(score.distance),
         reconstruction=score.reconstruction,
-        log_length_ratio=_known(score.log_length_ratio),
+        log_length_ratio=_or_nan(score.log_length_ratio),
     )
 
 
-def _known(value: float | None) -> float:
+def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value

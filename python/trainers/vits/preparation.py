@@ -27,31 +27,37 @@ from trainers.vits.corpus import (
     Part,
     RecordedClip,
     SpeechCorpus,
-    content_digest,
+    hash_content,
     write_clip,
     write_contents,
 )
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.metadata import TranscriptLine, parts_of, read_metadata, text_problem, words_of
+from trainers.vits.metadata import TranscriptLine, assign_parts, find_text_problem, normalise_words, read_metadata
 from trainers.vits.spectrum import FrameSettings
-from trainers.vits.vocabulary import characters, tokenizer_of, tokens, unknown_characters, write_vocabulary
+from trainers.vits.vocabulary import (
+    build_tokenizer,
+    count_unknown_characters,
+    list_characters,
+    tokenize,
+    write_vocabulary,
+)
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
     from transformers import VitsTokenizer
 
 
-FOLDER: Final = "wavs"
+WAVES_FOLDER: Final = "wavs"
 
 ENDINGS: Final = (".wav", ".flac")
 
-QUIETEST: Final = 1e-3
+SILENT_BELOW: Final = 1e-3
 """A clip whose samples all stay this close to their mean (-60 dB of full scale) is silent."""
 
-SLOWEST: Final = 4_000
+LEAST_RATE: Final = 4_000
 """Minimum plausible sample rate of speech."""
 
-FASTEST: Final = 768_000
+MOST_RATE: Final = 768_000
 """Maximum sample rate; conversion from far beyond takes minutes and gigabytes."""
 
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
@@ -107,11 +113,11 @@ class CorpusSettings:
     numbers: Callable[[int], tuple[int, int]] | None = None
 
     def parts(self, texts: Sequence[str]) -> Mapping[str, Part]:
-        """The part of every text; see `parts_of`."""
+        """The part of every text; see `assign_parts`."""
         selection, held_out = self.selection, self.held_out
         if self.numbers is not None:
-            selection, held_out = self.numbers(len(set(map(words_of, texts))))
-        return parts_of(texts, selection=selection, held_out=held_out)
+            selection, held_out = self.numbers(len(set(map(normalise_words, texts))))
+        return assign_parts(texts, selection=selection, held_out=held_out)
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -136,7 +142,7 @@ def find_recordings(source: Path) -> Recordings:
         OSError: A folder cannot be read.
     """
     found: defaultdict[str, list[Path]] = defaultdict(list)
-    for folder, paths in ((source / FOLDER, (source / FOLDER).rglob("*")), (source, source.iterdir())):
+    for folder, paths in ((source / WAVES_FOLDER, (source / WAVES_FOLDER).rglob("*")), (source, source.iterdir())):
         sounds = (path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
         for path in sorted(sounds):
             name = path.relative_to(folder).with_suffix("").as_posix()
@@ -144,7 +150,7 @@ def find_recordings(source: Path) -> Recordings:
     return {name: tuple(paths) for name, paths in found.items()}
 
 
-def recording_of(recordings: Recordings, name: str) -> Path:
+def find_recording(recordings: Recordings, name: str) -> Path:
     """The one file of an id.
 
     Raises:
@@ -154,7 +160,7 @@ def recording_of(recordings: Recordings, name: str) -> Path:
         case (path,):
             return path
         case ():
-            raise CorpusError(_missing(recordings, name))
+            raise CorpusError(_describe_missing(recordings, name))
         case paths:
             raise CorpusError(f"several recordings have this id: {' and '.join(map(str, paths))}; keep one of them")
 
@@ -169,7 +175,7 @@ def decode(path: Path, settings: CorpusSettings) -> Tensor:
         CorpusError: The recording is missing, undecodable, multi-channel, of another rate (without `resample`), too
             short, too long, silent, or louder than full scale.
     """
-    wave = _at_rate(*_read(path, settings), settings.framing.rate)
+    wave = _resample(*_read(path, settings), settings.framing.rate)
     frames = len(wave) // settings.framing.hop
     if frames < settings.min_frames:
         raise CorpusError(
@@ -177,17 +183,20 @@ def decode(path: Path, settings: CorpusSettings) -> Tensor:
             f"({settings.framing.seconds(settings.min_frames):.2f} s) are needed: join it with another, or remove it"
         )
     wave = wave[: frames * settings.framing.hop]
-    if np.abs(wave - wave.mean()).max() < QUIETEST:
+    if np.abs(wave - wave.mean()).max() < SILENT_BELOW:
         raise CorpusError(f"{path} is silent; record it again, or remove it")
     return torch.from_numpy(np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16))
 
 
-def _missing(recordings: Recordings, name: str) -> str:
+def _describe_missing(recordings: Recordings, name: str) -> str:
     """Message for an id without a file."""
-    bare = str(PurePosixPath(name.removeprefix(f"{FOLDER}/")).with_suffix(""))
+    bare = str(PurePosixPath(name.removeprefix(f"{WAVES_FOLDER}/")).with_suffix(""))
     if bare in recordings:
         return f"the id {name} includes a folder or extension; write {bare}"
-    return f"neither {FOLDER}/{name}.wav nor {FOLDER}/{name}.flac exists; add the recording, or remove the line"
+    return (
+        f"neither {WAVES_FOLDER}/{name}.wav nor {WAVES_FOLDER}/{name}.flac exists; add the recording, or remove "
+        "the line"
+    )
 
 
 def _read(path: Path, settings: CorpusSettings) -> tuple[NDArray[np.float64], int]:
@@ -218,7 +227,7 @@ def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None
         raise CorpusError(f"{path} ends after {has} of {says} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
-    if not SLOWEST <= file.samplerate <= FASTEST:
+    if not LEAST_RATE <= file.samplerate <= MOST_RATE:
         raise CorpusError(f"{path} has {file.samplerate} samples per second in a damaged header; copy it again")
     if file.samplerate != settings.framing.rate and not settings.resample:
         raise CorpusError(
@@ -232,7 +241,7 @@ def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None
         )
 
 
-def _at_rate(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
+def _resample(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
     if rate == wanted or not len(wave):
         return wave
     shared = gcd(wanted, rate)
@@ -266,7 +275,7 @@ def prepare(
     except OSError as error:
         raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
     named = {line.name for line in (*lines, *refused)}
-    entries, missing = _with_recordings(lines, recordings)
+    entries, missing = _pair_recordings(lines, recordings)
     unlisted = [path for name, paths in recordings.items() if name not in named for path in paths]
     return _PreparationRun(out, settings, on_progress).write(
         entries, (*refused, *missing), tuple(sorted(path.relative_to(source).as_posix() for path in unlisted))
@@ -320,9 +329,9 @@ class _PreparationRun:
         self, entries: Sequence[RecordingEntry], refused: Sequence[RejectedFile], unlisted: tuple[str, ...]
     ) -> SpeechCorpus:
         """Write the corpus; `refused` lists files that were rejected before."""
-        tokenizer = tokenizer_of(_vocabulary(self._settings, entries))
+        tokenizer = build_tokenizer(_build_vocabulary(self._settings, entries))
         self._refused += refused
-        with _draft(self._out) as draft:
+        with _open_draft(self._out) as draft:
             for done, entry in enumerate(entries, start=1):
                 self._add(draft, entry, tokenizer)
                 self._on_progress(done, len(entries))
@@ -332,21 +341,21 @@ class _PreparationRun:
     def _add(self, draft: Path, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> None:
         """Write the clip of an entry, or record why it is rejected."""
         try:
-            clip, samples = self._checked(entry, tokenizer)
+            clip, samples = self._check(entry, tokenizer)
         except SpeechError as error:
             self._refused.append(RejectedFile(entry.name, error.message))
             return
         with writing(self._out, CorpusError):
             write_clip(draft, clip.digest, samples, self._settings.framing)
         self._clips[clip.digest] = clip
-        self._unknown += unknown_characters(tokenizer, entry.text)
+        self._unknown += count_unknown_characters(tokenizer, entry.text)
 
     def _finish(self, draft: Path, unlisted: tuple[str, ...]) -> None:
         """Split the clips, write the remaining files, and rename the draft."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(rejection_message(self._refused, len(clips), "clips"))
-        parts = self._settings.parts(_texts(clips))
+        parts = self._settings.parts(_list_texts(clips))
         contents = CorpusContents(
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
@@ -356,12 +365,12 @@ class _PreparationRun:
         )
         with writing(self._out, CorpusError):
             write_contents(draft, contents)
-            write_vocabulary(draft, _vocabulary(self._settings, clips))
+            write_vocabulary(draft, _build_vocabulary(self._settings, clips))
             draft.rename(self._out)
 
-    def _checked(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
+    def _check(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
         """Clip of an entry, with a provisional part, and its samples, int16 [frames · hop]."""
-        needed = len(tokens(tokenizer, entry.text))
+        needed = len(tokenize(tokenizer, entry.text))
         samples = decode(entry.path, self._settings)
         frames = len(samples) // self._settings.framing.hop
         if frames < needed:
@@ -369,14 +378,14 @@ class _PreparationRun:
                 f"{entry.path} has {frames} frames for a text of {needed} characters and blanks, but each needs one; "
                 "check that the text belongs to the recording"
             )
-        digest = content_digest(entry.text, samples)
+        digest = hash_content(entry.text, samples)
         if digest in self._clips:
             raise CorpusError(f"{entry.path} duplicates clip {self._clips[digest].name}; keep one of them")
         return RecordedClip(entry.name, entry.text, "train", frames, digest), samples
 
 
 @contextmanager
-def _draft(out: Path) -> Generator[Path]:
+def _open_draft(out: Path) -> Generator[Path]:
     """Create a draft folder next to `out`, and remove it at the end if it still exists."""
     with writing(out, CorpusError):
         draft = create_draft(out)
@@ -388,7 +397,7 @@ def _draft(out: Path) -> Generator[Path]:
         shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
 
 
-def _with_recordings(
+def _pair_recordings(
     lines: Sequence[TranscriptLine], recordings: Recordings
 ) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
     """Match lines with their recordings; lines without one are rejected."""
@@ -396,7 +405,7 @@ def _with_recordings(
     missing: list[RejectedFile] = []
     for line in lines:
         try:
-            entries.append(RecordingEntry(line.name, line.text, recording_of(recordings, line.name)))
+            entries.append(RecordingEntry(line.name, line.text, find_recording(recordings, line.name)))
         except CorpusError as error:
             missing.append(RejectedFile(line.name, error.message))
     return tuple(entries), tuple(missing)
@@ -414,18 +423,18 @@ def _normalise_entries(
         if counts[entry.name] > 1:
             reason = f"{entry.path} is one of {counts[entry.name]} recordings of this name; name each differently"
             refused.append(RejectedFile(entry.name, reason))
-        elif problem := text_problem(text):
+        elif problem := find_text_problem(text):
             refused.append(RejectedFile(entry.name, f"{entry.path} {problem}"))
         else:
             usable.append(replace(entry, text=text))
     return tuple(usable), tuple(refused)
 
 
-def _vocabulary(
+def _build_vocabulary(
     settings: CorpusSettings, clips: Sequence[RecordingEntry] | Sequence[RecordedClip]
 ) -> Mapping[str, int]:
     """The given vocabulary, or one built from the texts."""
-    return characters(_texts(clips)) if settings.vocabulary is None else settings.vocabulary
+    return list_characters(_list_texts(clips)) if settings.vocabulary is None else settings.vocabulary
 
 
 def _check_framing(framing: FrameSettings, min_frames: int) -> None:
@@ -437,5 +446,5 @@ def _check_framing(framing: FrameSettings, min_frames: int) -> None:
         raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
 
 
-def _texts(clips: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
+def _list_texts(clips: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
     return [clip.text for clip in clips]

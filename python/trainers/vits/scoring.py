@@ -13,7 +13,7 @@ from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import dtw_distance, edit_distance
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
 from trainers.vits.spectrum import FrameSettings, log_mel_of
-from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, real_mel
+from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, compute_recorded_mel
 
 
 class ScoredVoice(Protocol):
@@ -161,7 +161,7 @@ def score(
     _check(speaker, corpus, clips, judge)
     scores = list[ClipScore]()
     for clip in clips:
-        scores.append(_clip_score(speaker, corpus, clip, judge, seed))
+        scores.append(_score_clip(speaker, corpus, clip, judge, seed))
         on_progress(len(scores), len(clips))
     return SpeechEvaluation(tuple(scores))
 
@@ -180,11 +180,11 @@ def _check(speaker: ScoredVoice, corpus: SpeechCorpus, clips: Sequence[RecordedC
         )
 
 
-def _clip_score(
+def _score_clip(
     speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
 ) -> ClipScore:
     """Score one clip."""
-    text, real = audible_text(clip.text), real_mel(corpus, clip)
+    text, real = audible_text(clip.text), compute_recorded_mel(corpus, clip)
     heard_real, heard = judge.transcribe(real), ""
     distance = ratio = None
     wave, fault = _synthesise(speaker, clip, seed)
@@ -199,14 +199,14 @@ def _clip_score(
         errors=edit_distance(heard, text),
         heard_real=heard_real,
         real_errors=edit_distance(heard_real, text),
-        reconstruction=_reconstruction(speaker, corpus, clip, real),
+        reconstruction=_score_reconstruction(speaker, corpus, clip, real),
         distance=distance,
         log_length_ratio=ratio,
         fault=fault,
     )
 
 
-def wave_seed(clip: RecordedClip, seed: int) -> int:
+def derive_wave_seed(clip: RecordedClip, seed: int) -> int:
     """Seed for a clip; depends on its content, not its position."""
     return (seed + int(clip.digest[:8], 16)) % 2**32
 
@@ -214,7 +214,7 @@ def wave_seed(clip: RecordedClip, seed: int) -> int:
 def _synthesise(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
     """Synthesise a clip's text: the wave, or the reason of failure."""
     try:
-        wave = speaker.speak(clip.text, seed=wave_seed(clip, seed))
+        wave = speaker.speak(clip.text, seed=derive_wave_seed(clip, seed))
     except VoiceError as error:
         return None, error.message
     if not len(wave):
@@ -224,7 +224,7 @@ def _synthesise(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Te
     return wave, ""
 
 
-def _reconstruction(speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, real: Tensor) -> float:
+def _score_reconstruction(speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, real: Tensor) -> float:
     """Reconstruction error of a recording."""
     wave = speaker.reconstruct(corpus.spectrogram(clip))
     if not torch.isfinite(wave).all():

@@ -25,14 +25,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from trainers.loop import Loop, Loss, Phase, adamw, cosine, permutation
+from trainers.loop import Loop, Loss, Phase, adamw, cosine, shuffle_indices
 from trainers.media.run_directory import atomic_folder, check_free, create_draft, writing
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import edit_distance
 from trainers.vits.errors import JudgeError
 from trainers.vits.spectrum import BANDS, SILENCE, FrameSettings, log_mel
-from trainers.vits.vocabulary import shortened
+from trainers.vits.vocabulary import shorten
 
 STEPS, BATCH, RATE = 300, 16, 2e-3
 """Training steps, clips per step, and peak learning rate."""
@@ -110,7 +110,7 @@ class LetterNetwork(nn.Module):
         return self.output(hidden).log_softmax(1)
 
 
-def real_mel(corpus: SpeechCorpus, clip: RecordedClip) -> Tensor:
+def compute_recorded_mel(corpus: SpeechCorpus, clip: RecordedClip) -> Tensor:
     """Log mel of a recording: float32 [bands, frames]."""
     return log_mel(corpus.spectrogram(clip)[None], corpus.framing.rate)[0]
 
@@ -142,12 +142,12 @@ class TrainingBatches:
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[TranscriptBatch]:
         """The batches of an epoch."""
-        order = permutation(len(self._clips), seed=self._seed, epoch=epoch).split(BATCH)
+        order = shuffle_indices(len(self._clips), seed=self._seed, epoch=epoch).split(BATCH)
         for index in order[start::step]:
             yield self._batch(index.tolist())
 
     def _batch(self, indices: Sequence[int]) -> TranscriptBatch:
-        mels = [_noisy(real_mel(self._corpus, self._clips[index])) for index in indices]
+        mels = [_noisy(compute_recorded_mel(self._corpus, self._clips[index])) for index in indices]
         letters = [self._letters[index] for index in indices]
         return TranscriptBatch(
             mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
@@ -165,7 +165,7 @@ def _noisy(mel: Tensor) -> Tensor:
 def _check_lengths(clips: Iterable[RecordedClip]) -> None:
     """Check that each clip has a frame per letter, and one for the blank between equal letters."""
     short = [
-        f"{clip.name} ({clip.frames} frames for {shortened(clip.text)!r})"
+        f"{clip.name} ({clip.frames} frames for {shorten(clip.text)!r})"
         for clip in clips
         if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + audible_text(clip.text)))
     ]
@@ -185,7 +185,7 @@ def fit(network: LetterNetwork, batches: TrainingBatches, steps: int, consume: R
     """
 
     def loss(batch: TranscriptBatch) -> Loss:
-        criterion = even_loss if run.windows < int(EVEN * steps) else recognition_loss
+        criterion = compute_even_loss if run.windows < int(EVEN * steps) else compute_recognition_loss
         return criterion(network(batch.mels, batch.frames), batch)
 
     optimizer = adamw(network.parameters(), lr=RATE)
@@ -198,7 +198,7 @@ def fit(network: LetterNetwork, batches: TrainingBatches, steps: int, consume: R
                 break
 
 
-def even_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
+def compute_even_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
     """Mean over clips of the negative log-likelihood per frame, with letters aligned evenly.
 
     Args:
@@ -213,7 +213,7 @@ def even_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
     return Loss(mean=(losses.sum(1) / batch.frames).mean(), count=len(batch.frames))
 
 
-def recognition_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
+def compute_recognition_loss(log_probabilities: Tensor, batch: TranscriptBatch) -> Loss:
     """Mean over clips of the CTC loss per letter.
 
     Args:
@@ -280,7 +280,7 @@ class SpeechRecogniser:
             "characters": self.characters,
             "framing": asdict(self.framing),
             "corpus": self.corpus,
-            "error_rate": self.error_rate,
+            "measure_error_rate": self.error_rate,
             "weights": sha256(weights).hexdigest(),
         }
         check_free(folder, JudgeError)
@@ -306,7 +306,7 @@ class SpeechRecogniser:
                 "characters": str(characters),
                 "framing": {"rate": int(rate), "hop": int(hop), "fft": int(fft), **other},
                 "corpus": str(corpus),
-                "error_rate": float(rate_of_errors),
+                "measure_error_rate": float(rate_of_errors),
                 "weights": str(digest),
                 **rest,
             } if not rest and not other and min(rate, hop, fft) > 0 and 0 <= rate_of_errors < float("inf"):
@@ -355,15 +355,15 @@ def train_judge(
             corpus=corpus.digest,
             error_rate=0.0,
         )
-        return replace(judge, error_rate=error_rate(judge, corpus, corpus.part("held_out")))
+        return replace(judge, error_rate=measure_error_rate(judge, corpus, corpus.part("held_out")))
 
 
-def error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[RecordedClip]) -> float:
+def measure_error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[RecordedClip]) -> float:
     """Character error rate on recordings."""
     errors = letters = 0
     for clip in clips:
         reference = audible_text(clip.text)
-        errors += edit_distance(judge.transcribe(real_mel(corpus, clip)), reference)
+        errors += edit_distance(judge.transcribe(compute_recorded_mel(corpus, clip)), reference)
         letters += len(reference)
     return errors / max(1, letters)
 

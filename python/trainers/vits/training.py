@@ -14,7 +14,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_rank, launched_size
-from trainers.loop.checkpoint.compatibility import as_json, differences
+from trainers.loop.checkpoint.compatibility import as_json, find_differences
 from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, rounds_for, run_folder
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer
@@ -31,7 +31,7 @@ from trainers.vits.errors import VoiceError
 from trainers.vits.objective import Discriminators, LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.versions import TRAINING, VoiceVersions
-from trainers.vits.voice import Voice, apply_weight_norm, plain_weights
+from trainers.vits.voice import Voice, apply_weight_norm, remove_weight_norm
 
 FINAL_RATE: Final = 0.5
 """Final share of the initial learning rate."""
@@ -99,7 +99,7 @@ def fit(
         apply_weight_norm(voice.model.decoder)
     generator = VoiceGenerator(voice.model, frames=recipe.slice_frames)
     objective = VoiceObjective(generator, voice.framing, LossWeights(), discriminators)
-    loop = loop_of(objective, recipe, discriminators)
+    loop = build_loop(objective, recipe, discriminators)
     begins = recipe.adversarial_from if discriminators is not None else None
     with loop.running(checkpoints) as run:
         objective.adversarial = begins is not None and run.windows >= begins
@@ -111,10 +111,10 @@ def fit(
         for _ in consume(reports):
             objective.adversarial = begins is not None and run.windows >= begins
         run.use_average()
-        return result_of(run.history)
+        return read_result(run.history)
 
 
-def result_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
+def read_result(history: Sequence[EpochReport]) -> VoiceTrainingResult:
     """Training curves from reports."""
     return VoiceTrainingResult(
         tuple(report.phases["generator"].loss for report in history),
@@ -122,7 +122,7 @@ def result_of(history: Sequence[EpochReport]) -> VoiceTrainingResult:
     )
 
 
-def loop_of(
+def build_loop(
     objective: VoiceObjective, recipe: SpeechRecipe, discriminators: Discriminators | None
 ) -> Loop[UtteranceBatch]:
     """Training loop with an optional discriminator phase and the generator phase, which share one forward pass."""
@@ -217,7 +217,7 @@ WEIGHTS: Final = "weights"
 """Field of `training.json`: digest of the weights, which fine-tuned versions name as `parent`."""
 
 
-def checkpoints_of(version: Path, options: RunOptions, settings: Mapping[str, Any]) -> Checkpoints:
+def open_checkpoints(version: Path, options: RunOptions, settings: Mapping[str, Any]) -> Checkpoints:
     """Checkpoints for training a version, identified by the settings.
 
     Raises:
@@ -235,7 +235,7 @@ def clear_rejection(version: Path) -> None:
     (run_folder(version) / REFUSED).unlink(missing_ok=True)
 
 
-def finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
+def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
     """The newest version, if a resumed training run is already complete.
 
     That is so if no run for a further version has begun. Checkpoints left behind by a killed process are removed.
@@ -254,7 +254,7 @@ def finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) -> Pa
     if not versions.index.versions or _has_begun(run_folder(versions.following)):
         return None
     newest = versions.folder / str(versions.index.versions)
-    different = _setting_differences(_record(newest), settings)
+    different = _find_setting_differences(_record(newest), settings)
     if different:
         raise VoiceError(
             f"{newest} is finished but was trained with other settings: {'; '.join(different)}; leave out --resume to "
@@ -299,12 +299,12 @@ def check_fits(voice: Voice, corpus: SpeechCorpus, path: Path) -> None:
         )
 
 
-def voice_digest(voice: Voice) -> str:
+def hash_voice(voice: Voice) -> str:
     """Digest of the weights of a voice as saved."""
-    return weights_digest(plain_weights(voice.model))
+    return hash_weights(remove_weight_norm(voice.model))
 
 
-def weights_digest(weights: Mapping[str, Tensor]) -> str:
+def hash_weights(weights: Mapping[str, Tensor]) -> str:
     """sha256 of names, types, shapes and bytes of weights, ordered by name."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
@@ -323,7 +323,7 @@ def _record(version: Path) -> Mapping[str, Any]:
         ) from error
 
 
-def _setting_differences(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+def _find_setting_differences(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """Differences of the settings from those of a finished run.
 
     A run that fine-tuned its own voice would now start from its own result: that does not count.
@@ -331,4 +331,4 @@ def _setting_differences(record: Mapping[str, Any], settings: Mapping[str, Any])
     wanted = as_json(settings)
     if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
         wanted[PARENT] = record.get(PARENT)
-    return differences({name: record[name] for name in wanted if name in record}, wanted)
+    return find_differences({name: record[name] for name in wanted if name in record}, wanted)

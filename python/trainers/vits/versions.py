@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from trainers.media.run_directory import atomic_folder, next_draft
 from trainers.vits.errors import VoiceError
-from trainers.vits.vocabulary import shortened
+from trainers.vits.vocabulary import shorten
 from trainers.vits.voice import Voice
 
 INDEX: Final = "voice.json"
@@ -119,7 +119,7 @@ class VoiceVersions:
         path = self.following
         if not path.exists():
             self._write_version(path, voice, training, write_extra)
-        elif not (path / TRAINING).is_file() or (path / TRAINING).read_text("utf-8") != _json(training):
+        elif not (path / TRAINING).is_file() or (path / TRAINING).read_text("utf-8") != _to_json(training):
             raise VoiceError(f"{path} exists but is not in {self.folder / INDEX}; move it away")
         number = self.index.versions + 1
         known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
@@ -156,29 +156,29 @@ class VoiceVersions:
         try:
             with atomic_folder(path, next_draft(path)) as draft:
                 voice.save(draft)
-                (draft / TRAINING).write_text(_json(training), "utf-8")
+                (draft / TRAINING).write_text(_to_json(training), "utf-8")
                 write_extra(draft)
                 Voice.load(draft)
         except (OSError, SafetensorError) as error:
             raise VoiceError(
-                f"{path} cannot be written ({shortened(str(error), 200)}); free space and run the same command with "
+                f"{path} cannot be written ({shorten(str(error), 200)}); free space and run the same command with "
                 "--resume"
             ) from error
 
     def _write(self, index: VersionIndex) -> None:
         draft = self.folder / f".{INDEX}.draft"
         with draft.open("w", encoding="utf-8") as file:
-            file.write(_json(asdict(index)))
+            file.write(_to_json(asdict(index)))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.folder / INDEX)
         self.index = index
 
 
-def voice_folder(path: Path) -> Path:
+def find_voice_folder(path: Path) -> Path:
     """Folder to load: the current version of a voice, or the folder itself if it holds a `VitsModel`."""
     return path if (path / "config.json").is_file() else VoiceVersions(path).current
 
 
-def _json(value: Mapping[str, Any]) -> str:
+def _to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,6 +1,7 @@
 """Vocabularies, token ids, and characters that a vocabulary lacks.
 
-transformers' `VitsTokenizer` silently drops characters that its vocabulary lacks; `unknown_characters` counts them.
+transformers' `VitsTokenizer` silently drops characters that its vocabulary lacks; `count_unknown_characters` counts
+them.
 """
 
 import json
@@ -29,23 +30,23 @@ SHOWN: Final = 80
 """Maximum characters of a text in a message."""
 
 
-def shortened(text: str, most: int = SHOWN) -> str:
+def shorten(text: str, most: int = SHOWN) -> str:
     """Shorten a text for a message."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
-def small_letters(text: str) -> str:
+def lower_letters(text: str) -> str:
     """Normalise a text and lower-case it letter by letter, like the tokenizer."""
     return "".join(letter.lower() for letter in normal_text(text))
 
 
-def characters(texts: Iterable[str]) -> dict[str, int]:
+def list_characters(texts: Iterable[str]) -> dict[str, int]:
     """Build a vocabulary of lower-case characters: the blank is 0, the characters follow in code point order."""
-    found = {char for text in texts for char in small_letters(text)}
+    found = {char for text in texts for char in lower_letters(text)}
     return {char: number for number, char in enumerate((PAD, *sorted(found), UNKNOWN))}
 
 
-def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
+def build_tokenizer(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
     """Make a tokenizer of lower-case characters with blanks in between, without phonemes.
 
     Raises:
@@ -66,7 +67,7 @@ def tokenizer_of(vocabulary: Mapping[str, int]) -> "VitsTokenizer":
         )
 
 
-def tokenizer_in(folder: Path) -> "VitsTokenizer":
+def load_tokenizer(folder: Path) -> "VitsTokenizer":
     """Load the tokenizer of a model folder, without downloads.
 
     Raises:
@@ -118,12 +119,12 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, int]) -> None:
     (folder / VOCABULARY).write_bytes(json.dumps(ordered, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
-def unknown_characters(tokenizer: "VitsTokenizer", text: str) -> Counter[str]:
+def count_unknown_characters(tokenizer: "VitsTokenizer", text: str) -> Counter[str]:
     """Count the characters of a text that the tokenizer does not know, after its normalisation."""
-    return Counter(char for char in _rewritten(tokenizer, text) if char not in tokenizer.encoder)
+    return Counter(char for char in _rewrite(tokenizer, text) if char not in tokenizer.encoder)
 
 
-def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
+def tokenize(tokenizer: "VitsTokenizer", text: str) -> list[int]:
     """Token ids of a text, without unknown characters.
 
     Equal to the tokenizer's `input_ids`, except that <pad> or <unk> in a text have no special meaning.
@@ -134,10 +135,10 @@ def tokens(tokenizer: "VitsTokenizer", text: str) -> list[int]:
     Raises:
         VoiceError: No character of the text is known.
     """
-    rewritten = _rewritten(tokenizer, text)
+    rewritten = _rewrite(tokenizer, text)
     known = "".join(char for char in rewritten if char in tokenizer.encoder).strip()
     if not known:
-        raise VoiceError(_no_known_characters(text, rewritten))
+        raise VoiceError(_describe_unknown_text(text, rewritten))
     numbers: list[int] = [tokenizer.encoder[char] for char in known]
     if not tokenizer.add_blank:
         return numbers
@@ -152,15 +153,15 @@ def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
         )
 
 
-def _no_known_characters(text: str, rewritten: str) -> str:
+def _describe_unknown_text(text: str, rewritten: str) -> str:
     """Message for a text without known characters."""
     if not normal_text(text):
         return "the text is empty; write what is said"
-    unknown = shortened("".join(sorted(set(rewritten))))
-    return f"all characters of the text {shortened(text)!r} are missing from the vocabulary ({unknown}); respell it"
+    unknown = shorten("".join(sorted(set(rewritten))))
+    return f"all characters of the text {shorten(text)!r} are missing from the vocabulary ({unknown}); respell it"
 
 
-def _rewritten(tokenizer: "VitsTokenizer", text: str) -> str:
+def _rewrite(tokenizer: "VitsTokenizer", text: str) -> str:
     """Normalise a text like the tokenizer does before it drops characters."""
     text = normal_text(text)
     if tokenizer.normalize:

@@ -18,7 +18,7 @@ from transformers.models.vits.modeling_vits import VitsConvFlow, VitsHifiGan, Vi
 from trainers.vits.errors import VoiceError
 from trainers.vits.recipe import Durations, Size
 from trainers.vits.spectrum import FrameSettings
-from trainers.vits.vocabulary import shortened, tokenizer_in, tokenizer_of, tokens
+from trainers.vits.vocabulary import build_tokenizer, load_tokenizer, shorten, tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ _SIZINGS: Final[Mapping[Size, VoiceSize]] = MappingProxyType(
 )
 
 
-def config_of(size: Size, durations: Durations, framing: FrameSettings, vocabulary: Mapping[str, int]) -> VitsConfig:
+def build_config(size: Size, durations: Durations, framing: FrameSettings, vocabulary: Mapping[str, int]) -> VitsConfig:
     """Configuration of a new single-speaker voice.
 
     Args:
@@ -105,12 +105,12 @@ def config_of(size: Size, durations: Durations, framing: FrameSettings, vocabula
     return config
 
 
-def discriminator_channels(size: Size) -> tuple[int, ...]:
+def list_discriminator_channels(size: Size) -> tuple[int, ...]:
     """Channels of the layers of each discriminator."""
     return _SIZINGS[size].discriminators
 
 
-def framing_of(config: VitsConfig) -> FrameSettings:
+def read_framing(config: VitsConfig) -> FrameSettings:
     """Framing of a voice."""
     return FrameSettings(
         rate=config.sampling_rate, hop=prod(config.upsample_rates), fft=2 * (config.spectrogram_bins - 1)
@@ -141,7 +141,7 @@ def apply_weight_norm(decoder: VitsHifiGan) -> None:
     apply()
 
 
-def plain_weights(model: VitsModel) -> dict[str, Tensor]:
+def remove_weight_norm(model: VitsModel) -> dict[str, Tensor]:
     """State dict without weight norm, as `from_pretrained` expects.
 
     The model is unchanged; removing weight norm from a copy would also affect the model, whose layer classes it shares.
@@ -193,14 +193,14 @@ class Voice:
             )
         self.model = model
         self.tokenizer = tokenizer
-        self.framing = framing_of(model.config)
+        self.framing = read_framing(model.config)
 
     @classmethod
     def fresh(cls, config: VitsConfig, vocabulary: Mapping[str, int]) -> Self:
         """Create a voice with random weights, from torch's global generator."""
         model = VitsModel(config)
         initialise_weights(model)
-        return cls(model, tokenizer_of(vocabulary))
+        return cls(model, build_tokenizer(vocabulary))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -213,7 +213,7 @@ class Voice:
             raise VoiceError(f"{folder} is not a voice: config.json is missing; give the folder of a version")
         try:
             loaded: Any = VitsModel.from_pretrained(folder, local_files_only=True, output_loading_info=True)
-            tokenizer = tokenizer_in(folder)
+            tokenizer = load_tokenizer(folder)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             raise VoiceError(f"{folder} cannot be read as a voice: {error}") from error
         model, info = loaded
@@ -224,7 +224,7 @@ class Voice:
 
     def save(self, folder: Path) -> None:
         """Save the voice for `from_pretrained`, without weight norm."""
-        self.model.save_pretrained(folder, state_dict=plain_weights(self.model))
+        self.model.save_pretrained(folder, state_dict=remove_weight_norm(self.model))
         self.tokenizer.save_pretrained(folder)
 
     def tokens(self, text: str) -> list[int]:
@@ -233,7 +233,7 @@ class Voice:
         Raises:
             VoiceError: No character of the text is in the vocabulary.
         """
-        return tokens(self.tokenizer, text)
+        return tokenize(self.tokenizer, text)
 
     @torch.no_grad()
     def speak(self, text: str, *, seed: int) -> Tensor:
@@ -254,7 +254,7 @@ class Voice:
         if self.framing.seconds(frames) > LONGEST_SECONDS:
             raise VoiceError(
                 f"the voice would speak {self.framing.seconds(frames):.0f} seconds or more for "
-                f"{shortened(text, 40)!r}, above the maximum of {LONGEST_SECONDS:.0f}; split the text into sentences, "
+                f"{shorten(text, 40)!r}, above the maximum of {LONGEST_SECONDS:.0f}; split the text into sentences, "
                 "or train the voice for longer"
             )
 
@@ -302,7 +302,7 @@ class Voice:
         """
         model = self.model.eval()
         lengths = self._lengths(sentences)
-        errors = [_length_error(lengths, rate) for rate in RATES]
+        errors = [_compute_length_error(lengths, rate) for rate in RATES]
         rate = round(float(RATES[int(np.argmin(errors))]), 4)
         model.speaking_rate = model.config.speaking_rate = rate
         return rate
@@ -314,7 +314,7 @@ class Voice:
             sentences: Texts with the frames of their recordings.
         """
         self.model.eval()
-        return _length_error(self._lengths(sentences), self.model.speaking_rate)
+        return _compute_length_error(self._lengths(sentences), self.model.speaking_rate)
 
     def _lengths(self, sentences: Sequence[tuple[str, int]]) -> list[tuple[Tensor, int]]:
         """Frames of every token at rate 1, float32 [T], with the frames of the recording."""
@@ -322,5 +322,5 @@ class Voice:
         return [(self._durations(text, seed) * rate, frames) for seed, (text, frames) in enumerate(sentences)]
 
 
-def _length_error(lengths: Sequence[tuple[Tensor, int]], rate: float) -> float:
+def _compute_length_error(lengths: Sequence[tuple[Tensor, int]], rate: float) -> float:
     return float(np.mean([abs(np.log(float(torch.ceil(d / rate).sum()) / frames)) for d, frames in lengths]))

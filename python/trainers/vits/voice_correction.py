@@ -11,15 +11,21 @@ from typing import Any, final
 from trainers.loop import Checkpoints
 from trainers.media.run_directory import as_settings, run_folder
 from trainers.progress import ReportConsumer
-from trainers.vits.corrections import CorrectionMaterial, HeldOutClips, length_error, set_speaking_rate, used_digests
+from trainers.vits.corrections import (
+    CorrectionMaterial,
+    HeldOutClips,
+    find_used_digests,
+    length_error,
+    set_speaking_rate,
+)
 from trainers.vits.gate import SpeechScores, VoiceComparison, VoiceDecision, decide
 from trainers.vits.objective import Discriminators
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
 from trainers.vits.scoring import SpeechEvaluation, score
 from trainers.vits.speech_recogniser import SpeechRecogniser
-from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, voice_digest
+from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, hash_voice
 from trainers.vits.versions import VoiceVersions
-from trainers.vits.voice import Voice, discriminator_channels
+from trainers.vits.voice import Voice, list_discriminator_channels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,7 @@ class VoiceCorrection:
             "lesson": self._material.digest,
             "recipe": as_settings(asdict(self._recipe)),
             "build": asdict(self._build),
-            "parent": voice_digest(Voice.load(self._versions.current)),
+            "parent": hash_voice(Voice.load(self._versions.current)),
         }
 
     def run(
@@ -97,7 +103,7 @@ class VoiceCorrection:
             decision = compare_voices(before, voice, self._material, judge, on_progress)
             facts = {
                 **self.settings,
-                "weights": voice_digest(voice),
+                "weights": hash_voice(voice),
                 "curves": asdict(curves),
                 "speaking_rate": rate,
                 "corrects": self._versions.index.current,
@@ -111,7 +117,7 @@ class VoiceCorrection:
 
     def _train(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
         """Train a voice in place, then move it to the CPU."""
-        channels = discriminator_channels(self._build.size)
+        channels = list_discriminator_channels(self._build.size)
         discriminators = None if self._recipe.adversarial_from is None else Discriminators(channels)
         setup = self._material.training_setup(voice.tokens)
         result = fit(voice, setup, self._recipe, checkpoints, consume, discriminators=discriminators)
@@ -125,7 +131,7 @@ class VoiceCorrection:
         return self._versions.add(
             voice,
             facts,
-            consumed=used_digests(new_items, rated),
+            consumed=find_used_digests(new_items, rated),
             write_extra=lambda folder: rated.write(folder, new_items.base),
         )
 

@@ -28,7 +28,7 @@ from trainers.dit.cache import LatentCache, write_cache
 from trainers.dit.errors import CacheError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import objective_of
+from trainers.dit.objective import create_objective
 from trainers.dit.training import DenoisingLoss, NoiseSource
 
 
@@ -39,7 +39,7 @@ def some_pictures(folder: Path, model: ImageModel, count: int = 12) -> ImageFold
 @pytest.fixture(scope="module")
 def model() -> ImageModel:
     made = tiny_model()
-    made.objective = objective_of("flow")
+    made.objective = create_objective("flow")
     return made
 
 
@@ -56,7 +56,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_the_loss_is_the_same_at_an_equal_random_state(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
     plain = RawImageFiles(some_pictures(tmp_path / "images", model), model.prompts)
-    learnt = DenoisingLoss(model, NoiseSource(objective_of("flow"), dropout=0.3))
+    learnt = DenoisingLoss(model, NoiseSource(create_objective("flow"), dropout=0.3))
     for places in (torch.arange(12), torch.tensor([3, 3, 7])):
         losses: list[float] = []
         for batch in (cache.gather(places), plain.gather(places)):

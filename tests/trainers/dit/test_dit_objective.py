@@ -20,9 +20,9 @@ from trainers.dit.objective import (
     FlowMatching,
     NoiseProcess,
     Predict,
-    objective_for,
-    objective_of,
-    objectives,
+    create_objective,
+    create_objectives,
+    find_objective,
 )
 from trainers.dit.recipe import ObjectiveName
 
@@ -56,13 +56,13 @@ def error(sampler: DiffusionObjective, predict: Predict, steps: int = 20) -> flo
 @pytest.mark.parametrize("steps", [5, 8, 10, 20, 40])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exact_prediction_leads_back_to_the_image(name: ObjectiveName, steps: int) -> None:
-    objective = objective_of(name)
+    objective = create_objective(name)
     assert error(objective, exact_prediction(objective), steps) < 1e-5
 
 
 @pytest.mark.parametrize(("learnt", "sampled"), list(permutations(NAMES, 2)))
 def test_what_was_learnt_for_another_sampler_leads_elsewhere(learnt: ObjectiveName, sampled: ObjectiveName) -> None:
-    found = error(objective_of(sampled), within_schedules(exact_prediction(objective_of(learnt))))
+    found = error(create_objective(sampled), within_schedules(exact_prediction(create_objective(learnt))))
     # Near its end a velocity is large, so DDIM comes close with it, but 50 times less than with its own target.
     assert found > (5e-4 if learnt == "flow" else 0.1)
 
@@ -74,12 +74,12 @@ def by_the_line() -> DiffusionProcess:
 
 @pytest.mark.parametrize("sampled", NAMES)
 def test_a_schedule_of_ones_own_leads_elsewhere_in_every_sampler(sampled: ObjectiveName) -> None:
-    objective = objective_of(sampled)
+    objective = create_objective(sampled)
     assert error(objective, within_schedules(exact_prediction(by_the_line()))) > 0.1
 
 
 def test_a_target_of_another_objective_leads_elsewhere_with_the_right_noising() -> None:
-    objective = objective_of("epsilon")
+    objective = create_objective("epsilon")
     kept = DDIMScheduler(beta_schedule="linear").alphas_cumprod
     assert error(objective, exact_prediction(DiffusionProcess(kept, "v_prediction"))) > 0.1
 
@@ -99,12 +99,12 @@ def test_a_number_of_steps_that_misses_whole_times_is_refused_with_its_neighbour
     name: ObjectiveName, advised: str
 ) -> None:
     with pytest.raises(SchedulerError, match=f"27 steps of .* use {advised}"):
-        objective_of(name).steps(27)
+        create_objective(name).steps(27)
 
 
-@pytest.mark.parametrize("objective", list(objectives()), ids=str)
+@pytest.mark.parametrize("objective", list(create_objectives()), ids=str)
 def test_a_scheduler_leads_to_its_objective(objective: DiffusionObjective) -> None:
-    assert objective_for(objective.scheduler()).name == objective.name
+    assert find_objective(objective.scheduler()).name == objective.name
 
 
 @pytest.mark.parametrize(
@@ -120,31 +120,31 @@ def test_an_unknown_scheduler_is_an_error_that_names_it_and_those_that_are_known
     scheduler: FlowMatchEulerDiscreteScheduler,
 ) -> None:
     with pytest.raises(SchedulerError) as refused:
-        objective_for(scheduler)
+        find_objective(scheduler)
     assert refused.value.message.startswith(type(scheduler).__name__)
     assert all(f"{name} (" in refused.value.message for name in NAMES)
 
 
 def test_a_scheduler_of_another_kind_is_refused_by_both_names() -> None:
     with pytest.raises(SchedulerError, match=r"FlowMatchEuler\w+ is not the sampler of objective epsilon.*DDIMSched"):
-        objective_of("epsilon").check(FlowMatchEulerDiscreteScheduler(1000))
+        create_objective("epsilon").check(FlowMatchEulerDiscreteScheduler(1000))
 
 
 def test_a_scheduler_of_other_settings_is_refused_by_what_differs() -> None:
     with pytest.raises(
         SchedulerError, match="objective velocity: beta_schedule is 'linear', expected 'squaredcos_cap_v2'"
     ):
-        objective_of("velocity").check(objective_of("epsilon").scheduler())
+        create_objective("velocity").check(create_objective("epsilon").scheduler())
 
 
 def test_what_a_network_says_must_have_the_shape_of_the_latents() -> None:
     with pytest.raises(SchedulerError, match=r"predicts \[8, 8, 4, 4\] for latents \[8, 4, 4, 4\]"):
-        objective_of("flow").sample(lambda latents, _: torch.cat([latents, latents], dim=1), NOISE, 8)
+        create_objective("flow").sample(lambda latents, _: torch.cat([latents, latents], dim=1), NOISE, 8)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_noising_is_that_of_the_scheduler(name: ObjectiveName) -> None:
-    objective = objective_of(name)
+    objective = create_objective(name)
     scheduler = objective.steps(20)
     for place in (0, 7, 19):
         timesteps = scheduler.timesteps[place].expand(8)
@@ -154,7 +154,7 @@ def test_noising_is_that_of_the_scheduler(name: ObjectiveName) -> None:
 
 
 def test_velocity_is_that_of_diffusers() -> None:
-    objective, times = objective_of("velocity"), torch.tensor([0, 1, 10, 250, 500, 900, 998, 999])
+    objective, times = create_objective("velocity"), torch.tensor([0, 1, 10, 250, 500, 900, 998, 999])
     ours = objective.noised(IMAGE.expand_as(NOISE), NOISE, times)
     torch.testing.assert_close(
         ours.target, objective.scheduler().get_velocity(IMAGE.expand_as(NOISE), NOISE, times), rtol=1e-5, atol=1e-6
@@ -163,7 +163,7 @@ def test_velocity_is_that_of_diffusers() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_are_finite_at_both_ends_of_the_schedule(name: ObjectiveName) -> None:
-    objective = objective_of(name)
+    objective = create_objective(name)
     ends = torch.tensor([0.0, 1.0]) if name == "flow" else torch.tensor([0, 999])
     noised = objective.noised(IMAGE.expand(2, -1, -1, -1), NOISE[:2], ends)
     assert all(bool(part.isfinite().all()) for part in noised)
@@ -181,8 +181,8 @@ def test_min_snr_by_hand() -> None:
 
 def test_times_are_drawn_as_the_objective_wants_them() -> None:
     draw = torch.Generator().manual_seed(4)
-    shares = objective_of("flow").times(20_000, generator=draw)
+    shares = create_objective("flow").times(20_000, generator=draw)
     assert float(shares.logit().mean()) == pytest.approx(0.0, abs=0.03)
     assert float(shares.logit().std()) == pytest.approx(1.0, abs=0.03)
-    whole = objective_of("epsilon").times(20_000, generator=draw)
+    whole = create_objective("epsilon").times(20_000, generator=draw)
     assert (int(whole.min()), int(whole.max())) == (0, 999)

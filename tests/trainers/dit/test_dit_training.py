@@ -17,18 +17,18 @@ from trainers.dit.encoders import Posterior
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PromptCondition
-from trainers.dit.objective import objective_of
+from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe, ObjectiveName
 from trainers.dit.training import (
     TRANSFORMER,
     DenoisingLoss,
     NoiseDraw,
     NoiseSource,
+    build_loop,
+    build_phase,
+    build_rounds,
+    compute_warmup_factor,
     fit,
-    loop_of,
-    phase_of,
-    rounds_of,
-    warmed_up,
 )
 from trainers.loop import FrozenModule, IterableSource, Loop, Report, WindowReport, seed_everything
 from trainers.loop.validation import evaluation_mode
@@ -64,7 +64,7 @@ def test_the_transformer_gets_every_gradient_and_what_encodes_gets_none(
     cache, plain = sources(folder, model)
     batch: EncodedImages | RawImages = (cache if encoded else plain).gather(torch.arange(12))
     torch.manual_seed(1)
-    DenoisingLoss(model, NoiseSource(objective_of(name), 0.3)).loss(batch).mean.backward()
+    DenoisingLoss(model, NoiseSource(create_objective(name), 0.3)).loss(batch).mean.backward()
     weights = dict(model.network.module.named_parameters())
     assert [key for key, weight in weights.items() if weight.grad is None or not weight.grad.any()] == []
     frozen = [*model.latents.module.parameters(), *model.prompts.module.parameters()]
@@ -113,7 +113,7 @@ def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> 
     model = a_model()
     cache, transformer = LatentCache.open(folder / "cache"), model.network.module
     learning: Any = SeededLoss(model)
-    phase = phase_of(transformer, learning, ImageRecipe(steps=100))
+    phase = build_phase(transformer, learning, ImageRecipe(steps=100))
     optimizer = GradientRecorder(transformer.parameters(), lr=0.0)
     object.__setattr__(phase, "optimizer", optimizer)
     object.__setattr__(phase, "scheduler", None)
@@ -144,7 +144,7 @@ def ranks_gradient(folder: Path) -> Any:
     cache, learning = LatentCache.open(folder / "cache"), SeededLoss(model)
     transformer = model.network.module
     recipe: Any = learning
-    phase = phase_of(transformer, recipe, ImageRecipe(steps=100))
+    phase = build_phase(transformer, recipe, ImageRecipe(steps=100))
     optimizer = GradientRecorder(transformer.parameters(), lr=0.0)
     object.__setattr__(phase, "optimizer", optimizer)
     object.__setattr__(phase, "scheduler", None)
@@ -199,7 +199,7 @@ def test_the_loop_averages_the_transformer_and_ends_with_the_average(folder: Pat
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_by_hand(name: ObjectiveName, folder: Path) -> None:
     model = a_model(name)
-    objective, network = objective_of(name), model.network
+    objective, network = create_objective(name), model.network
     batch = LatentCache.open(folder / "cache").gather(torch.tensor([4, 9]))
     draw = torch.Generator().manual_seed(8)
     within, noise = torch.randn(2, 2, 4, 4, 4, generator=draw)
@@ -223,7 +223,7 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
         wanted = blank.rows(torch.tensor([0])) if dropped[row] else batch.condition.rows(torch.tensor([row]))
         torch.testing.assert_close(found.embeddings[row], wanted.embeddings[0])
         assert torch.equal(found.mask[row], wanted.mask[0])
-    draws = NoiseSource(objective_of("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
+    draws = NoiseSource(create_objective("flow"), 0.25)(torch.zeros(20_000, 1, 1, 1))
     assert float(torch.corrcoef(torch.stack([draws.within, draws.noise]).flatten(1))[0, 1]) == pytest.approx(
         0, abs=0.03
     )
@@ -232,13 +232,18 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
 
 def test_the_learning_rate_rises_and_stays() -> None:
     recipe = ImageRecipe(steps=1500)
-    assert [warmed_up(step, steps=recipe.warm_up) for step in (0, 24, 50, 1499)] == [1 / 51, 25 / 51, 1.0, 1.0]
+    assert [compute_warmup_factor(step, steps=recipe.warm_up) for step in (0, 24, 50, 1499)] == [
+        1 / 51,
+        25 / 51,
+        1.0,
+        1.0,
+    ]
 
 
 def test_a_training_starts_with_a_small_rate_that_is_full_after_a_tenth_of_few_steps() -> None:
     transformer, learning = a_model().network.module, SeededLoss(a_model())
     recipe: Any = learning
-    phase: Any = phase_of(transformer, recipe, ImageRecipe(steps=20, learning_rate=0.3))
+    phase: Any = build_phase(transformer, recipe, ImageRecipe(steps=20, learning_rate=0.3))
     assert phase.scheduler.get_last_lr() == pytest.approx([0.3 / 3])
 
 
@@ -276,16 +281,16 @@ def test_accumulated_batches_are_more_images_in_as_many_steps(folder: Path) -> N
 
 def test_a_round_has_batches_for_every_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.dit.training.launched_size", lambda: 2)
-    assert rounds_of(LatentCache.open(folder / "cache"), ImageRecipe(steps=250, accumulate=3)).length == 125 * 3 * 2
+    assert build_rounds(LatentCache.open(folder / "cache"), ImageRecipe(steps=250, accumulate=3)).length == 125 * 3 * 2
 
 
 def test_what_goes_wrong_is_met_as_the_recipe_says() -> None:
-    settings = loop_of(a_model(), ImageRecipe(device="cpu", oom="fail", nonfinite="raise"))._settings
+    settings = build_loop(a_model(), ImageRecipe(device="cpu", oom="fail", nonfinite="raise"))._settings
     assert (settings.oom, settings.nonfinite) == ("fail", "raise")
 
 
 def test_what_encodes_is_frozen_in_the_loop() -> None:
     model = a_model()
-    loop = loop_of(model, ImageRecipe(device="cpu"))
+    loop = build_loop(model, ImageRecipe(device="cpu"))
     assert set(loop._settings.trained) == {TRANSFORMER}
     assert set(loop._settings.frozen) == {"vae", "text_encoder"}

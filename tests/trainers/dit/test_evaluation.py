@@ -15,9 +15,9 @@ from trainers.dit.errors import ModelError, PriorError, RewardError
 from trainers.dit.evaluation import ClassifierPredictions, ImageEvaluation, RewardScore, evaluate
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel, read_notes
-from trainers.dit.page import MOST_IMAGES, curves_of, evaluation_sheet, render_sheet, sample_sheet, strip_of
+from trainers.dit.page import MOST_IMAGES, build_curves, build_evaluation_page, render_sheet, sample_sheet, strip_of
 from trainers.dit.recipe import SamplingSettings, reward_names
-from trainers.dit.rewards import RewardInputs, pixels_of, rewards_of, train_classifier
+from trainers.dit.rewards import RewardInputs, create_rewards, read_pixels, train_classifier
 from trainers.dit.sampling import draw_images
 from trainers.dit.statistics import frechet_distance, wilson_interval
 
@@ -39,7 +39,7 @@ def material(model: ImageModel, tmp_path_factory: pytest.TempPathFactory) -> Rew
 
 @pytest.fixture(scope="module")
 def found(model: ImageModel, material: RewardInputs) -> ImageEvaluation:
-    return evaluate(model, material, rewards_of(("classifier", "frechet", "ssim"), material), SAMPLING)
+    return evaluate(model, material, create_rewards(("classifier", "frechet", "ssim"), material), SAMPLING)
 
 
 def drawn_by_hand() -> ImageEvaluation:
@@ -62,19 +62,19 @@ def test_figures_are_those_of_some_held_out_prompts(
     images, judge = draw_images(model, prompts, SAMPLING), train_classifier(material.pictures)
     torch.testing.assert_close(found.images, images)
     assert found.correct == round(16 * judge.accuracy(images, prompts))
-    assert found.real_correct == round(16 * judge.accuracy(pixels_of(material.held_out.some(16)), prompts))
+    assert found.real_correct == round(16 * judge.accuracy(read_pixels(material.held_out.some(16)), prompts))
     classifier, frechet, _ = found.scores
     chances = judge(images).softmax(1).gather(1, judge.classes(prompts)[:, None])
     assert classifier.value == pytest.approx(chances.mean().item())
-    real = judge.features(pixels_of(material.held_out))
+    real = judge.features(read_pixels(material.held_out))
     assert frechet.value == pytest.approx(frechet_distance(judge.features(images), real), rel=1e-4)
-    beside = judge.features(pixels_of(material.pictures.some(16)))
+    beside = judge.features(read_pixels(material.pictures.some(16)))
     assert frechet.real == pytest.approx(frechet_distance(beside, real), rel=1e-4)
     assert (frechet.is_distance, frechet.against) == (True, 24)
 
 
 def test_real_images_are_judged_by_the_same_rewards(material: RewardInputs, found: ImageEvaluation) -> None:
-    judge, targets = train_classifier(material.pictures), pixels_of(material.held_out.some(16))
+    judge, targets = train_classifier(material.pictures), read_pixels(material.held_out.some(16))
     chances = judge(targets).softmax(1).gather(1, judge.classes(found.prompts)[:, None])
     classifier, _, ssim = found.scores
     assert classifier.real == pytest.approx(chances.mean().item())
@@ -89,7 +89,7 @@ def test_how_many_are_drawn_together_changes_no_image(
     again = evaluate(
         model,
         material,
-        rewards_of(("ssim",), material),
+        create_rewards(("ssim",), material),
         replace(SAMPLING, at_once=3),
         on_progress=lambda done, total: told.append((done, total)),
     )
@@ -102,7 +102,7 @@ def test_how_many_are_drawn_together_changes_no_image(
 def test_more_images_than_are_held_out_and_plans_that_nobody_reads_are_refused(
     model: ImageModel, material: RewardInputs
 ) -> None:
-    ssim = rewards_of(("ssim",), material)
+    ssim = create_rewards(("ssim",), material)
     with pytest.raises(RewardError, match="has prompts for only 24; draw fewer"):
         evaluate(model, replace(material, count=25), ssim, SAMPLING)
     with pytest.raises(PriorError, match="reads no prior tokens"):
@@ -149,7 +149,7 @@ def test_names_of_rewards_are_read_and_wrong_ones_named() -> None:
 
 
 def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_else() -> None:
-    page = page_of(text := render_sheet(evaluation_sheet("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
+    page = page_of(text := render_sheet(build_evaluation_page("Evaluation of mine", ("a line",), drawn_by_hand(), ())))
     assert page.numbers == pytest.approx([2 / 3, 4.25, 3])
     assert "2 of 3 are classified as their prompt; 95 % interval 20.8 % to 93.9 %; 100.0 % of the real" in page.words
     assert "3 images against 7 real ones; real images have 1.500; lower is better" in page.words
@@ -162,7 +162,7 @@ def test_a_page_has_the_figures_and_every_image_that_was_taken_for_something_els
 
 def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mistaken() -> None:
     found = drawn_by_hand()
-    sheet = evaluation_sheet("ImageEvaluation", (), found, ())
+    sheet = build_evaluation_page("ImageEvaluation", (), found, ())
     for one, rows in zip(sheet.prompts, ([0], [1, 2]), strict=True):
         real, drawn = (
             strip_of("Real", found.targets[rows], one.prompt),
@@ -174,12 +174,12 @@ def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mi
 
 
 def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> None:
-    sheet = evaluation_sheet("ImageEvaluation", (), found, ())
+    sheet = build_evaluation_page("ImageEvaluation", (), found, ())
     assert [one.prompt for one in sheet.prompts] == [*dict.fromkeys(found.prompts)]
     real, drawn = sheet.prompts[0].strips
     assert (real.heading, drawn.heading) == ("Real", "Drawn")
     assert len(drawn.pictures) == min(MOST_IMAGES, found.prompts.count(found.prompts[0]))
-    assert render_sheet(sheet) == render_sheet(evaluation_sheet("ImageEvaluation", (), found, ()))
+    assert render_sheet(sheet) == render_sheet(build_evaluation_page("ImageEvaluation", (), found, ()))
 
 
 def test_what_others_wrote_is_shown_and_not_run() -> None:
@@ -189,7 +189,7 @@ def test_what_others_wrote_is_shown_and_not_run() -> None:
         prompts=(HOSTILE, *found.prompts[1:]),
         predictions=ClassifierPredictions((PROMPTS[0],) * 3, found.prompts),
     )
-    text = render_sheet(evaluation_sheet(HOSTILE, (HOSTILE,), hostile, ()))
+    text = render_sheet(build_evaluation_page(HOSTILE, (HOSTILE,), hostile, ()))
     assert HOSTILE not in text
     assert page_of(text).text.count(HOSTILE) >= 4
     assert_holds_all(text)
@@ -199,7 +199,7 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
     count, draw = 400, torch.Generator().manual_seed(0)
     images = torch.rand(count, 3, 256, 256, generator=draw)
     found = ImageEvaluation(tuple(f"image {number}" for number in range(count)), images, images, (), None)
-    text = render_sheet(evaluation_sheet("ImageEvaluation", (), found, ()))
+    text = render_sheet(build_evaluation_page("ImageEvaluation", (), found, ()))
     page = page_of(text)
     shown = len(page.references) // 2
     assert 1 <= shown < 24
@@ -210,7 +210,7 @@ def test_many_prompts_and_large_images_do_not_make_a_page_large() -> None:
 def test_small_images_are_shown_of_as_many_prompts_as_a_page_may_have() -> None:
     images = torch.rand(400, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     found = ImageEvaluation(tuple(f"image {number}" for number in range(400)), images, images, (), None)
-    page = page_of(render_sheet(evaluation_sheet("ImageEvaluation", (), found, ())))
+    page = page_of(render_sheet(build_evaluation_page("ImageEvaluation", (), found, ())))
     assert "The first 24 prompts; the scores include 376 more." in page.words
     assert len(page.references) == 48
 
@@ -274,7 +274,7 @@ TUNED: Mapping[str, Any] = {
 
 
 def test_curves_are_what_training_and_tuning_noted_with_distances_without_their_minus() -> None:
-    loss, chance, distance, drawn, *tuned = curves_of({"training.json": TRAINED, "tuning.json": TUNED})
+    loss, chance, distance, drawn, *tuned = build_curves({"training.json": TRAINED, "tuning.json": TUNED})
     assert (loss.name, loss.points) == ("Loss", ((125, 1.5), (250, 1.25)))
     assert chance.points == ((100, 0.5), (200, 0.75))
     assert distance.points == ((100, 9), (200, 6))
@@ -284,7 +284,7 @@ def test_curves_are_what_training_and_tuning_noted_with_distances_without_their_
 
 
 def test_a_page_shows_the_curves_and_their_values() -> None:
-    curves = curves_of({"training.json": TRAINED})
+    curves = build_curves({"training.json": TRAINED})
     page = page_of(text := render_sheet(sample_sheet("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
     assert page.numbers == [1.5, 1.25, 0.5, 0.75, 9, 6]
     assert text.count("<polyline") == 3
@@ -292,7 +292,7 @@ def test_a_page_shows_the_curves_and_their_values() -> None:
 
 
 def test_a_model_that_was_made_elsewhere_has_no_curves(tmp_path: Path) -> None:
-    assert curves_of(read_notes(tmp_path)) == []
+    assert build_curves(read_notes(tmp_path)) == []
 
 
 STRANGE: Any = {**TRAINED, "curves": {"loss": [1.5, "much"], "looks": []}}
@@ -312,11 +312,13 @@ STRANGE: Any = {**TRAINED, "curves": {"loss": [1.5, "much"], "looks": []}}
 def test_damaged_notes_are_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "training.json").write_text(text)
     with pytest.raises(ModelError, match=r"training\.json"):
-        curves_of(read_notes(tmp_path))
+        build_curves(read_notes(tmp_path))
 
 
 def test_notes_with_infinite_losses_are_read(tmp_path: Path) -> None:
     told = {**TRAINED, "curves": {**TRAINED["curves"], "loss": [float("nan"), 1.0]}}
     (tmp_path / "training.json").write_text(json.dumps(told))
-    page = page_of(render_sheet(sample_sheet("", (), "", torch.zeros(1, 1, 8, 8), curves_of(read_notes(tmp_path))[:1])))
+    page = page_of(
+        render_sheet(sample_sheet("", (), "", torch.zeros(1, 1, 8, 8), build_curves(read_notes(tmp_path))[:1]))
+    )
     assert page.numbers == [1]

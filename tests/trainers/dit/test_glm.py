@@ -20,10 +20,10 @@ from trainers.cli.commands import app
 from trainers.dit.batches import RawImageFiles
 from trainers.dit.cache import write_cache
 from trainers.dit.errors import DataError, ModelError, PriorError, SchedulerError
-from trainers.dit.glm import glm_objective, glyphs
+from trainers.dit.glm import build_glm_objective, find_quoted_text
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import objective_of
+from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import DenoisingLoss, NoiseSource, fit
@@ -129,7 +129,7 @@ def test_each_image_has_its_own_plan_however_many_are_drawn_at_once_and_however_
 
 @pytest.mark.parametrize("kind", ["linear", "exponential"])
 def test_an_exact_prediction_leads_back_to_the_image(kind: str) -> None:
-    objective = glm_objective(a_scheduler(time_shift_type=kind), PATCHES)
+    objective = build_glm_objective(a_scheduler(time_shift_type=kind), PATCHES)
     image, noise = torch.randn(2, 1, 4, 4, 4, generator=torch.Generator().manual_seed(1))
 
     def predict(latents: Tensor, timesteps: Tensor) -> Tensor:
@@ -138,12 +138,12 @@ def test_an_exact_prediction_leads_back_to_the_image(kind: str) -> None:
         return (latents - image) / share
 
     assert float((objective.sample(predict, noise, 20) - image).abs().max()) < 1e-5
-    plain = objective_of("flow").sample(lambda z, t: predict(z, t * 1000 / 1921), noise, 20)
+    plain = create_objective("flow").sample(lambda z, t: predict(z, t * 1000 / 1921), noise, 20)
     assert float((plain - image).abs().max()) > 1e-5
 
 
 def test_times_are_passed_unshifted_and_one_less() -> None:
-    objective = glm_objective(a_scheduler(), PATCHES)
+    objective = build_glm_objective(a_scheduler(), PATCHES)
     times = torch.tensor([0.25, 1.0])
     noised = objective.noised(torch.zeros(2, 1, 1, 1), torch.ones(2, 1, 1, 1), times)
     torch.testing.assert_close(noised.timesteps, torch.tensor([249.0, 999.0]))
@@ -239,7 +239,7 @@ def test_one_plan_of_many_that_is_all_zero_is_refused_by_its_image(tmp_path: Pat
 
 def test_only_one_text_can_be_written_and_it_is_never_cut() -> None:
     model = a_model()
-    assert glyphs("a “red” door") == "red"
+    assert find_quoted_text("a “red” door") == "red"
     with pytest.raises(DataError, match="2 texts in quotation marks"):
         model.prompts.check("'a' and \"b\"")
     model.prompts.check("a wall with '" + "x" * 255 + "'")
@@ -250,9 +250,9 @@ def test_only_one_text_can_be_written_and_it_is_never_cut() -> None:
 @pytest.mark.parametrize("setting", ["shift_terminal", "use_karras_sigmas", "invert_sigmas"])
 def test_a_scheduler_that_moves_the_noise_elsewhere_is_refused(setting: str) -> None:
     with pytest.raises(SchedulerError, match=f"with .*{setting}.* is not the sampler of GLM-Image"):
-        glm_objective(a_scheduler(**{setting: 0.1 if setting == "shift_terminal" else True}), PATCHES)
+        build_glm_objective(a_scheduler(**{setting: 0.1 if setting == "shift_terminal" else True}), PATCHES)
     with pytest.raises(SchedulerError, match="DPMSolverMultistepScheduler is not the sampler of GLM-Image"):
-        glm_objective(objective_of("flow").scheduler(), PATCHES)
+        build_glm_objective(create_objective("flow").scheduler(), PATCHES)
 
 
 def test_what_plans_images_is_saved_with_the_rest_as_it_was(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import trainers.dit
 from trainers.dit.batches import EncodedImages
 from trainers.dit.cache import write_cache
 from trainers.dit.encoders import PixArtPromptEncoder
-from trainers.dit.grpo import PolicyLoss, rollout_settings
+from trainers.dit.grpo import PolicyLoss, read_rollout_settings
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe, SamplingSettings
 from trainers.dit.rewards import ValidatedReward
 from trainers.dit.rollouts import PolicySampler, Rollouts
-from trainers.dit.sampling import draw_latents, initial_noise
+from trainers.dit.sampling import draw_initial_noise, draw_latents
 from trainers.dit.training import TRANSFORMER
 from trainers.loop import DetachedLossError, IterableSource, Loop, LoopError, Loss, NoGradientError, Phase
 
@@ -45,7 +45,7 @@ class DifferenceLoss:
     def loss(self, batch: EncodedImages) -> Loss:
         count = len(batch.posterior.mean)
         drawn = draw_latents(
-            self._model, batch.condition, initial_noise(self._model, count, 0), SamplingSettings(steps=4)
+            self._model, batch.condition, draw_initial_noise(self._model, count, 0), SamplingSettings(steps=4)
         )
         error = (drawn - batch.posterior.mean).square().mean() - drawn.mean()
         return Loss(error.requires_grad_(self._required), count)
@@ -93,9 +93,9 @@ def test_what_is_drawn_has_no_gradient_and_asking_again_about_its_steps_reaches_
     recipe = GrpoRecipe(groups=3, members=4, draw_steps=4, trained_steps=1)
     reward = ValidatedReward("brightness", Brightness(), of_all=False)
     torch.manual_seed(3)
-    moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, rollout_settings(recipe))))
+    moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, read_rollout_settings(recipe))))
     assert [part.requires_grad for part in (*moves[:-1], *moves.condition)] == [False] * 11
-    steps = PolicySampler(model.unconditional(), rollout_settings(recipe))
+    steps = PolicySampler(model.unconditional(), read_rollout_settings(recipe))
     PolicyLoss(model.network, start.network, steps, recipe).loss(moves).mean.backward()
     named = model.network.module.named_parameters()
     assert [name for name, weight in named if weight.grad is None or not weight.grad.any()] == []

@@ -20,9 +20,9 @@ from trainers.dit.errors import DataError, ImageError, ModelError, SchedulerErro
 from trainers.dit.images import ImageFormat
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PixArtNetwork
-from trainers.dit.objective import objective_of
+from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ObjectiveName, SamplingSettings
-from trainers.dit.sampling import as_image, draw_images, grid
+from trainers.dit.sampling import as_image, build_grid, draw_images
 from trainers.media.run_directory import next_draft
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
@@ -31,7 +31,7 @@ NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 def model_with_effect(name: ObjectiveName = "flow") -> ImageModel:
     """Random weights, large enough that prompts matter."""
     model = tiny_model()
-    model.objective = objective_of(name)
+    model.objective = create_objective(name)
     draw = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for weight in model.network.module.parameters():
@@ -266,7 +266,7 @@ def test_a_network_of_the_largest_size_is_told_size_and_proportions() -> None:
 
 def test_a_grid_has_its_images_row_by_row() -> None:
     images = torch.arange(5.0).view(5, 1, 1, 1).expand(5, 1, 2, 3) / 10
-    found = grid(images, 3)
+    found = build_grid(images, 3)
     assert found.shape == (1, 4, 9)
     torch.testing.assert_close(found[0, ::2, ::3], torch.tensor([[0, 0.1, 0.2], [0.3, 0.4, 1.0]]))
     assert as_image(found).size == (9, 4)

@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 
-from trainers.dit.rollouts import PolicyStep, advantages_of, clipped_gain, divergence, log_probability, step_of
+from trainers.dit.rollouts import (
+    PolicyStep,
+    compute_advantages,
+    compute_clipped_gain,
+    divergence,
+    log_probability,
+    step_of,
+)
 
 
 def test_a_step_has_the_mean_and_deviation_of_the_formula() -> None:
@@ -55,21 +62,21 @@ def test_the_ratio_of_probabilities_is_that_of_normal_distributions() -> None:
 
 
 def test_advantages_are_counted_in_the_spread_of_each_group() -> None:
-    found = advantages_of(torch.tensor([[1.0, 2.0, 3.0], [0.2, 0.2, 0.2], [0.0, 0.0, 9.0]]))
+    found = compute_advantages(torch.tensor([[1.0, 2.0, 3.0], [0.2, 0.2, 0.2], [0.0, 0.0, 9.0]]))
     assert found.equal == 1
     assert found.values[0].tolist() == pytest.approx([-1, 0, 1], abs=1e-3)
     assert found.values[1].tolist() == [0, 0, 0]
     assert float(found.values[2].sum()) == pytest.approx(0, abs=1e-5)
-    assert float(advantages_of(torch.eye(100)[:1] * 50).values.max()) == 3.0
-    assert float(advantages_of(torch.eye(100)[:1] * -50).values.min()) == -3.0
-    assert float(advantages_of(torch.tensor([[0.0, 1e-4]])).values.max()) < 0.5  # nearly equal ones
+    assert float(compute_advantages(torch.eye(100)[:1] * 50).values.max()) == 3.0
+    assert float(compute_advantages(torch.eye(100)[:1] * -50).values.min()) == -3.0
+    assert float(compute_advantages(torch.tensor([[0.0, 1e-4]])).values.max()) < 0.5  # nearly equal ones
 
 
 def test_nothing_is_gained_beyond_the_clip() -> None:
     ratios, advantages = torch.tensor([1.5, 1.5, 0.5, 0.5, 1.05]), torch.tensor([2.0, -2.0, 2.0, -2.0, 2.0])
-    assert clipped_gain(ratios, advantages, 0.1).tolist() == pytest.approx([2.2, -3.0, 1.0, -1.8, 2.1])
+    assert compute_clipped_gain(ratios, advantages, 0.1).tolist() == pytest.approx([2.2, -3.0, 1.0, -1.8, 2.1])
     moved = torch.tensor([1.5, 0.5], requires_grad=True)
-    clipped_gain(moved, torch.tensor([1.0, -1.0]), 0.1).sum().backward()
+    compute_clipped_gain(moved, torch.tensor([1.0, -1.0]), 0.1).sum().backward()
     assert moved.grad is not None
     assert moved.grad.tolist() == [0, 0]
 

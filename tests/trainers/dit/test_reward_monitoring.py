@@ -16,7 +16,7 @@ from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.monitoring import EvaluationSnapshot, RewardMonitor, SampleWatch, has_collapsed
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
-from trainers.dit.rewards import RewardInputs, RewardKind, reward_of
+from trainers.dit.rewards import RewardInputs, RewardKind, create_reward
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult, fit
 from trainers.loop import Checkpoints, Report, StoppedError, TrainingNotice, seed_everything
@@ -55,7 +55,7 @@ def monitor_of(
     model: ImageModel, folder: Path, reward: ScriptedReward, *, every: int = 2, patience: int = 2
 ) -> RewardMonitor:
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
-    checked = reward_of("listed", material, {"listed": RewardKind(lambda _: reward)})
+    checked = create_reward("listed", material, {"listed": RewardKind(lambda _: reward)})
     watch = SampleWatch(model, material, [checked], SAMPLING)
     return RewardMonitor(watch, "listed", every=every, patience=patience)
 
@@ -177,9 +177,9 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
 def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
-    whole = SampleWatch(model, material, [], SAMPLING)._requests()
+    whole = SampleWatch(model, material, [], SAMPLING)._build_requests()
     monkeypatch.setattr("trainers.dit.monitoring.TOGETHER", 3)
-    parts = SampleWatch(model, material, [], SAMPLING)._requests()
+    parts = SampleWatch(model, material, [], SAMPLING)._build_requests()
     assert [len(part.indices) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)
     assert torch.equal(torch.cat([part.condition.embeddings for part in parts]), whole[0].condition.embeddings)

@@ -22,9 +22,9 @@ from trainers.dit.rewards import (
     Reward,
     RewardInputs,
     RewardKind,
-    pixels_of,
-    reward_of,
-    rewards_of,
+    create_reward,
+    create_rewards,
+    read_pixels,
     train_classifier,
 )
 from trainers.dit.statistics import frechet_distance, psnr, ssim
@@ -42,7 +42,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> RewardInputs:
 
 def held_out_images(material: RewardInputs, count: int = 16) -> tuple[Tensor, list[str]]:
     held = material.held_out.some(count)
-    return pixels_of(held), [one.prompt for one in held.pictures]
+    return read_pixels(held), [one.prompt for one in held.pictures]
 
 
 def test_psnr_is_ten_decibels_for_each_tenth_of_the_error() -> None:
@@ -78,7 +78,7 @@ def test_frechet_distance_is_that_of_two_normal_distributions() -> None:
 
 
 def test_real_images_are_counted_from_black_to_white_as_drawn_ones_are(material: RewardInputs) -> None:
-    images = pixels_of(material.held_out)
+    images = read_pixels(material.held_out)
     wanted = torch.from_numpy(np.stack([np.array(bar(PROMPTS[number], number)) for number in range(3)]) / 255)
     torch.testing.assert_close(images[:3, 0], wanted.float())
 
@@ -89,39 +89,39 @@ def test_the_classifier_learns_prompts_from_images_and_touches_no_random_stream(
     assert torch.equal(torch.get_rng_state(), before)
     images, prompts = held_out_images(material, 24)
     assert judge.accuracy(images, prompts) == 1.0
-    reward = reward_of("classifier", material)
+    reward = create_reward("classifier", material)
     right, wrong = reward(images, prompts, images), reward(images, [*prompts[1:], prompts[0]], images)
     torch.testing.assert_close(right, judge(images).softmax(1)[torch.arange(24), torch.arange(24) % 4])
     assert float(right.min()) > 0.5 > float(wrong.max())
 
 
 def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(material: RewardInputs) -> None:
-    reward = reward_of("frechet", material)
+    reward = create_reward("frechet", material)
     images, prompts = held_out_images(material)
     inner = reward.reward
     assert isinstance(inner, FrechetDistance)
     assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
     judge = train_classifier(material.pictures)
-    real = judge.features(pixels_of(material.held_out))
-    assert inner.floor == pytest.approx(frechet_distance(judge.features(pixels_of(material.pictures.some(16))), real))
+    real = judge.features(read_pixels(material.held_out))
+    assert inner.floor == pytest.approx(frechet_distance(judge.features(read_pixels(material.pictures.some(16))), real))
     said = reward(images, prompts, images)
     assert said.tolist() == pytest.approx([-frechet_distance(judge.features(images), real)] * 16)
     assert float(reward(torch.rand(16, 1, 8, 8), prompts, images)[0]) < float(said[0]) - inner.floor
-    others = 1 - pixels_of(material.pictures)
+    others = 1 - read_pixels(material.pictures)
     floor = frechet_distance(judge.features(others[:16]), real)
-    assert FrechetDistance(judge, pixels_of(material.held_out), others, 16).floor == pytest.approx(floor)
+    assert FrechetDistance(judge, read_pixels(material.held_out), others, 16).floor == pytest.approx(floor)
     with pytest.raises(RewardError, match=r"of 8 images cannot be compared with the floor of 16"):
         reward(images[:8], prompts[:8], images[:8])
     with pytest.raises(
         RewardError, match=r"of 25 images needs as many held-out and training images.*there are 24 and 25"
     ):
-        reward_of("frechet", RewardInputs(material.pictures, material.held_out, count=25))
+        create_reward("frechet", RewardInputs(material.pictures, material.held_out, count=25))
 
 
 def test_likeness_is_that_of_images_and_targets(material: RewardInputs) -> None:
     images, prompts = held_out_images(material)
-    assert reward_of("ssim", material)(images, prompts, images).tolist() == pytest.approx([1.0] * 16)
-    assert torch.equal(reward_of("psnr", material)(images, prompts, 1 - images), psnr(images, 1 - images))
+    assert create_reward("ssim", material)(images, prompts, images).tolist() == pytest.approx([1.0] * 16)
+    assert torch.equal(create_reward("psnr", material)(images, prompts, 1 - images), psnr(images, 1 - images))
 
 
 def a_clip(folder: Path) -> CLIPModel:
@@ -143,7 +143,7 @@ def a_clip(folder: Path) -> CLIPModel:
 def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: RewardInputs, tmp_path: Path) -> None:
     model = a_clip(tmp_path / "clip")
     images, prompts = held_out_images(material, 4)
-    said = reward_of("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "clip", 4))(
+    said = create_reward("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "clip", 4))(
         images, prompts, images
     )
     sized = functional.interpolate(images.repeat(1, 3, 1, 1), (16, 16), mode="bicubic", antialias=True).clamp(0, 1)
@@ -159,23 +159,23 @@ def test_clip_is_the_cosine_of_its_embeddings_from_a_folder(material: RewardInpu
 
 def test_clip_without_weights_is_refused(material: RewardInputs, tmp_path: Path) -> None:
     with pytest.raises(RewardError, match="clip needs a local folder of a CLIP model"):
-        reward_of("clip", material)
+        create_reward("clip", material)
     with pytest.raises(RewardError, match=r"nowhere cannot be read as a CLIP model"):
-        reward_of("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "nowhere"))
+        create_reward("clip", RewardInputs(material.pictures, material.held_out, tmp_path / "nowhere"))
 
 
 def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path: Path) -> None:
     with pytest.raises(RewardError, match="'beauty' is not a reward; choose from classifier, ssim"):
-        reward_of("beauty", material)
+        create_reward("beauty", material)
     kinds = {**KINDS, "mine": RewardKind(lambda _: PairwiseSimilarity(ssim), ("no_such_package",))}
     with pytest.raises(RewardError, match="reward mine needs no_such_package"):
-        reward_of("mine", material, kinds)
+        create_reward("mine", material, kinds)
     with pytest.raises(RewardError, match="reward ssim reads no weights"):
-        rewards_of(("ssim",), RewardInputs(material.pictures, material.held_out, tmp_path))
+        create_rewards(("ssim",), RewardInputs(material.pictures, material.held_out, tmp_path))
     train_classifier(pictures_of(tmp_path / "enough", 32))
     few = pictures_of(tmp_path / "few", 31)
     with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
-        reward_of("classifier", RewardInputs(few, material.held_out))
+        create_reward("classifier", RewardInputs(few, material.held_out))
     others = ImageFolder(few.folder, few.form, tuple(few.pictures[:3]), ())
     with pytest.raises(RewardError, match=f"has no training image of '{PROMPTS[3]}'"):
         train_classifier(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
@@ -201,6 +201,6 @@ def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material
     values[5] = math.nan
     wrong = material.held_out.some(16).pictures[5].prompt
     with pytest.raises(RewardError, match=f"reward mine is nan for an image of '{wrong}'.* 1 of 16 images"):
-        reward_of("mine", material, {"mine": RewardKind(lambda _: broken_reward(values))})
+        create_reward("mine", material, {"mine": RewardKind(lambda _: broken_reward(values))})
     with pytest.raises(RewardError, match=r"reward mine has shape \[3\] for 16 images"):
-        reward_of("mine", material, {"mine": RewardKind(lambda _: broken_reward(torch.zeros(3)))})
+        create_reward("mine", material, {"mine": RewardKind(lambda _: broken_reward(torch.zeros(3)))})

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.dit.encoders import PixArtPromptEncoder
 from trainers.dit.errors import DataError, ModelError
-from trainers.dit.models import ImageModel, read_notes, trained_words
-from trainers.dit.prompts import folder_warning
+from trainers.dit.models import ImageModel, read_notes, read_trained_words
+from trainers.dit.prompts import describe_unknown_words_of_folder
 
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")
 TUNED = ("--reward", "ssim", "--gate", "psnr", "--iterations", "1", "--groups", "2", "--members", "3", "--draw-steps")
@@ -112,7 +112,7 @@ def test_a_tuning_names_the_words_that_it_draws_unlearnt_and_hands_on_those_that
     assert f"{DOUBT} 'floor', used by 1 of 5 prompts of {folder}\n" in said
     assert json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))["words"] == sorted(WORDS)
     for model in (tmp_path / "tuned", workspace / "model"):
-        assert trained_words(read_notes(model)) == frozenset(WORDS)
+        assert read_trained_words(read_notes(model)) == frozenset(WORDS)
     assert f"{DOUBT} 'floor', and" in sample_output(tmp_path / "tuned", "a bar on the floor", tmp_path / "a.png")
 
 
@@ -127,7 +127,7 @@ def test_a_judgement_names_the_words_that_it_draws_unlearnt(workspace: Path, tmp
 def test_a_further_training_adds_its_words(workspace: Path, tmp_path: Path) -> None:
     folder = images_with_unknown_words(tmp_path / "images", "floor")
     run_dit("train", folder, "--model", workspace / "model", "--out", tmp_path / "model", *SHORT)
-    assert trained_words(read_notes(tmp_path / "model")) == {*WORDS, "floor"}
+    assert read_trained_words(read_notes(tmp_path / "model")) == {*WORDS, "floor"}
 
 
 def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(workspace: Path, tmp_path: Path) -> None:
@@ -140,14 +140,14 @@ def test_of_a_model_that_has_learnt_elsewhere_no_word_is_said_to_be_unknown(work
 
 def test_of_many_words_the_first_are_named() -> None:
     prompts = tuple(f"a bar {sign}{sign}" for sign in "stuvwxyz")
-    said = folder_warning(prompts, tiny_model().prompts, frozenset(WORDS), Path("here"))
+    said = describe_unknown_words_of_folder(prompts, tiny_model().prompts, frozenset(WORDS), Path("here"))
     assert said == f"{DOUBT} 'ss', 'tt', 'uu', 'vv', 'ww' and 3 more words, used by 8 of 8 prompts of here"
 
 
 def test_a_folder_whose_words_are_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "training.json").write_text("{")
     with pytest.raises(ModelError, match=r"training.json is damaged .*; restore it"):
-        trained_words(read_notes(tmp_path))
+        read_trained_words(read_notes(tmp_path))
 
 
 def test_words_are_compared_without_punctuation_and_capitals() -> None:

@@ -153,14 +153,14 @@ def test_less_padding_in_a_piece_does_not_hide_that_it_would_be_cut_now() -> Non
     assert short.batch.shape == (2, 1)
     cutter.lower(long, "a test")
     assert cutter.limit == 8
-    assert cutter.would_cut(short)
+    assert cutter.exceeds_limit(short)
 
 
 def test_a_single_sample_above_the_limit_is_not_worked_again() -> None:
     cutter = cutter_at(16, ByFrames())
     (single,) = pieces(cutter, sequences(30))
     cutter.lower(pieces(cutter, sequences(8, 8))[0], "a test")
-    assert not cutter.would_cut(single)
+    assert not cutter.exceeds_limit(single)
 
 
 @pytest.mark.parametrize(

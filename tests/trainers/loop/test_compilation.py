@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.device.compilation import compact, compile_modules
+from trainers.loop.device.compilation import compact_parameters, compile_modules
 from trainers.loop.weights.weight_copies import AveragedWeights
 
 # torch's compiler itself looks at the gradient of its inputs.
@@ -156,7 +156,7 @@ def transposed_layer() -> nn.Linear:
 def test_every_parameter_becomes_contiguous_and_keeps_its_values() -> None:
     net = transposed_layer()
     before = net.weight.detach().clone()
-    compact(net)
+    compact_parameters(net)
     assert net.weight.is_contiguous()
     assert torch.equal(net.weight, before)
 
@@ -164,7 +164,7 @@ def test_every_parameter_becomes_contiguous_and_keeps_its_values() -> None:
 def test_parameters_stay_the_same_so_that_their_optimizer_goes_on() -> None:
     net, reference = transposed_layer(), transposed_layer()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    compact(net)
+    compact_parameters(net)
     for trained, stepper in ((net, optimizer), (reference, torch.optim.SGD(reference.parameters(), lr=0.1))):
         trained(torch.ones(2, 3)).sum().backward()
         stepper.step()
@@ -179,7 +179,7 @@ def test_recurrent_layers_work_as_before(kind: type[nn.RNN | nn.LSTM | nn.GRU]) 
     for parameter in net.parameters():
         parameter.data = torch.randn(parameter.shape[::-1]).permute(*range(parameter.ndim)[::-1])
     before = net(torch.ones(5, 1, 3))[0]
-    compact(net)
+    compact_parameters(net)
     assert all(parameter.is_contiguous() for parameter in net.parameters())
     assert torch.allclose(net(torch.ones(5, 1, 3))[0], before)
 
@@ -188,14 +188,14 @@ def test_a_recurrent_layer_with_weight_norm_is_left_to_itself() -> None:
     torch.manual_seed(1)
     net = nn.utils.parametrizations.weight_norm(nn.LSTM(3, 4), "weight_hh_l0")
     before = net(torch.ones(5, 1, 3))[0]
-    compact(net)
+    compact_parameters(net)
     assert torch.equal(net(torch.ones(5, 1, 3))[0], before)
 
 
 def test_a_convolution_keeps_the_channels_last_order() -> None:
     net = nn.Conv2d(2, 4, 3)
     net.weight.data = net.weight.data.contiguous(memory_format=torch.channels_last)
-    compact(net)
+    compact_parameters(net)
     assert net.weight.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -211,13 +211,13 @@ def check_flat(net: nn.LSTM) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_recurrent_weights_stay_one_buffer_after_every_way_of_replacing_them() -> None:
     net = nn.LSTM(3, 4, num_layers=2).cuda()
-    compact(net)
+    compact_parameters(net)
     check_flat(net)
     copied = copy.deepcopy(net)
-    compact(copied)
+    compact_parameters(copied)
     check_flat(copied)
     copied.load_state_dict({name: tensor.clone() for name, tensor in net.state_dict().items()}, assign=True)
-    compact(copied)
+    compact_parameters(copied)
     check_flat(copied)
     average = AveragedWeights(tuple(net.parameters()), 0.9)
     average.update(1)

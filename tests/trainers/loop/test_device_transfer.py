@@ -27,8 +27,8 @@ from trainers.loop import (
     TrainingNotice,
     WindowReport,
 )
-from trainers.loop.data.transfer import DirectFeeder, Prefetcher, can_read_ahead, create_feeder
-from trainers.loop.data.tree import leaves, map_tensors
+from trainers.loop.data.transfer import DirectFeeder, DirectTransfer, Prefetcher, can_read_ahead, create_feeder
+from trainers.loop.data.tree import iterate_tensors, map_tensors
 
 Tree = TypeVar("Tree")
 PLENTY = 2**30
@@ -73,7 +73,7 @@ class FakeDevice:
     def finish_copy(self, batch: Any) -> None:
         (found,) = [pair for pair in self._waiting if pair[0] is batch]
         self._waiting = [pair for pair in self._waiting if pair is not found]
-        for (_, target), (_, source) in zip(leaves(found[0]), leaves(found[1]), strict=True):
+        for (_, target), (_, source) in zip(iterate_tensors(found[0]), iterate_tensors(found[1]), strict=True):
             target.copy_(source)
         self.log.append(f"receive {_first(batch)}")
 
@@ -82,7 +82,7 @@ class FakeDevice:
 
 
 def _first(batch: object) -> int:
-    return int(next(leaves(batch))[1].flatten()[0])
+    return int(next(iterate_tensors(batch))[1].flatten()[0])
 
 
 def rows(count: int = 24, width: int = 3) -> Rows:
@@ -156,10 +156,10 @@ def feed_all(monkeypatch: pytest.MonkeyPatch) -> Feed:
         carrier, made = FakeDevice(**chosen), list[Prefetcher]()
 
         def feeder(_device: torch.device, *, phases: int) -> Prefetcher:
-            made.append(Prefetcher(carrier, most=most, shared=phases > 1))
+            made.append(Prefetcher(cast("DirectTransfer", carrier), most=most, shared=phases > 1))
             return made[-1]
 
-        monkeypatch.setattr("trainers.loop.assembly.create_feeder", feeder)
+        monkeypatch.setattr("trainers.loop.loop.create_feeder", feeder)
         return carrier, made
 
     return feed

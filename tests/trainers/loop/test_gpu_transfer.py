@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
-from trainers.loop.data.transfer import UNPINNED, DirectFeeder, StreamTransfer
+from trainers.loop.data.transfer import MOST_UNPINNED_BYTES, DirectFeeder, StreamTransfer
 from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors
 
 pytestmark = [
@@ -24,7 +24,7 @@ def data(windows: int = 12) -> Tensor:
     """Host data; only pinned memory is copied asynchronously."""
     generator = torch.Generator().manual_seed(1)
     found = torch.randn(windows * ROWS, WIDTH, generator=generator)
-    assert found[:ROWS].numel() * 4 > UNPINNED
+    assert found[:ROWS].numel() * 4 > MOST_UNPINNED_BYTES
     return found
 
 
@@ -86,7 +86,7 @@ def test_batches_that_are_fetched_ahead_have_the_same_bits(
     def direct(device: torch.device, *, phases: int) -> DirectFeeder:  # noqa: ARG001
         return DirectFeeder(device)
 
-    monkeypatch.setattr("trainers.loop.assembly.create_feeder", direct)
+    monkeypatch.setattr("trainers.loop.loop.create_feeder", direct)
     assert equal(found, train(source()))
 
 

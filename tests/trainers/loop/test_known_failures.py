@@ -47,7 +47,7 @@ from trainers.loop import (
     choose_precision,
     seed_everything,
 )
-from trainers.loop.device.compilation import compilable
+from trainers.loop.device.compilation import find_compilable
 from trainers.loop.device.memory import is_out_of_memory, release
 from trainers.loop.window import update
 
@@ -699,7 +699,7 @@ def test_a_recurrent_network_left_in_evaluation_mode_is_trained_in_training_mode
 
 
 def test_compilation_leaves_a_recurrent_layer_alone() -> None:
-    assert [name for name, _ in compilable(Recurrent(), "net")] == ["net.head"]
+    assert [name for name, _ in find_compilable(Recurrent(), "net")] == ["net.head"]
 
 
 @pytest.mark.gpu

@@ -28,7 +28,7 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.loop.group.processes import launched_rank
-from trainers.loop.loss import WeightedMean, read, scalars_of, weighted_mean_of
+from trainers.loop.loss import WeightedMean, combine_losses, list_scalars, read
 from trainers.loop.window.accumulation import backward
 
 
@@ -456,7 +456,7 @@ def test_a_tally_of_terms_goes_through_a_checkpoint_and_a_merge() -> None:
         Loss.of(mel=Term(torch.tensor(1.0), 2, 2.0), kl=Term(torch.tensor(5.0), 1)),
         Loss.of(mel=Term(torch.tensor(3.0), 4, 2.0), kl=Term(torch.tensor(0.0), 0)),
     ]
-    parts = [weighted_mean_of([loss], iter(read(scalars_of([loss])))) for loss in losses]
+    parts = [combine_losses([loss], iter(read(list_scalars([loss])))) for loss in losses]
     total = WeightedMean()
     total.load(parts[0].state())
     total.merge(parts[1])
@@ -468,7 +468,7 @@ def test_a_tally_of_terms_goes_through_a_checkpoint_and_a_merge() -> None:
 def test_batches_of_both_kinds_cannot_be_added_up() -> None:
     losses = [Loss.of(mel=Term(torch.tensor(1.0), 2)), Loss(torch.tensor(1.0), 2)]
     with pytest.raises(ContractError, match="return the same kind for every batch"):
-        weighted_mean_of(losses, iter(read(scalars_of(losses))))
+        combine_losses(losses, iter(read(list_scalars(losses))))
 
 
 def test_the_backward_of_several_roots_is_that_of_their_weighted_sum() -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from trainers.loop.device.memory import format_size, peak_bytes, total_bytes, used_bytes
+from trainers.loop.device.memory import format_size, measure_peak_bytes, measure_total_bytes, measure_used_bytes
 
 CPU = torch.device("cpu")
 MEBIBYTE = 2**20
@@ -31,13 +31,13 @@ def test_a_size_is_written_in_the_unit_that_people_use(size: int, words: str) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the present size, which the peak is built on")
 def test_the_peak_of_the_process_grows_with_a_large_tensor_and_stays() -> None:
-    before, used = peak_bytes(CPU), used_bytes(CPU)
+    before, used = measure_peak_bytes(CPU), measure_used_bytes(CPU)
     assert before is not None
     assert used is not None
     large = torch.ones(before - used + 64 * MEBIBYTE, dtype=torch.uint8)
-    held = peak_bytes(CPU)
+    held = measure_peak_bytes(CPU)
     del large
-    after = peak_bytes(CPU)
+    after = measure_peak_bytes(CPU)
     assert held is not None
     assert after is not None
     assert before + 32 * MEBIBYTE <= held <= after
@@ -45,11 +45,11 @@ def test_the_peak_of_the_process_grows_with_a_large_tensor_and_stays() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the present size")
 def test_the_present_size_of_the_process_follows_its_tensors() -> None:
-    before = used_bytes(CPU)
+    before = measure_used_bytes(CPU)
     large = torch.ones(64 * MEBIBYTE, dtype=torch.uint8)
-    held = used_bytes(CPU)
+    held = measure_used_bytes(CPU)
     del large
-    after = used_bytes(CPU)
+    after = measure_used_bytes(CPU)
     assert before is not None
     assert held is not None
     assert after is not None
@@ -62,24 +62,24 @@ def test_a_limit_of_address_space_counts_as_the_memory_there_is() -> None:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_AS)
-    physical = total_bytes(CPU)
+    physical = measure_total_bytes(CPU)
     assert physical is not None
     limit = physical - MEBIBYTE
     try:
         resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
-        assert total_bytes(CPU) == limit
+        assert measure_total_bytes(CPU) == limit
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
-    assert total_bytes(CPU) == physical
+    assert measure_total_bytes(CPU) == physical
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_figures_of_a_gpu_follow_its_tensors() -> None:
     device = torch.device("cuda", 0)
-    before = used_bytes(device)
+    before = measure_used_bytes(device)
     large = torch.empty(64 * MEBIBYTE, dtype=torch.uint8, device=device)
-    held, peak, total = used_bytes(device), peak_bytes(device), total_bytes(device)
+    held, peak, total = measure_used_bytes(device), measure_peak_bytes(device), measure_total_bytes(device)
     assert before is not None
     assert held == before + large.nbytes
     assert peak is not None

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.profiler import profiled
+from trainers.loop.profiler import profile_training
 from trainers.loop.reports import Report, TrainingNotice, WindowReport
 
 
@@ -58,14 +58,14 @@ def traced_windows(folder: Path) -> list[int]:
     ("skip", "windows", "expected"), [(0, 2, [0, 1]), (1, 3, [1, 2, 3]), (5, 10, [5]), (3, 2, [3, 4])]
 )
 def test_the_chosen_windows_are_recorded(tmp_path: Path, skip: int, windows: int, expected: list[int]) -> None:
-    for _ in profiled(reports(), tmp_path, skip=skip, windows=windows):
+    for _ in profile_training(reports(), tmp_path, skip=skip, windows=windows):
         pass
     assert traced_windows(tmp_path) == expected
 
 
 def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
-    *handed, last = profiled(reports(), folder, skip=2, windows=10)
+    *handed, last = profile_training(reports(), folder, skip=2, windows=10)
     assert handed == list(reports())
     assert last == TrainingNotice(message=f"recorded 4 of 10 windows in {folder / 'trace.json'}")
     assert traced_windows(folder) == [2, 3, 4, 5]
@@ -73,19 +73,19 @@ def test_every_report_is_handed_on_and_a_notice_follows(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that nobody can write to")
 def test_an_unwritable_record_is_reported() -> None:
-    *_, last = profiled(reports(), Path("/proc"), skip=2)
+    *_, last = profile_training(reports(), Path("/proc"), skip=2)
     assert last == TrainingNotice(message="the trace of 4 windows could not be written to /proc/trace.json")
 
 
 def test_too_few_windows_are_reported(tmp_path: Path) -> None:
-    *_, last = profiled(reports(), tmp_path, skip=7)
+    *_, last = profile_training(reports(), tmp_path, skip=7)
     assert isinstance(last, TrainingNotice)
     assert last.message.startswith("too few windows for a trace: the run had 6, and the first 7 are skipped")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_caller_who_leaves_finds_the_windows_so_far(tmp_path: Path) -> None:
-    taken = profiled(reports(), tmp_path, skip=1)
+    taken = profile_training(reports(), tmp_path, skip=1)
     for handed in taken:
         if isinstance(handed, WindowReport) and (handed.epoch, handed.window) == (1, 0):
             break
@@ -95,12 +95,12 @@ def test_a_caller_who_leaves_finds_the_windows_so_far(tmp_path: Path) -> None:
 
 def test_an_error_passes_and_the_windows_before_it_are_recorded(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        list(profiled(reports(fail_in=3), tmp_path, skip=1))
+        list(profile_training(reports(fail_in=3), tmp_path, skip=1))
     assert traced_windows(tmp_path) == [1, 2, 3]
 
 
 def test_the_record_is_written_as_soon_as_its_windows_are_over(tmp_path: Path) -> None:
-    taken = profiled(reports(), tmp_path, skip=1, windows=1)
+    taken = profile_training(reports(), tmp_path, skip=1, windows=1)
     for handed in taken:
         over = not isinstance(handed, WindowReport) or (handed.epoch, handed.window) >= (0, 1)
         assert (tmp_path / "trace.json").exists() == over
@@ -109,7 +109,7 @@ def test_the_record_is_written_as_soon_as_its_windows_are_over(tmp_path: Path) -
 @pytest.mark.parametrize(("skip", "windows"), [(-1, 1), (0, 0)])
 def test_numbers_out_of_their_range_are_refused_at_once(tmp_path: Path, skip: int, windows: int) -> None:
     with pytest.raises(SettingsError, match="they must be at least 0 and 1"):
-        profiled(reports(), tmp_path, skip=skip, windows=windows)
+        profile_training(reports(), tmp_path, skip=skip, windows=windows)
 
 
 @pytest.mark.gpu
@@ -120,6 +120,6 @@ def test_the_kernels_of_a_gpu_are_in_the_record(tmp_path: Path) -> None:
             torch.ones(2, device="cuda").add_(1)
             yield report("one", 0, number)
 
-    list(profiled(on_gpu(), tmp_path, skip=1))
+    list(profile_training(on_gpu(), tmp_path, skip=1))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert any(event.get("cat") == "kernel" for event in events)

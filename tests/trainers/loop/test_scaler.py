@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import pytest
 import torch
@@ -316,7 +316,9 @@ def test_gradients_are_unscaled_before_they_are_measured_and_clipped() -> None:
     calls: list[str] = []
     net, reference = linear(), linear()
     data = batches([4] * 6)
-    precision = Precision(name="fp16", dtype=None, scaler=lambda: RecordingScaler(calls), reason="a test")
+    precision = Precision(
+        name="fp16", dtype=None, scaler=lambda: cast("torch.amp.GradScaler", RecordingScaler(calls)), reason="a test"
+    )
     got = train(net, SGD(net.parameters(), lr=1.0), precision, data, accumulate=2)
     expected = train(reference, SGD(reference.parameters(), lr=1.0), "fp32", data, accumulate=2)
     assert calls == ["scale", "scale", "unscale", "step", "update"] * 3
@@ -329,7 +331,7 @@ def test_every_phase_has_a_scaler_of_its_own() -> None:
     one, other = linear(), linear()
     calls: list[list[str]] = []
 
-    def scaler() -> RecordingScaler:
+    def scaler() -> Any:
         calls.append([])
         return RecordingScaler(calls[-1], overflow_in=(0,) if len(calls) == 1 else ())
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from trainers.loop import ContractError, IterableSource, ResidentSource, SettingsError, permutation
+from trainers.loop import ContractError, IterableSource, ResidentSource, SettingsError, shuffle_indices
 from trainers.loop.data.tree import describe, map_tensors, move
 
 
@@ -31,11 +31,11 @@ def numbered_rows(count: int) -> Rows:
 
 def test_an_epoch_s_order_depends_on_seed_and_epoch_alone() -> None:
     torch.manual_seed(1)
-    first = permutation(100, seed=3, epoch=5)
+    first = shuffle_indices(100, seed=3, epoch=5)
     torch.manual_seed(2)
-    assert torch.equal(first, permutation(100, seed=3, epoch=5))
-    assert not torch.equal(first, permutation(100, seed=3, epoch=6))
-    assert not torch.equal(first, permutation(100, seed=4, epoch=5))
+    assert torch.equal(first, shuffle_indices(100, seed=3, epoch=5))
+    assert not torch.equal(first, shuffle_indices(100, seed=3, epoch=6))
+    assert not torch.equal(first, shuffle_indices(100, seed=4, epoch=5))
     assert torch.equal(first.sort().values, torch.arange(100))
 
 
@@ -70,7 +70,7 @@ def test_without_shuffling_samples_keep_their_order() -> None:
 def test_dicts_tuples_and_lists_of_tensors_are_picked_from_alike() -> None:
     data = {"x": torch.arange(4), "more": (torch.arange(4) + 1, [torch.arange(4) + 2])}
     (batch,) = ResidentSource.of(data, batch_size=4, seed=1).batches(0)
-    order = permutation(4, seed=1, epoch=0)
+    order = shuffle_indices(4, seed=1, epoch=0)
     assert torch.equal(batch["x"], order)
     more, (most,) = batch["more"]
     assert torch.equal(more, order + 1)

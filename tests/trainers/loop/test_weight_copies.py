@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from trainers.loop import BestWeights
 from trainers.loop.errors import ResumeMismatchError, SettingsError
 from trainers.loop.weights import weight_copies
-from trainers.loop.weights.initial_weights import digest
+from trainers.loop.weights.initial_weights import hash_tensors
 from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors, is_large
 
 
@@ -212,15 +212,15 @@ def test_equal_weights_have_one_digest_and_any_other_bit_another() -> None:
     torch.manual_seed(0)
     one, same = nn.Linear(3, 2), nn.Linear(3, 2)
     same.load_state_dict(one.state_dict())
-    assert digest(one) == digest(same)
+    assert hash_tensors(one) == hash_tensors(same)
     with torch.no_grad():
         same.weight[0, 0].mul_(1.0 + 1e-6)
-    assert digest(one) != digest(same)
+    assert hash_tensors(one) != hash_tensors(same)
 
 
 def test_buffers_and_half_precision_count_too() -> None:
     layer = nn.BatchNorm1d(3)
-    before = digest(layer)
+    before = hash_tensors(layer)
     assert layer.running_mean is not None
     layer.running_mean.add_(1.0)
-    assert digest(layer) not in {before, digest(nn.BatchNorm1d(3).to(torch.bfloat16))}
+    assert hash_tensors(layer) not in {before, hash_tensors(nn.BatchNorm1d(3).to(torch.bfloat16))}

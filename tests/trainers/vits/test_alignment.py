@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.vits.objective import monotonic_path
+from trainers.vits.objective import find_monotonic_path
 
 
 def best_by_trying(scores: Tensor, tokens: int, frames: int) -> float:
@@ -26,7 +26,7 @@ def test_no_path_of_a_thousand_random_cases_is_better() -> None:
         tokens = torch.randint(1, 6, (4,), generator=draw)
         frames = tokens + torch.randint(0, 6, (4,), generator=draw)
         scores = torch.randn(4, int(frames.max()), int(tokens.max()), generator=draw)
-        path = monotonic_path(scores, tokens, frames)
+        path = find_monotonic_path(scores, tokens, frames)
         for row in range(4):
             best = best_by_trying(scores[row], int(tokens[row]), int(frames[row]))
             assert float((scores[row].double() * path[row]).sum()) == pytest.approx(best, abs=1e-5)
@@ -35,7 +35,7 @@ def test_no_path_of_a_thousand_random_cases_is_better() -> None:
 def test_every_frame_has_one_token_and_every_token_a_frame_in_order() -> None:
     draw = torch.Generator().manual_seed(2)
     tokens, frames = torch.tensor([3, 5, 1]), torch.tensor([9, 5, 4])
-    path = monotonic_path(torch.randn(3, 9, 5, generator=draw), tokens, frames)
+    path = find_monotonic_path(torch.randn(3, 9, 5, generator=draw), tokens, frames)
     for row in range(3):
         own = path[row, : frames[row], : tokens[row]]
         assert own.sum(1).tolist() == [1.0] * int(frames[row])
@@ -49,18 +49,18 @@ def test_padding_has_no_effect() -> None:
     scores = torch.randn(1, 7, 4, generator=draw)
     wide = torch.full((1, 12, 9), 1e6)
     wide[:, :7, :4] = scores
-    alone = monotonic_path(scores, torch.tensor([4]), torch.tensor([7]))
-    padded = monotonic_path(wide, torch.tensor([4]), torch.tensor([7]))
+    alone = find_monotonic_path(scores, torch.tensor([4]), torch.tensor([7]))
+    padded = find_monotonic_path(wide, torch.tensor([4]), torch.tensor([7]))
     assert torch.equal(padded[:, :7, :4], alone)
     assert padded.sum() == 7
 
 
 def test_a_path_by_hand() -> None:
     scores = torch.tensor([[[0.0, -9.0], [-5.0, -1.0], [-9.0, 0.0]]])
-    path = monotonic_path(scores, torch.tensor([2]), torch.tensor([3]))
+    path = find_monotonic_path(scores, torch.tensor([2]), torch.tensor([3]))
     assert path[0].tolist() == [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
 
 
 def test_fewer_frames_than_tokens_is_refused_with_both_numbers() -> None:
     with pytest.raises(ValueError, match="utterance 1 of the batch has 2 frames for 3 tokens"):
-        monotonic_path(torch.zeros(2, 4, 3), torch.tensor([3, 3]), torch.tensor([4, 2]))
+        find_monotonic_path(torch.zeros(2, 4, 3), torch.tensor([3, 3]), torch.tensor([4, 2]))

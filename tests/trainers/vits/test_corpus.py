@@ -10,10 +10,10 @@ import pytest
 import torch
 from recordings import TEXTS, prepared, tones
 
-from trainers.vits.corpus import SpeechCorpus, clip_path, notices
+from trainers.vits.corpus import SpeechCorpus, clip_path, describe_corpus_problems
 from trainers.vits.errors import CorpusError
 from trainers.vits.spectrum import log_mel, spectrogram
-from trainers.vits.vocabulary import characters
+from trainers.vits.vocabulary import list_characters
 
 
 def changed_corpus(corpus: SpeechCorpus, change: Callable[[dict[str, Any]], object]) -> Path:
@@ -30,7 +30,7 @@ def test_an_opened_corpus_is_the_prepared_one(tmp_path: Path) -> None:
     assert SpeechCorpus.open(corpus.folder) == corpus
     assert {clip.name: clip.text for clip in corpus.clips} == TEXTS
     assert [clip.name for clip in corpus.clips] == list(TEXTS)
-    assert corpus.vocabulary == characters(TEXTS.values())
+    assert corpus.vocabulary == list_characters(TEXTS.values())
     assert sum(len(corpus.part(part)) for part in ("train", "selection", "held_out")) == len(TEXTS)
     assert len(corpus.part("selection")) == len(corpus.part("held_out")) == 1
 
@@ -150,9 +150,9 @@ def test_a_changed_text_is_refused_when_its_clip_is_transcribed(tmp_path: Path) 
 def test_characters_that_only_others_than_the_learnt_texts_have_are_told(tmp_path: Path) -> None:
     corpus = prepared(tmp_path)
     assert corpus.untrained_characters == {}
-    assert notices(corpus) == ()
+    assert describe_corpus_problems(corpus) == ()
     clips = tuple(replace(clip, part="held_out" if clip.name == "t01" else "train") for clip in corpus.clips)
     alone = replace(corpus, clips=clips)
     assert alone.untrained_characters == {"x": 1, "w": 1, "î": 1}
-    (notice,) = notices(alone)
+    (notice,) = describe_corpus_problems(alone)
     assert notice == "characters in no training clip are not learnt: 'w' (1 times), 'x' (1 times), 'î' (1 times)"

@@ -15,8 +15,8 @@ from trainers.vits.gate import (
     SATURATED,
     SpeechScores,
     VoiceComparison,
+    bootstrap_change,
     decide,
-    interval_of_change,
 )
 
 SHARP = 0.01
@@ -149,7 +149,7 @@ def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, 
         level = draw.lognormal(0, 0.3, size=(count, 1))
         noise = draw.normal(size=(count, 2)) if spread == "even" else draw.standard_t(3, size=(count, 2))
         pairs = level * np.exp(0.05 * noise)
-        _, high = interval_of_change([(old, new) for old, new in pairs.tolist()])
+        _, high = bootstrap_change([(old, new) for old, new in pairs.tolist()])
         accepted += high < 0
     assert accepted / trials <= ACCEPTED_BY_CHANCE
 
@@ -157,7 +157,7 @@ def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, 
 def test_an_interval_of_few_pairs_is_as_wide_as_students() -> None:
     """For small changes around 0, the ratio of means is the mean of changes."""
     changes = 0.001 * np.random.default_rng(4).normal(size=FEWEST)
-    low, high = interval_of_change([(1.0, 1.0 + change) for change in changes.tolist()])
+    low, high = bootstrap_change([(1.0, 1.0 + change) for change in changes.tolist()])
     half = stdtrit(FEWEST - 1, (1 + LEVEL) / 2) * changes.std(ddof=1) / np.sqrt(FEWEST)
     assert (high - low) / 2 == pytest.approx(half, rel=0.08)
 
@@ -165,5 +165,5 @@ def test_an_interval_of_few_pairs_is_as_wide_as_students() -> None:
 def test_a_gain_of_a_tenth_in_twenty_clips_is_seen() -> None:
     draw = np.random.default_rng(0)
     pairs = np.exp(0.08 * draw.normal(size=(20, 2))) * [1.0, 0.9]
-    low, high = interval_of_change([(old, new) for old, new in pairs.tolist()])
+    low, high = bootstrap_change([(old, new) for old, new in pairs.tolist()])
     assert low < pairs[:, 1].mean() / pairs[:, 0].mean() - 1 < high < 0

@@ -16,12 +16,12 @@ from trainers.vits.corrections import (
     NewCorrections,
     PreviousCorrections,
     WeightedCorpus,
+    find_used_digests,
     load_previous_corrections,
-    mixture,
-    prepared,
+    mix_weights,
+    prepare_corrections,
     select_new_corrections,
     set_speaking_rate,
-    used_digests,
 )
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
@@ -52,7 +52,7 @@ def material(
 ) -> CorrectionMaterial:
     new = select_corrections(folder, corpus, lines, kept=kept)
     return CorrectionMaterial(
-        base=corpus, rated=prepared(new, corpus, folder / "work"), previous=kept, new_items=new, share=share
+        base=corpus, rated=prepare_corrections(new, corpus, folder / "work"), previous=kept, new_items=new, share=share
     )
 
 
@@ -61,15 +61,15 @@ def rated(names: list[str], rating: int = 5) -> list[dict[str, Any]]:
 
 
 def test_weights_are_the_share_of_corrections_and_within_each_kind_its_proportions() -> None:
-    found = mixture([1.0, 0.5, 0.0, 0.5], [1.0, 0.25], 0.4)
+    found = mix_weights([1.0, 0.5, 0.0, 0.5], [1.0, 0.25], 0.4)
     assert found == pytest.approx([0.3, 0.15, 0.0, 0.15, 0.32, 0.08])
 
 
 def test_ratings_that_leave_nothing_are_refused() -> None:
     with pytest.raises(FeedbackError, match="no training clip of the base corpus"):
-        mixture([0.0], [1.0], 0.4)
+        mix_weights([0.0], [1.0], 0.4)
     with pytest.raises(FeedbackError, match="no training clip of corrections"):
-        mixture([1.0], [0.0, 0.0], 0.4)
+        mix_weights([1.0], [0.0, 0.0], 0.4)
 
 
 def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: SpeechCorpus, tmp_path: Path) -> None:
@@ -111,14 +111,16 @@ def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: SpeechCorpus, t
     lines = [*rated(LATER[:9]), correction(LATER[9], rating=1)]
     new = select_corrections(tmp_path, corpus, lines)
     assert (len(new.corrections), new.count) == (9, 10)
-    made = prepared(new, corpus, tmp_path / "work")
+    made = prepare_corrections(new, corpus, tmp_path / "work")
     assert TEXTS[LATER[9]] not in {clip.text for clip in made.corpus.clips}
-    assert len(used_digests(new, made)) == 10
+    assert len(find_used_digests(new, made)) == 10
 
 
 def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
     for count, expected in ((9, (2, 1, FEWEST)), (30, (19, 1, 10))):
-        made = prepared(select_corrections(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work").corpus
+        made = prepare_corrections(
+            select_corrections(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work"
+        ).corpus
         assert tuple(len(made.part(part)) for part in ("train", "selection", "held_out")) == expected
 
 
@@ -129,7 +131,7 @@ def previous_corrections(
     folder.mkdir()
     one = material(folder, corpus, rated(names))
     one.rated.write(folder / "v" / "2", base or {})
-    index = {"current": 2, "versions": 2, "consumed": dict.fromkeys(used_digests(one.new_items, one.rated), 2)}
+    index = {"current": 2, "versions": 2, "consumed": dict.fromkeys(find_used_digests(one.new_items, one.rated), 2)}
     (folder / "v" / "voice.json").write_text(json.dumps(index))
     return load_previous_corrections(VoiceVersions(folder / "v"))
 

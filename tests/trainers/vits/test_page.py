@@ -13,16 +13,16 @@ from pages import HOSTILE, assert_holds_all, page_of
 from PIL import Image
 from torch import Tensor
 
-from trainers.vits.distances import TextSpan, difference, edit_distance
+from trainers.vits.distances import TextSpan, edit_distance, find_difference
 from trainers.vits.page import (
     FailedClip,
     TranscribedClip,
     VoiceEvaluation,
-    frames_of,
-    marks,
-    picture,
+    count_frames,
+    draw_spectrogram,
+    encode_sound,
+    place_ticks,
     render_page,
-    sound,
 )
 from trainers.vits.spectrum import BANDS, FrameSettings
 
@@ -208,38 +208,38 @@ def test_more_clips_than_were_spoken_are_refused() -> None:
 
 def test_a_sound_is_the_wave_in_16_bits_with_what_is_too_loud_cut_off() -> None:
     wave = torch.cat([tone(0.1), torch.tensor([3.0, -3.0])])
-    played, rate = soundfile.read(io.BytesIO(content(sound(wave, FRAMING.rate))), dtype="float32")
+    played, rate = soundfile.read(io.BytesIO(content(encode_sound(wave, FRAMING.rate))), dtype="float32")
     assert rate == FRAMING.rate
     np.testing.assert_allclose(played, wave.clamp(-1, 1).numpy(), atol=2**-14)
 
 
 def test_low_frequencies_are_at_the_bottom() -> None:
-    low, high = (bright(picture(tone(0.5, hertz), FRAMING, 31)).sum(axis=1) for hertz in (200, 6_000))
+    low, high = (bright(draw_spectrogram(tone(0.5, hertz), FRAMING, 31)).sum(axis=1) for hertz in (200, 6_000))
     assert low.argmax() > 0.85 * BANDS
     assert high.argmax() < 0.15 * BANDS
 
 
 def test_louder_is_brighter_and_silence_is_dark() -> None:
-    quiet, loud = (pixels(picture(gain * tone(0.5), FRAMING, 31)).convert("L") for gain in (0.01, 1.0))
+    quiet, loud = (pixels(draw_spectrogram(gain * tone(0.5), FRAMING, 31)).convert("L") for gain in (0.01, 1.0))
     assert np.asarray(quiet).mean() < np.asarray(loud).mean()
-    dark = pixels(picture(torch.zeros(8_000), FRAMING, 31))
+    dark = pixels(draw_spectrogram(torch.zeros(8_000), FRAMING, 31))
     assert np.asarray(dark.convert("L")).max() < 64
     assert np.asarray(dark.convert("RGBA"))[..., 3].min() == 255
 
 
 def test_pictures_of_a_clip_have_one_time_scale_and_nothing_after_the_end() -> None:
     real, spoken = tone(0.5), tone(0.8)
-    width = frames_of(spoken, FRAMING)
-    drawn = [pixels(picture(wave, FRAMING, width)) for wave in (real, spoken)]
+    width = count_frames(spoken, FRAMING)
+    drawn = [pixels(draw_spectrogram(wave, FRAMING, width)) for wave in (real, spoken)]
     assert {one.size for one in drawn} == {(width, BANDS)}
     ends = np.asarray(drawn[0].convert("RGBA"))[..., 3].min(axis=0)
-    assert (ends > 0).sum() == frames_of(real, FRAMING)
-    assert (ends[: frames_of(real, FRAMING)] == 255).all()
+    assert (ends > 0).sum() == count_frames(real, FRAMING)
+    assert (ends[: count_frames(real, FRAMING)] == 255).all()
 
 
 def test_a_wave_of_one_sample_is_drawn() -> None:
     wave = torch.tensor([0.5])
-    assert pixels(picture(wave, FRAMING, 1)).size == (frames_of(wave, FRAMING), BANDS)
+    assert pixels(draw_spectrogram(wave, FRAMING, 1)).size == (count_frames(wave, FRAMING), BANDS)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_wave_of_one_sample_is_drawn() -> None:
     ],
 )
 def test_an_axis_is_marked_at_round_seconds(seconds: float, expected: tuple[float, ...]) -> None:
-    assert marks(seconds) == expected
+    assert place_ticks(seconds) == expected
 
 
 def test_a_label_at_the_right_edge_stands_left_of_its_mark() -> None:
@@ -276,13 +276,13 @@ def test_a_label_at_the_right_edge_stands_left_of_its_mark() -> None:
     ],
 )
 def test_letters_are_right_wrong_or_missing(heard: str, meant: str, pieces: tuple[TextSpan, ...]) -> None:
-    assert difference(heard, meant).pieces == pieces
+    assert find_difference(heard, meant).pieces == pieces
 
 
 def test_as_many_letters_are_marked_as_the_edit_distance_says() -> None:
     draw = np.random.default_rng(7)
     for _ in range(100):
         heard, meant = ("".join(draw.choice(list("abc "), size=draw.integers(0, 9))) for _ in range(2))
-        found = difference(heard, meant)
+        found = find_difference(heard, meant)
         assert found.errors == edit_distance(heard, meant)
         assert "".join(one.text for one in found.pieces if one.kind != "missing") == heard

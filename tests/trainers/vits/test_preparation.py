@@ -12,11 +12,11 @@ import pytest
 import soundfile
 from recordings import RATE, TEXTS, few, tones, write_clip_of, write_lines, write_recordings
 
-from trainers.vits.corpus import SpeechCorpus, notices
+from trainers.vits.corpus import SpeechCorpus, describe_corpus_problems
 from trainers.vits.errors import CorpusError
 from trainers.vits.preparation import CorpusSettings, prepare
 from trainers.vits.spectrum import FrameSettings
-from trainers.vits.vocabulary import characters
+from trainers.vits.vocabulary import list_characters
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -113,8 +113,8 @@ def test_bad_clips_are_left_out_where_that_is_wanted_and_stay_visible(source: Pa
     told = {one.name: one.reason for one in SpeechCorpus.open(tmp_path / "out").refused}
     assert told.keys() == expected.keys()
     assert all(expected[name] in told[name] for name in told)
-    assert corpus.vocabulary == characters(TEXTS.values())
-    (notice,) = notices(corpus)
+    assert corpus.vocabulary == list_characters(TEXTS.values())
+    (notice,) = describe_corpus_problems(corpus)
     assert notice.startswith("11 of 21 clips were left out:\n  ")
     assert len(notice.splitlines()) == 12
 
@@ -133,7 +133,7 @@ def test_of_many_bad_clips_twenty_and_the_number_are_reported(source: Path, tmp_
     assert lines[0].startswith("50 of 60 clips")
     assert len(lines) == 22
     assert lines[-1] == "  and 30 more"
-    (notice,) = notices(prepare(source, tmp_path / "out", few(skip_bad=True)))[:1]
+    (notice,) = describe_corpus_problems(prepare(source, tmp_path / "out", few(skip_bad=True)))[:1]
     assert notice.splitlines()[-1] == "and 30 more"
 
 
@@ -147,7 +147,7 @@ def test_recordings_without_a_line_are_reported(source: Path, tmp_path: Path) ->
     write_clip_of(source / "wavs" / "extra.flac", "deng")
     corpus = prepare(source, tmp_path / "out", few())
     assert corpus.unlisted == ("wavs/extra.flac",)
-    assert notices(corpus) == ("1 recordings have no line in metadata.csv: wavs/extra.flac",)
+    assert describe_corpus_problems(corpus) == ("1 recordings have no line in metadata.csv: wavs/extra.flac",)
 
 
 def test_another_rate_is_converted_and_refused_otherwise(tmp_path: Path) -> None:
@@ -162,18 +162,20 @@ def test_another_rate_is_converted_and_refused_otherwise(tmp_path: Path) -> None
 
 
 def test_what_a_models_vocabulary_does_not_hold_is_counted(source: Path, tmp_path: Path) -> None:
-    vocabulary = characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
+    vocabulary = list_characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
     corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
     joined = "".join(TEXTS.values())
     assert corpus.vocabulary == vocabulary
     assert SpeechCorpus.open(tmp_path / "out").unknown == {"ê": joined.count("ê"), "ş": joined.count("ş")}
-    assert notices(corpus) == ("characters missing from the vocabulary are not spoken: 'ş' (4 times), 'ê' (2 times)",)
+    assert describe_corpus_problems(corpus) == (
+        "characters missing from the vocabulary are not spoken: 'ş' (4 times), 'ê' (2 times)",
+    )
 
 
 def test_a_prepared_folder_can_be_read_by_everybody_and_lists_unknown_characters_in_order(
     source: Path, tmp_path: Path
 ) -> None:
-    vocabulary = characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
+    vocabulary = list_characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
     corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
     assert corpus.folder.stat().st_mode & 0o777 == 0o755
     assert list(SpeechCorpus.open(corpus.folder).unknown) == ["ê", "ş"]
@@ -182,7 +184,7 @@ def test_a_prepared_folder_can_be_read_by_everybody_and_lists_unknown_characters
 def test_a_text_of_which_a_model_knows_nothing_is_a_bad_clip(source: Path, tmp_path: Path) -> None:
     write_lines(source, [*lines_of(TEXTS), "t10|漢字"])
     write_clip_of(source / "wavs" / "t10.wav", "deng")
-    settings = few(vocabulary=characters(TEXTS.values()), skip_bad=True)
+    settings = few(vocabulary=list_characters(TEXTS.values()), skip_bad=True)
     (one,) = prepare(source, tmp_path / "out", settings).refused
     assert one.name == "t10"
     assert "are missing from the vocabulary (字漢)" in one.reason

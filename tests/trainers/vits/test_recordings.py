@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from recordings import RATE, tones
 
 from trainers.vits.errors import CorpusError
-from trainers.vits.preparation import CorpusSettings, decode, find_recordings, recording_of
+from trainers.vits.preparation import CorpusSettings, decode, find_recording, find_recordings
 from trainers.vits.spectrum import FrameSettings
 
 TONE = tones("dengek")
@@ -143,7 +143,7 @@ def test_recordings_are_found_in_wavs_and_beside_metadata_with_any_capitals(tmp_
 def test_a_name_with_accents_is_found_however_the_disk_writes_it(tmp_path: Path) -> None:
     path = tmp_path / "c\u0327ar.wav"
     path.touch()
-    assert recording_of(find_recordings(tmp_path), "\u00e7ar") == path
+    assert find_recording(find_recordings(tmp_path), "\u00e7ar") == path
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_an_id_without_its_one_file_is_refused(name: str, told: str, tmp_path: P
     for file in ("a.wav", "c.wav", "c.flac"):
         (tmp_path / file).touch()
     with pytest.raises(CorpusError, match=told):
-        recording_of(find_recordings(tmp_path), name)
+        find_recording(find_recordings(tmp_path), name)

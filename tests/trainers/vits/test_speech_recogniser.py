@@ -23,11 +23,11 @@ from trainers.vits.speech_recogniser import (
     TrainingBatches,
     TranscriptBatch,
     audible_text,
-    error_rate,
-    even_loss,
+    compute_even_loss,
+    compute_recognition_loss,
+    compute_recorded_mel,
     judge_of,
-    real_mel,
-    recognition_loss,
+    measure_error_rate,
     train_judge,
 )
 
@@ -72,7 +72,7 @@ def test_letters_that_are_repeated_and_blanks_are_taken_away() -> None:
 def test_the_loss_of_one_frame_is_the_letters_negative_logarithm() -> None:
     heard = torch.tensor([[[0.2], [0.3], [0.5]]]).log()
     batch = TranscriptBatch(torch.zeros(1, BANDS, 1), torch.tensor([1]), torch.tensor([[2]]), torch.tensor([1]))
-    assert float(recognition_loss(heard, batch).mean.detach()) == pytest.approx(0.693147, abs=1e-5)
+    assert float(compute_recognition_loss(heard, batch).mean.detach()) == pytest.approx(0.693147, abs=1e-5)
 
 
 def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> None:
@@ -82,7 +82,7 @@ def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> Non
     batch = TranscriptBatch(torch.zeros(2, BANDS, 6), torch.tensor([6, 4]), letters, lengths)
     first = sum(heard[0, letter, frame] for frame, letter in enumerate([1, 1, 3, 3, 2, 2])) / 6
     second = sum(heard[1, letter, frame] for frame, letter in enumerate([2, 2, 1, 1])) / 4
-    loss = even_loss(heard, batch)
+    loss = compute_even_loss(heard, batch)
     assert float(loss.mean) == pytest.approx(-float(first + second) / 2)
     assert loss.count == 2
 
@@ -114,13 +114,13 @@ def test_the_same_seed_gives_the_same_weights(corpus: SpeechCorpus) -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
     for name, weights in one.network.state_dict().items():
         assert torch.equal(weights, other.network.state_dict()[name])
-    assert 0.5 < one.error_rate == error_rate(one, corpus, corpus.part("held_out"))
+    assert 0.5 < one.error_rate == measure_error_rate(one, corpus, corpus.part("held_out"))
 
 
 def test_a_saved_recogniser_transcribes_the_same(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
     judge.save(tmp_path / "judge")
     again = SpeechRecogniser.load(tmp_path / "judge")
-    mel = real_mel(corpus, corpus.clips[0])
+    mel = compute_recorded_mel(corpus, corpus.clips[0])
     frames = torch.tensor([mel.shape[1]])
     assert torch.equal(again.network(mel[None], frames), judge.network(mel[None], frames))
     assert (again.characters, again.corpus, again.error_rate) == (judge.characters, corpus.digest, judge.error_rate)

@@ -8,7 +8,7 @@ from tiny_voice import BINS, tiny_config
 from torch.nn.utils import parametrize
 
 from trainers.vits.errors import VoiceError
-from trainers.vits.versions import VoiceVersions, voice_folder
+from trainers.vits.versions import VoiceVersions, find_voice_folder
 from trainers.vits.voice import Voice, apply_weight_norm
 
 VOCABULARY = {"<pad>": 0, **{letter: number for number, letter in enumerate("abcdefghij", 1)}, "<unk>": 11}
@@ -115,8 +115,8 @@ def test_a_new_version_is_current_and_the_old_one_stays(tmp_path: Path) -> None:
     assert (first.name, second.name, again.current) == ("1", "2", second)
     assert dict(again.index.consumed) == {"ab": 2}
     again.choose(1)
-    assert voice_folder(tmp_path / "voice") == first
-    assert voice_folder(second) == second
+    assert find_voice_folder(tmp_path / "voice") == first
+    assert find_voice_folder(second) == second
     assert torch.equal(Voice.load(first).speak(TEXT, seed=1), tiny_voice().speak(TEXT, seed=1))
 
 

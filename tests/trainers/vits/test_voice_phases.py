@@ -21,7 +21,7 @@ from trainers.vits.batches import FrameSplitter, UtteranceBatch
 from trainers.vits.objective import Discriminators, LossWeights, VoiceGenerator, VoiceObjective
 from trainers.vits.recipe import SpeechRecipe
 from trainers.vits.spectrum import FrameSettings
-from trainers.vits.training import loop_of
+from trainers.vits.training import build_loop
 
 FRAMING = FrameSettings(rate=16_000, hop=HOP, fft=2 * (BINS - 1))
 RECIPE = SpeechRecipe(steps=100, adversarial_from=0, device="cpu")
@@ -42,7 +42,7 @@ class Training:
         generator = VoiceGenerator(self.model, frames=SLICE, noise=torch.zeros_like)
         self.objective = VoiceObjective(generator, FRAMING, LossWeights(), self.discriminators)
         self.objective.adversarial = True
-        self.loop = loop_of(self.objective, recipe, self.discriminators)
+        self.loop = build_loop(self.objective, recipe, self.discriminators)
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -241,8 +241,8 @@ def test_a_step_in_16_bits_is_finite_moves_every_weight_and_keeps_its_islands_in
     prior = objectives.TokenPrior
     for owner, name in (
         (objectives, "log_mel_of"),
-        (objectives, "monotonic_path"),
-        (objectives, "discrimination_loss"),
+        (objectives, "find_monotonic_path"),
+        (objectives, "compute_discrimination_loss"),
     ):
         monkeypatch.setattr(owner, name, _noting(getattr(owner, name), name, device, islands))
     for name in ("log_likelihood", "divergence"):
@@ -259,8 +259,8 @@ def test_a_step_in_16_bits_is_finite_moves_every_weight_and_keeps_its_islands_in
     assert decoded == {torch.float16 if precision == "fp16" else torch.bfloat16}
     assert {name for name, _, _ in islands} == {
         "log_mel_of",
-        "monotonic_path",
-        "discrimination_loss",
+        "find_monotonic_path",
+        "compute_discrimination_loss",
         "log_likelihood",
         "divergence",
     }

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 from torch import Tensor
 
 from trainers.loop.checkpoint.tensors import MAPPINGS, check_state
-from trainers.loop.errors import ResumeMismatchError, listed
+from trainers.loop.errors import ResumeMismatchError, join_names
 
 
 @runtime_checkable
@@ -32,7 +32,7 @@ class Stateful(Protocol):
 
 def collect_states(owners: Mapping[str, Stateful]) -> dict[str, Any]:
     """Return the states with all tensors on the host, because another process may read them on other devices."""
-    return {name: on_host(owner.state_dict()) for name, owner in owners.items()}
+    return {name: copy_to_host(owner.state_dict()) for name, owner in owners.items()}
 
 
 def check_states_fit(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -> None:
@@ -48,22 +48,22 @@ def check_states_fit(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -
     problems += [f"{name!r} is here and not in the checkpoint" for name in owners if name not in saved]
     for name, owner in owners.items():
         if name in saved:
-            problems += _differences(name, saved[name], owner.state_dict())
+            problems += _find_differences(name, saved[name], owner.state_dict())
     if problems:
         raise ResumeMismatchError(
-            f"Loop(state=…) does not fit the checkpoint: {listed(problems)}; use the objects that the training was "
+            f"Loop(state=…) does not fit the checkpoint: {join_names(problems)}; use the objects that the training was "
             "started with, or start again in another folder"
         )
 
 
-def structure_changes(now: Mapping[str, Any], initial: Mapping[str, Any]) -> list[str]:
+def find_structure_changes(now: Mapping[str, Any], initial: Mapping[str, Any]) -> list[str]:
     """Return why the current states would not fit objects in their initial state.
 
     Args:
         now: The current states.
         initial: The states at the start.
     """
-    return [difference for name, state in now.items() for difference in _differences(name, state, initial[name])]
+    return [difference for name, state in now.items() for difference in _find_differences(name, state, initial[name])]
 
 
 def check_states_writable(owners: Mapping[str, Stateful]) -> None:
@@ -90,56 +90,58 @@ def load_states(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -> Non
             ) from error
 
 
-def on_host(value: Any) -> Any:
+def copy_to_host(value: Any) -> Any:
     """Return the value with all tensors on the CPU; tensors that are already there are not copied."""
     if isinstance(value, Tensor):
         return value.cpu()
     if type(value) in MAPPINGS:
         copied = copy(value)  # keeps attributes, where a module's state_dict stores versions
         for key, item in value.items():
-            copied[key] = on_host(item)
+            copied[key] = copy_to_host(item)
         return copied
     if type(value) in (list, tuple):
-        return type(value)([on_host(item) for item in value])
+        return type(value)([copy_to_host(item) for item in value])
     return value
 
 
-def _differences(path: str, saved: object, here: object) -> Iterator[str]:
+def _find_differences(path: str, saved: object, here: object) -> Iterator[str]:
     """Yield the differences in structure."""
     if saved is None or here is None:
         return
-    kind = _kind(here)
-    if _kind(saved) != kind or (isinstance(here, Tensor) and not _same_tensor(cast("Tensor", saved), here)):
-        yield f"{path} is {_shown(saved)} in the checkpoint and {_shown(here)} here"
+    kind = _describe_kind(here)
+    if _describe_kind(saved) != kind or (isinstance(here, Tensor) and not _is_same_tensor(cast("Tensor", saved), here)):
+        yield f"{path} is {_format(saved)} in the checkpoint and {_format(here)} here"
     elif kind is dict:
-        yield from _in_mappings(path, cast("Mapping[object, object]", saved), cast("Mapping[object, object]", here))
+        yield from _compare_mappings(
+            path, cast("Mapping[object, object]", saved), cast("Mapping[object, object]", here)
+        )
     elif kind in (list, tuple):
-        yield from _in_sequences(path, cast("Sequence[object]", saved), cast("Sequence[object]", here))
+        yield from _compare_sequences(path, cast("Sequence[object]", saved), cast("Sequence[object]", here))
 
 
-def _in_mappings(path: str, saved: Mapping[object, object], here: Mapping[object, object]) -> Iterator[str]:
+def _compare_mappings(path: str, saved: Mapping[object, object], here: Mapping[object, object]) -> Iterator[str]:
     if not saved or not here:  # an empty mapping may grow
         return
     yield from (f"{path}[{key!r}] is in the checkpoint and not here" for key in saved if key not in here)
     yield from (f"{path}[{key!r}] is here and not in the checkpoint" for key in here if key not in saved)
     for key in here:
         if key in saved:
-            yield from _differences(f"{path}[{key!r}]", saved[key], here[key])
+            yield from _find_differences(f"{path}[{key!r}]", saved[key], here[key])
 
 
-def _in_sequences(path: str, saved: Sequence[object], here: Sequence[object]) -> Iterator[str]:
+def _compare_sequences(path: str, saved: Sequence[object], here: Sequence[object]) -> Iterator[str]:
     if len(saved) != len(here):  # the list has grown, and its items may differ
         return
     for index, (before, now) in enumerate(zip(saved, here, strict=True)):
-        yield from _differences(f"{path}[{index}]", before, now)
+        yield from _find_differences(f"{path}[{index}]", before, now)
 
 
-def _same_tensor(saved: Tensor, here: Tensor) -> bool:
+def _is_same_tensor(saved: Tensor, here: Tensor) -> bool:
     grown = not saved.numel() or not here.numel()
     return saved.dtype == here.dtype and (grown or saved.shape == here.shape)
 
 
-def _kind(value: object) -> type:
+def _describe_kind(value: object) -> type:
     """Return the type; all tensors share one, all mappings share one, and an int counts as a float, as in sums."""
     if isinstance(value, Tensor):
         return Tensor
@@ -148,7 +150,7 @@ def _kind(value: object) -> type:
     return float if type(value) is int else type(value)
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return f"of type {type(value).__name__}"

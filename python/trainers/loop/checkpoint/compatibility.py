@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias, cast, final
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
-from trainers.loop.errors import ResumeMismatchError, SettingsError, listed
+from trainers.loop.errors import ResumeMismatchError, SettingsError, join_names
 from trainers.loop.phase import Phase
-from trainers.loop.weights.initial_weights import named_tensors, parameter_names
+from trainers.loop.weights.initial_weights import list_named_tensors, name_parameters
 from trainers.loop.window.phase_run import PhaseRun
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -44,40 +44,40 @@ def as_json(settings: Mapping[str, Json]) -> dict[str, Json]:
     return json.loads(text)
 
 
-def differences(saved: Mapping[str, Json], current: Mapping[str, Json]) -> list[str]:
+def find_differences(saved: Mapping[str, Json], current: Mapping[str, Json]) -> list[str]:
     """Describe every setting that differs, with both values; nested ones by path, such as `network.layers`."""
-    before, now = dict(_flat(saved)), dict(_flat(current))
+    before, now = dict(_flatten(saved)), dict(_flatten(current))
     names = [*before, *(name for name in now if name not in before)]
     return [
-        f"{name} was {_shown(before, name)} and is now {_shown(now, name)}"
+        f"{name} was {_format(before, name)} and is now {_format(now, name)}"
         for name in names
         if name not in before or name not in now or before[name] != now[name]
     ]
 
 
-def _flat(settings: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
+def _flatten(settings: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
     for name, value in settings.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+            yield from _flatten(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def _shown(values: Mapping[str, Json], name: str) -> str:
+def _format(values: Mapping[str, Json], name: str) -> str:
     if name not in values:
         return "absent"
     text = json.dumps(values[name], ensure_ascii=False)
     return text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
 
 
-def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:
+def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:
     """Describe phases, optimizers and weights as plain values that must be the same on resume.
 
     Learning rates and similar settings are not included, because they change during a training and are restored from
     the checkpoint. `LearningRates` compares their initial values.
     """
     parts: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
-    names = parameter_names(trained.items())
+    names = name_parameters(trained.items())
     for run in phases:
         phase, title = run.phase, f"phase {run.phase.name!r}"
         parts[f"optimizer of {title}"] = type(phase.optimizer).__name__
@@ -92,7 +92,7 @@ def layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) ->
         for group, content in enumerate(phase.optimizer.param_groups):
             for number, parameter in enumerate(content["params"]):
                 parts[f"parameter {number} in group {group} of {title}"] = names[parameter]
-    for name, tensor in named_tensors(trained).items():
+    for name, tensor in list_named_tensors(trained).items():
         parts[name] = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
     return parts
 
@@ -118,12 +118,12 @@ def check_layout(saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     ]
     if different:
         raise ResumeMismatchError(
-            f"the checkpoint belongs to another training: {listed(different)}; use the settings that it was "
+            f"the checkpoint belongs to another training: {join_names(different)}; use the settings that it was "
             "started with, or start again in another folder"
         )
 
 
-def initial_settings(phases: Sequence[Phase[Any]]) -> InitialSettings:
+def read_initial_settings(phases: Sequence[Phase[Any]]) -> InitialSettings:
     """Return the settings of all optimizers as plain values; call it before the first step.
 
     The learning rate of a group is its rate before any schedule.
@@ -131,8 +131,8 @@ def initial_settings(phases: Sequence[Phase[Any]]) -> InitialSettings:
     return {
         phase.name: [
             {
-                "lr": _plain(group.get("initial_lr", group["lr"])),
-                **{name: _plain(value) for name, value in group.items() if name not in NOT_COMPARED},
+                "lr": _list_plain_settings(group.get("initial_lr", group["lr"])),
+                **{name: _list_plain_settings(value) for name, value in group.items() if name not in NOT_COMPARED},
             }
             for group in phase.optimizer.param_groups
         ]
@@ -169,7 +169,7 @@ class LearningRates:
         different = self._differences(saved)
         if different and self._choice == "refuse":
             raise ResumeMismatchError(
-                f"the optimizers' settings differ from those at the start of the training: {listed(different)}; "
+                f"the optimizers' settings differ from those at the start of the training: {join_names(different)}; "
                 'restore them, or choose Loop(resume_rates="saved") to continue with the old ones or '
                 'Loop(resume_rates="new") to continue with the new ones'
             )
@@ -184,21 +184,21 @@ class LearningRates:
             return []
         if new:
             self._take(saved)
-        return [f"the optimizers continue with the {'new' if new else 'saved'} settings: {listed(different)}"]
+        return [f"the optimizers continue with the {'new' if new else 'saved'} settings: {join_names(different)}"]
 
     def _differences(self, saved: InitialSettings | None) -> list[str]:
         """Describe every setting that differs, with both values; none if an old checkpoint lacks them."""
         return [
             f"{name} of group {number} of phase {phase.name!r} was {before.get(name)} and is now {now.get(name)}"
             for phase, number, before, now in self._pairs(saved or {})
-            for name in _changed(before, now)
+            for name in _find_changes(before, now)
         ]
 
     def _take(self, saved: InitialSettings) -> None:
         """Apply the current settings to optimizers and schedules; a learning rate keeps its factor."""
         for phase, number, before, now in self._pairs(saved):
             group = phase.optimizer.param_groups[number]
-            for name in _changed(before, now):
+            for name in _find_changes(before, now):
                 if name == "lr":
                     _set_rate(group, before["lr"], now["lr"])
                 else:
@@ -215,16 +215,16 @@ class LearningRates:
                 yield phase, number, before, now
 
 
-def _plain(value: Any) -> Any:
+def _list_plain_settings(value: Any) -> Any:
     """Convert tensors to numbers, and copy lists and tuples."""
     if isinstance(value, Tensor):
         return value.tolist()
     if type(value) in (list, tuple):
-        return type(value)([_plain(item) for item in value])
+        return type(value)([_list_plain_settings(item) for item in value])
     return value
 
 
-def _changed(before: GroupSettings, now: GroupSettings) -> list[str]:
+def _find_changes(before: GroupSettings, now: GroupSettings) -> list[str]:
     return [name for name in now if name not in before or before[name] != now[name]]
 
 

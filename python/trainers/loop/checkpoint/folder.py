@@ -70,7 +70,7 @@ def create_folder(folder: Path) -> None:
         flush_folder(folder.parent)
 
 
-def entries(folder: Path) -> list[CheckpointEntry]:
+def list_entries(folder: Path) -> list[CheckpointEntry]:
     """Return all checkpoints, oldest first; empty if the folder is missing.
 
     Raises:
@@ -84,13 +84,13 @@ def entries(folder: Path) -> list[CheckpointEntry]:
 
 def next_entry(folder: Path, windows: int) -> CheckpointEntry:
     """Return an unused entry for a checkpoint after that many windows; an existing one of that window is kept."""
-    revision = max((entry.revision for entry in entries(folder) if entry.windows == windows), default=0) + 1
+    revision = max((entry.revision for entry in list_entries(folder) if entry.windows == windows), default=0) + 1
     suffix = "" if revision == 1 else f"-{revision}"
     return CheckpointEntry(windows, revision, folder / f"window-{windows:09d}{suffix}")
 
 
 @contextmanager
-def draft(folder: Path) -> Generator[Path]:
+def create_draft(folder: Path) -> Generator[Path]:
     """Create a temporary folder for a checkpoint, and remove it at the end unless it was published.
 
     Raises:
@@ -126,7 +126,7 @@ def remove(entry: CheckpointEntry) -> None:
     shutil.rmtree(hidden)
 
 
-def sweep(folder: Path) -> None:
+def remove_drafts(folder: Path) -> None:
     """Remove what interrupted saves and removals have left; only the holder of the folder's lock may call it.
 
     Raises:

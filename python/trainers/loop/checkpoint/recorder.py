@@ -13,17 +13,17 @@ from trainers.loop.checkpoint.caller_state import (
     check_states_fit,
     check_states_writable,
     collect_states,
+    find_structure_changes,
     load_states,
-    structure_changes,
 )
-from trainers.loop.checkpoint.compatibility import check_layout, layout
+from trainers.loop.checkpoint.compatibility import check_layout, describe_layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.device import capture_generators, compact, restore_generators
-from trainers.loop.errors import CheckpointError, listed
+from trainers.loop.device import capture_generators, compact_parameters, restore_generators
+from trainers.loop.errors import CheckpointError, join_names
 from trainers.loop.reports import CheckpointReport, TrainingNotice
 from trainers.loop.run_parts import RunParts
-from trainers.loop.weights.initial_weights import digest, named_tensors
+from trainers.loop.weights.initial_weights import hash_tensors, list_named_tensors
 
 MAX_TIME_SHARE = 0.05
 """Maximum share of the training time that the checkpoints at the ends of epochs may take."""
@@ -47,8 +47,8 @@ class Recorder:
         self._layout = {
             "processes": parts.group.size,
             "accumulate": parts.settings.accumulate,
-            **{f"frozen {name}": digest(module) for name, module in parts.settings.frozen.items()},
-            **layout(parts.settings.trained, parts.phases),
+            **{f"frozen {name}": hash_tensors(module) for name, module in parts.settings.frozen.items()},
+            **describe_layout(parts.settings.trained, parts.phases),
         }
         self._saved = perf_counter()
         self._took = 0.0
@@ -113,14 +113,15 @@ class Recorder:
         """Return a notice, once, if the caller's state has changed so that a resume would fail."""
         if self._initial_states is None:
             return []
-        differences = structure_changes(collect_states(self._settings.state), self._initial_states)
+        differences = find_structure_changes(collect_states(self._settings.state), self._initial_states)
         if not differences:
             return []
         self._initial_states = None
         return [
             TrainingNotice(
                 message="no training can resume from these checkpoints, because the structure of the state "
-                f"has changed since the start: {listed(differences)}; start with an empty state or None, or keep its "
+                f"has changed since the start: {join_names(differences)}; start with an empty state or None, or keep "
+                "its "
                 "structure"
             )
         ]
@@ -144,7 +145,11 @@ class Recorder:
             for number, tensor in enumerate(tensor for average in phase.averages for tensor in average.tensors)
         }
         return Snapshot(
-            tensors={"modules": named_tensors(self._settings.trained), "average": averages, "best": parts.best.tensors},
+            tensors={
+                "modules": list_named_tensors(self._settings.trained),
+                "average": averages,
+                "best": parts.best.tensors,
+            },
             state={
                 "layout": self._layout,
                 "standing": training.state(),
@@ -163,10 +168,10 @@ class Recorder:
     def _restore(self, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
         parts = self._parts
         with torch.no_grad():
-            for name, tensor in named_tensors(self._settings.trained).items():
+            for name, tensor in list_named_tensors(self._settings.trained).items():
                 tensor.copy_(tensors["modules"][name])
         for module in self._settings.trained.values():
-            compact(module)
+            compact_parameters(module)
         for phase in parts.phases:
             phase.load(state["phases"][phase.phase.name])
             numbers = count()

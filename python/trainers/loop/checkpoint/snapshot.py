@@ -16,8 +16,8 @@ from trainers.loop.checkpoint.tensors import (
     FileDigest,
     check_group,
     check_state,
+    create_file,
     group_bytes,
-    new_file,
     read_group,
     read_state,
     state_bytes,
@@ -115,7 +115,7 @@ class CheckpointMetadata:
 
     def text(self) -> bytes:
         """Return the file: JSON with a digest of its content, which reveals any change."""
-        return _sealed({"format": FORMAT, **asdict(self)})
+        return _seal({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
@@ -124,7 +124,7 @@ class CheckpointMetadata:
         Raises:
             DamagedError: A byte has changed, or another version wrote it.
         """
-        content = _unsealed(text)
+        content = _unseal(text)
         if content.get("format") != FORMAT:
             raise DamagedError(f"meta.json has format {content.get('format')}; this version reads {FORMAT}")
         try:
@@ -166,13 +166,13 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, settings: Mapping[str, Js
     files: dict[str, FileDigest] = {}
     for group, tensors in snapshot.tensors.items():
         if tensors:
-            with new_file(folder / f"{group}{SUFFIX}") as sink:
+            with create_file(folder / f"{group}{SUFFIX}") as sink:
                 write_group(sink, tensors)
             files[f"{group}{SUFFIX}"] = sink.digest()
-    with new_file(folder / STATE) as sink:
+    with create_file(folder / STATE) as sink:
         write_state(sink, snapshot.state)
     files[STATE] = sink.digest()
-    with new_file(folder / META) as sink:
+    with create_file(folder / META) as sink:
         meta = CheckpointMetadata(
             epoch=snapshot.epoch,
             window=snapshot.window,
@@ -251,17 +251,17 @@ def _verify(folder: Path, files: Mapping[str, FileDigest]) -> None:
                 raise DamagedError(f"{name} does not match its digest")
 
 
-def _sealed(content: Mapping[str, object]) -> bytes:
-    digest = sha256(_rendered(content)).hexdigest()
-    return _rendered({"content": content, "sha256": digest})
+def _seal(content: Mapping[str, object]) -> bytes:
+    digest = sha256(_render(content)).hexdigest()
+    return _render({"content": content, "sha256": digest})
 
 
-def _unsealed(text: bytes) -> dict[str, Any]:
+def _unseal(text: bytes) -> dict[str, Any]:
     """Parse and verify the text; writing it again must give the same bytes, which is stricter than a JSON parser."""
     try:
         sealed: Any = json.loads(text)
         content: dict[str, Any] = sealed["content"]
-        same = _sealed(content) == text
+        same = _seal(content) == text
     except (ValueError, TypeError, KeyError) as error:
         raise DamagedError(f"meta.json is not the JSON that was written: {error}") from error
     if not same or not isinstance(content, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it was just read
@@ -269,5 +269,5 @@ def _unsealed(text: bytes) -> dict[str, Any]:
     return content
 
 
-def _rendered(value: Mapping[str, object]) -> bytes:
+def _render(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()

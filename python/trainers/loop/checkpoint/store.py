@@ -14,21 +14,21 @@ from typing import Literal, Self, TypeAlias, final
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.compatibility import Json, as_json, differences
+from trainers.loop.checkpoint.compatibility import Json, as_json, find_differences
 from trainers.loop.checkpoint.folder import (
     CheckpointEntry,
     DamagedError,
     check_space,
+    create_draft,
     create_folder,
     describe_error,
     disk_full_error,
-    draft,
-    entries,
+    list_entries,
     lock,
     next_entry,
     publish,
     remove,
-    sweep,
+    remove_drafts,
 )
 from trainers.loop.checkpoint.snapshot import (
     LoadedCheckpoint,
@@ -113,7 +113,7 @@ class Checkpoints:
             try:
                 create_folder(self.folder)
                 stack.enter_context(lock(self.folder / LOCK))
-                sweep(self.folder)
+                remove_drafts(self.folder)
             except OSError as error:
                 raise CheckpointError(f"{self.folder} cannot hold checkpoints: {describe_error(error)}") from error
             self._since = self._clock()
@@ -142,7 +142,7 @@ class Checkpoints:
             except DamagedError as error:
                 damaged.append(f"{entry.path.name}: {error.message}")
                 continue
-            different = differences(restored.settings, self._settings)
+            different = find_differences(restored.settings, self._settings)
             if different:
                 raise ResumeMismatchError(
                     f"{entry.path} belongs to another training: {'; '.join(different)}; restore these settings to "
@@ -223,7 +223,7 @@ class Checkpoints:
         """
         self._check_open()
         try:
-            for entry in entries(self.folder):
+            for entry in list_entries(self.folder):
                 remove(entry)
         except OSError as error:
             raise CheckpointError(f"checkpoints in {self.folder} cannot be removed: {describe_error(error)}") from error
@@ -234,7 +234,7 @@ class Checkpoints:
 
     def _entries(self) -> list[CheckpointEntry]:
         try:
-            return entries(self.folder)
+            return list_entries(self.folder)
         except OSError as error:
             raise CheckpointError(f"{self.folder} cannot be read: {describe_error(error)}") from error
 
@@ -258,7 +258,7 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
     needed = snapshot_bytes(snapshot)
     try:
         check_space(folder, needed)
-        with draft(folder) as path:
+        with create_draft(folder) as path:
             size = write_checkpoint(path, snapshot, settings)
             entry = next_entry(folder, snapshot.windows)
             publish(path, entry)
@@ -274,7 +274,7 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
 
 def _prune(folder: Path, newest: CheckpointEntry, keep: int) -> None:
     try:
-        for entry in checkpoints_to_remove(entries(folder), newest, keep):
+        for entry in checkpoints_to_remove(list_entries(folder), newest, keep):
             remove(entry)
     except OSError as error:
         raise CheckpointError(

@@ -110,7 +110,7 @@ class HashedFile:
 
 
 @contextmanager
-def new_file(path: Path) -> Generator[HashedFile]:
+def create_file(path: Path) -> Generator[HashedFile]:
     """Create a file, flush it to the disk at the end and make it readable for all users.
 
     Raises:
@@ -130,7 +130,7 @@ def check_state(state: Mapping[str, Any]) -> None:
         CheckpointError: A value has a type that cannot be read, and the message names its path; or expanded tensors
             would take too much memory.
     """
-    for path, value in _leaves(state):
+    for path, value in _list_leaves(state):
         if not _is_readable(value):
             kind, text = type(value), repr(value)
             shown = text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
@@ -139,7 +139,7 @@ def check_state(state: Mapping[str, Any]) -> None:
                 "hold, only tensors and plain Python values; convert it with float(), int(), .tolist() or "
                 "torch.as_tensor(), or remove it from its state_dict()"
             )
-    expanded = _expanded_bytes(state)
+    expanded = _count_expanded_bytes(state)
     if expanded > MAX_EXPANDED_BYTES:
         raise CheckpointError(
             f"expanded tensors of the state would take {format_bytes(expanded)} in full, but the limit is "
@@ -149,7 +149,7 @@ def check_state(state: Mapping[str, Any]) -> None:
 
 def state_bytes(state: Mapping[str, Any]) -> int:
     """Estimate the size of the file; the estimate is rather too high than too low."""
-    leaves = [value for _, value in _leaves(state)]
+    leaves = [value for _, value in _list_leaves(state)]
     tensors = [value for value in leaves if isinstance(value, Tensor)]
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
@@ -195,7 +195,7 @@ def read_state(path: Path) -> dict[str, Any]:
     if type(state) is not dict:
         raise DamagedError(f"{path.name} holds a {type(state).__name__} instead of a state")
     result = cast("dict[str, Any]", state)
-    expanded = _expanded_bytes(result)
+    expanded = _count_expanded_bytes(result)
     if expanded > MAX_EXPANDED_BYTES:
         raise DamagedError(f"{path.name} holds tensors that would take {format_bytes(expanded)} in full")
     return result
@@ -211,13 +211,13 @@ def _check_archive(path: Path) -> None:
         raise DamagedError(f"{path.name} claims to hold more than its own size")
 
 
-def _expanded_bytes(state: Mapping[str, Any]) -> int:
+def _count_expanded_bytes(state: Mapping[str, Any]) -> int:
     """Return the total size in full of tensors that are views of fewer elements than they have."""
-    tensors = [value for _, value in _leaves(state) if isinstance(value, Tensor) and value.layout is torch.strided]
+    tensors = [value for _, value in _list_leaves(state) if isinstance(value, Tensor) and value.layout is torch.strided]
     return sum(tensor.nbytes for tensor in tensors if tensor.nbytes > tensor.untyped_storage().nbytes())
 
 
-def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+def _list_leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield every key and every value that is not a container, with its path; repeated containers are skipped."""
     seen: set[int] = set()
     pending: list[tuple[str, object]] = [(f"state[{key!r}]", value) for key, value in reversed(list(state.items()))]
@@ -266,7 +266,7 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
                 f"{name!r} in {group!r} is {tensor.dtype}, {tensor.layout}, on {tensor.device}; a checkpoint holds "
                 "dense tensors of real numbers: move this one to Loop(state=…)"
             )
-    if len(_header(tensors)) - LENGTH_BYTES > MAX_HEADER_BYTES:
+    if len(_write_header(tensors)) - LENGTH_BYTES > MAX_HEADER_BYTES:
         raise CheckpointError(
             f"the names and shapes of the {len(tensors)} tensors in {group!r} take more than "
             f"{format_bytes(MAX_HEADER_BYTES)}; use fewer and larger tensors, or shorter names"
@@ -275,7 +275,7 @@ def check_group(group: str, tensors: Mapping[str, Tensor]) -> None:
 
 def group_bytes(tensors: Mapping[str, Tensor]) -> int:
     """Return the size of the file for a group of tensors of any shape."""
-    return len(_header(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
+    return len(_write_header(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
 
 
 def write_group(sink: HashedFile, tensors: Mapping[str, Tensor]) -> None:
@@ -284,7 +284,7 @@ def write_group(sink: HashedFile, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    sink.write(_header(tensors))
+    sink.write(_write_header(tensors))
     for name in _order(tensors):
         flat = tensors[name].detach().cpu().contiguous().reshape(-1)
         sink.write(flat.view(torch.uint8).numpy().data)
@@ -309,7 +309,7 @@ def read_group(path: Path) -> dict[str, Tensor]:
         raise DamagedError(f"{path.name} is not a safetensors file: {error}") from error
 
 
-def _header(tensors: Mapping[str, Tensor]) -> bytes:
+def _write_header(tensors: Mapping[str, Tensor]) -> bytes:
     """Return length and JSON of the header, padded to align the data."""
     entries: dict[str, object] = {}
     end = 0

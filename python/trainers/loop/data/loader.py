@@ -90,13 +90,13 @@ class Samplers:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.first: Iterable[Any] = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-        self._all = _nested_samplers(self.first)
+        self._all = _find_nested_samplers(self.first)
         for sampler in self._all:
             _check_sampler(sampler)
         self.reproducible = all(
             type(sampler) in REPRODUCIBLE_SAMPLERS or isinstance(sampler, list) for sampler in self._all
         )
-        values = [value for sampler in self._all for value in _attributes(sampler)]
+        values = [value for sampler in self._all for value in _list_attributes(sampler)]
         self._generators = [value for value in (*values, loader.generator) if isinstance(value, GENERATORS)]
         self._seeds = [
             generator.initial_seed() if isinstance(generator, torch.Generator) else 0 for generator in self._generators
@@ -141,13 +141,13 @@ class Order:
     def __iter__(self) -> Iterator[IndexBatch]:
         """Iterate over the batches of `batch_range`."""
         batch_range = self.batch_range
-        indices = chain.from_iterable(self._chunks(batch_range.epoch, batch_range.seed))
+        indices = chain.from_iterable(self._read_chunks(batch_range.epoch, batch_range.seed))
         seeds = count(batch_range.seed + 1 + batch_range.start, batch_range.step)
         return zip(seeds, islice(indices, batch_range.start, None, batch_range.step), strict=False)
 
     def digest(self, epoch: int, seed: int) -> str:
         """Return a hash of the beginning of an epoch's order."""
-        return sha256(repr(self._beginning(epoch, seed)).encode()).hexdigest()
+        return sha256(repr(self._read_beginning(epoch, seed)).encode()).hexdigest()
 
     def check_reproducible(self, epoch: int, seed: int) -> None:
         """Check once that an order of other samplers than torch's is the same each time it is read.
@@ -155,7 +155,7 @@ class Order:
         Raises:
             ContractError: It differs.
         """
-        if not self._checked and self._beginning(epoch, seed) != self._beginning(epoch, seed):
+        if not self._checked and self._read_beginning(epoch, seed) != self._read_beginning(epoch, seed):
             raise ContractError(
                 f"the sampler {self._samplers.name} gives the same epoch in a different order each time it is read, so "
                 "a training could not resume in mid-epoch, and processes could not share an epoch. Draw the order from "
@@ -164,10 +164,10 @@ class Order:
             )
         self._checked = True
 
-    def _beginning(self, epoch: int, seed: int) -> list[str]:
-        return [repr(index) for index in islice(chain.from_iterable(self._chunks(epoch, seed)), COMPARED_INDICES)]
+    def _read_beginning(self, epoch: int, seed: int) -> list[str]:
+        return [repr(index) for index in islice(chain.from_iterable(self._read_chunks(epoch, seed)), COMPARED_INDICES)]
 
-    def _chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
+    def _read_chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
         generators = TorchGenerator(seed) if self._samplers.reproducible else HostGenerators(seed)
         with generators.inside():
             self._samplers.start_epoch(epoch, seed)
@@ -182,7 +182,7 @@ class Order:
             size = min(2 * size, LARGEST_CHUNK)
 
 
-def _nested_samplers(first: object) -> list[object]:
+def _find_nested_samplers(first: object) -> list[object]:
     """Return the sampler and all samplers nested in it, breadth first."""
     reached: list[object] = []
     pending = [first]
@@ -190,13 +190,13 @@ def _nested_samplers(first: object) -> list[object]:
         sampler = pending.pop(0)
         if not any(sampler is other for other in reached):
             reached.append(sampler)
-            pending.extend(value for value in _attributes(sampler) if isinstance(value, Sampler))
+            pending.extend(value for value in _list_attributes(sampler) if isinstance(value, Sampler))
             if isinstance(sampler, BatchSampler):  # its sampler may be any iterable
                 pending.append(sampler.sampler)
     return reached
 
 
-def _attributes(sampler: object) -> Iterator[object]:
+def _list_attributes(sampler: object) -> Iterator[object]:
     """Yield the attributes of an object; lists and tuples yield their items, except for long lists of indices."""
     for value in getattr(sampler, "__dict__", {}).values():
         holds_objects = isinstance(value, list | tuple) and not (
@@ -235,15 +235,6 @@ def has_indexed_batches(loader: DataLoader[Any]) -> bool:
     subclasses = classes[: classes.index(DataLoader)]
     custom = any({"__iter__", "_get_iterator"} & vars(subclass).keys() for subclass in subclasses)
     return not custom and not isinstance(loader.dataset, IterableDataset)
-
-
-@runtime_checkable
-class BatchedDataset(Protocol):
-    """A dataset that fetches all samples of a batch at once."""
-
-    def __getitems__(self, index: list[Any], /) -> Any:
-        """Return the samples for `collate_fn`."""
-        ...
 
 
 @final
@@ -343,9 +334,8 @@ class SeededDataset(Dataset[Any]):
             seed_host(seed)
         if not self._batched:
             return self.dataset[index]
-        if isinstance(self.dataset, BatchedDataset):
-            return self.dataset.__getitems__(index)
-        return [self.dataset[sample] for sample in index]
+        fetch_all: Callable[[list[Any]], Any] | None = getattr(self.dataset, "__getitems__", None)  # optional in torch
+        return [self.dataset[sample] for sample in index] if fetch_all is None else fetch_all(index)
 
 
 def _init_worker(worker_init_fn: Callable[[int], object] | None, worker: int) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainers.loop.data.loader import IndexedLoader, StreamLoader, has_indexed_batches
-from trainers.loop.data.tree import describe, find_uncuttable, leaves, map_tensors
+from trainers.loop.data.tree import describe, find_uncuttable, iterate_tensors, map_tensors
 from trainers.loop.device import derive_seed
 from trainers.loop.errors import ContractError, SettingsError
 
@@ -78,7 +78,7 @@ class IterableSource(Generic[Batch]):
                 "only once"
             )
         self._limit = length
-        self._length = _length(batches) if length is None else length
+        self._length = _find_length(batches) if length is None else length
         self._batches = batches
         self._loading: IndexedLoader | StreamLoader | None = None
         if isinstance(batches, DataLoader):
@@ -193,7 +193,7 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, or the first dimensions differ.
         """
-        first = _first_tensor(data, "first dimension")
+        first = _find_first_tensor(data, "first dimension")
 
         def gather(index: Tensor) -> Batch:
             return map_tensors(data, lambda tensor: tensor.index_select(0, index))
@@ -233,7 +233,7 @@ class ResidentSource(Generic[Batch]):
         Raises:
             ContractError: There is no tensor, the lengths differ, or a window extends beyond the series.
         """
-        first = _first_tensor(series, "length in time")
+        first = _find_first_tensor(series, "length in time")
         total, device = len(first), first.device
         begin = torch.arange(max(0, total - length + 1)) if starts is None else starts
         if not len(begin) or begin.min() < 0 or begin.max() + length > total:
@@ -256,7 +256,9 @@ class ResidentSource(Generic[Batch]):
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:
         """Gather every `step`-th batch of an epoch, in an order that depends only on seed and epoch."""
         order = (
-            permutation(self._samples, seed=self._seed, epoch=epoch) if self._shuffle else torch.arange(self._samples)
+            shuffle_indices(self._samples, seed=self._seed, epoch=epoch)
+            if self._shuffle
+            else torch.arange(self._samples)
         )
         order = order.to(self._device)
         for batch in range(start, self.length, step):
@@ -279,15 +281,15 @@ def check_source(source: object) -> None:
     raise ContractError(f"{problem}, which has no batches; use a ResidentSource, an IterableSource or {custom}")
 
 
-def _first_tensor(tree: object, common: str) -> Tensor:
+def _find_first_tensor(tree: object, common: str) -> Tensor:
     """Return the first tensor of a tree, and check that all tensors have the same first dimension."""
-    tensors = [tensor for _, tensor in leaves(tree)]
+    tensors = [tensor for _, tensor in iterate_tensors(tree)]
     if len({tensor.shape[:1] for tensor in tensors}) != 1 or not tensors[0].ndim or find_uncuttable(tree):
         raise ContractError(f"expected tensors of one common {common}, got {describe(tree)}")
     return tensors[0]
 
 
-def _length(batches: Iterable[Any]) -> int | None:
+def _find_length(batches: Iterable[Any]) -> int | None:
     if not isinstance(batches, DataLoader):
         return len(batches) if isinstance(batches, Collection) else None
     if isinstance(batches.dataset, IterableDataset):
@@ -298,7 +300,7 @@ def _length(batches: Iterable[Any]) -> int | None:
         return None
 
 
-def permutation(samples: int, *, seed: int, epoch: int) -> Tensor:
+def shuffle_indices(samples: int, *, seed: int, epoch: int) -> Tensor:
     """Return the order of an epoch, int64 [samples]; it depends only on the arguments."""
     return torch.randperm(samples, generator=torch.Generator().manual_seed(derive_seed(seed, epoch)))
 
@@ -341,7 +343,7 @@ def read_batches(source: Source[Batch], epoch: int, *, start: int, step: int, se
         yield cast("Batch", batch)
 
 
-def order_digest(source: Source[object], epoch: int, *, seed: int) -> str:
+def hash_order(source: Source[object], epoch: int, *, seed: int) -> str:
     """Return a hash of the beginning of an epoch's order; empty if the loop does not control the order."""
     if not isinstance(source, IterableSource):
         return ""

@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 from torch import Tensor
 
-from trainers.loop.data.tree import find_uncuttable, leaves, map_tensors, non_tensors
+from trainers.loop.data.tree import find_uncuttable, iterate_non_tensors, iterate_tensors, map_tensors
 from trainers.loop.errors import OutOfMemoryError
 
 Batch = TypeVar("Batch")
@@ -43,9 +43,11 @@ class SampleSplitter:
 
     def samples(self, batch: object) -> int:
         """Return the common first dimension; 1 if there is none."""
-        sizes = {tensor.shape[0] for _, tensor in leaves(batch) if tensor.ndim}
+        sizes = {tensor.shape[0] for _, tensor in iterate_tensors(batch) if tensor.ndim}
         size = max(1, sizes.pop()) if len(sizes) == 1 else 1
-        if size > 1 and (any(_has_length(other, size) for other in non_tensors(batch)) or find_uncuttable(batch)):
+        if size > 1 and (
+            any(_has_length(other, size) for other in iterate_non_tensors(batch)) or find_uncuttable(batch)
+        ):
             return 1
         return size
 
@@ -152,7 +154,7 @@ class BatchCutter(Generic[Batch]):
             return MicroBatch(batch)
         return MicroBatch(self._cutting.piece(batch, start, stop), start, stop, samples, unit)
 
-    def would_cut(self, piece: MicroBatch[Batch]) -> bool:
+    def exceeds_limit(self, piece: MicroBatch[Batch]) -> bool:
         """Return whether a piece that was cut before the limit was lowered exceeds it."""
         return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
 

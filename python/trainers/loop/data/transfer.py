@@ -8,14 +8,14 @@ dropped first, and from then on only pieces are moved.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import torch
 from torch import Tensor
 
 from trainers.loop.data.sources import IterableSource, ResidentSource, Source
-from trainers.loop.data.tree import find_opaque, leaves, make_mover, map_tensors
-from trainers.loop.device import is_out_of_memory, total_bytes
+from trainers.loop.data.tree import find_opaque, iterate_tensors, make_mover, map_tensors
+from trainers.loop.device import is_out_of_memory, measure_total_bytes
 
 Batch = TypeVar("Batch")
 Tree = TypeVar("Tree")
@@ -24,59 +24,9 @@ WINDOW_DIVISOR = 32
 """A window is copied to the device at once only if it takes at most 1/32 of the memory there. With the next window that
 is 1/16, for inputs without activations. Larger windows are moved batch by batch."""
 
-UNPINNED = 64 * 1024
+MOST_UNPINNED_BYTES = 64 * 1024
 """Bytes. CUDA copies tensors up to this size asynchronously from any memory, larger ones only from pinned memory
 (https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html)."""
-
-
-class Feeder(Protocol):
-    """Provides the batches of a run's windows, on the host and on the device."""
-
-    def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
-        """Return the windows of an epoch with batches on the host; closing the iterator frees all copies.
-
-        Args:
-            windows: The windows as read from the source.
-            ahead: Whether they may be read ahead; see `can_read_ahead`.
-        """
-        ...
-
-    def prefetch(self) -> None:
-        """Read the next window, if allowed; called when all work of the current window is queued."""
-        ...
-
-    def move(self, batch: Tree, /) -> Tree:
-        """Return a batch of the window, or a piece of one, on the device."""
-        ...
-
-    def release_copies(self) -> bool:
-        """Free all copies after memory ran out, keep none from now on, and return whether there were any."""
-        ...
-
-
-class DeviceTransfer(Protocol):
-    """Copies batches to a device."""
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether copies overlap with computation."""
-        ...
-
-    def prepare(self, batch: Tree) -> Tree:
-        """Return the batch in memory that allows asynchronous copies."""
-        ...
-
-    def copy(self, batch: Tree) -> Tree:
-        """Return a copy on the device that work queued from now on may use."""
-        ...
-
-    def start_copy(self, batch: Tree) -> Tree:
-        """Start a copy and return it; it may be used only after `finish_copy`."""
-        ...
-
-    def finish_copy(self, batch: Any) -> None:
-        """Make work queued from now on wait until the copy is complete."""
-        ...
 
 
 def can_read_ahead(source: Source[Any]) -> bool:
@@ -88,7 +38,7 @@ def can_read_ahead(source: Source[Any]) -> bool:
     return isinstance(source, ResidentSource) or (isinstance(source, IterableSource) and source.can_read_ahead)
 
 
-def create_feeder(device: torch.device, *, phases: int) -> Feeder:
+def create_feeder(device: torch.device, *, phases: int) -> "Feeder":
     """Create the feeder for a device.
 
     Args:
@@ -98,13 +48,13 @@ def create_feeder(device: torch.device, *, phases: int) -> Feeder:
     if device.type == "cpu":
         return DirectFeeder(device)
     transfer = StreamTransfer(device) if device.type == "cuda" else DirectTransfer(device)
-    memory = total_bytes(device)
+    memory = measure_total_bytes(device)
     return Prefetcher(transfer, most=0 if memory is None else memory // WINDOW_DIVISOR, shared=phases > 1)
 
 
 @final
 class DirectFeeder:
-    """Moves batches when they are used; on a CPU it does nothing."""
+    """Moves batches when they are used; on a CPU it does nothing. The methods are those of `Prefetcher`."""
 
     def __init__(self, device: torch.device) -> None:
         self.move = make_mover(device)
@@ -138,7 +88,9 @@ class ReadWindow(Generic[Batch]):
 
 @final
 class Prefetcher:
-    """Keeps the device copies of a window for all phases, and prefetches the next window.
+    """Provides the batches of a run's windows, on the host and on the device.
+
+    It keeps the device copies of a window for all phases, and prefetches the next window.
 
     Args:
         transfer: Copies batches to the device.
@@ -146,7 +98,7 @@ class Prefetcher:
         shared: Whether several phases use the same batches.
     """
 
-    def __init__(self, transfer: DeviceTransfer, *, most: int, shared: bool) -> None:
+    def __init__(self, transfer: "StreamTransfer | DirectTransfer", *, most: int, shared: bool) -> None:
         self._transfer = transfer
         self._most = most
         self._shared = shared
@@ -157,7 +109,12 @@ class Prefetcher:
         self._next: ReadWindow[Any] | None = None
 
     def windows(self, windows: Iterator[tuple[Batch, ...]], *, ahead: bool) -> Iterator[tuple[Batch, ...]]:
-        """Yield the windows of an epoch in memory that allows asynchronous copies."""
+        """Yield the windows of an epoch in memory that allows asynchronous copies; closing the iterator frees all.
+
+        Args:
+            windows: The windows as read from the source.
+            ahead: Whether they may be read ahead; see `can_read_ahead`.
+        """
         self._windows, self._ahead = windows, ahead and self._transfer.overlaps
         try:
             while (window := self._take_next().window) is not None:
@@ -166,7 +123,10 @@ class Prefetcher:
             self._windows, self._current, self._next = iter(()), ReadWindow(), None
 
     def prefetch(self) -> None:
-        """Read the next window and start its copies; an error is raised when the window is taken."""
+        """Read the next window and start its copies, if allowed; an error is raised when the window is taken.
+
+        It is called when all work of the current window is queued.
+        """
         if self._ahead and self._next is None:
             try:
                 self._next = self._read()
@@ -175,7 +135,7 @@ class Prefetcher:
                 self._next = ReadWindow(failure=error)
 
     def move(self, batch: Tree, /) -> Tree:
-        """Return the copy of a batch or piece; copies of batches are kept if several phases use them."""
+        """Return a batch of the window, or a piece of one, on the device; keep it if several phases use it."""
         copy = self._current.copies.get(id(batch))
         if copy is None:
             copy = self._transfer.copy(batch)
@@ -185,7 +145,7 @@ class Prefetcher:
         return copy
 
     def release_copies(self) -> bool:
-        """Free the copies of this window and the next, and return whether there were any."""
+        """Free all copies after memory ran out, keep none from now on, and return whether there were any."""
         self._crowded = True
         reads = [self._current] if self._next is None else [self._current, self._next]
         had_copies = any(read.copies for read in reads)
@@ -225,12 +185,18 @@ class Prefetcher:
     def _fits(self, read: ReadWindow[Any]) -> bool:
         if self._crowded:
             return False
-        return sum(_size(tensor) for batch in read.window or () for _, tensor in leaves(batch)) <= self._most
+        return (
+            sum(_count_bytes(tensor) for batch in read.window or () for _, tensor in iterate_tensors(batch))
+            <= self._most
+        )
+
+
+Feeder = DirectFeeder | Prefetcher
 
 
 @final
 class DirectTransfer:
-    """Copies to a device whose copies do not overlap with computation."""
+    """Copies to a device whose copies do not overlap with computation; the methods are those of `StreamTransfer`."""
 
     overlaps = False
 
@@ -259,6 +225,9 @@ class StreamTransfer:
 
     Args:
         device: The device, including its index.
+
+    Attributes:
+        overlaps: Whether copies overlap with computation.
     """
 
     overlaps = True
@@ -270,14 +239,14 @@ class StreamTransfer:
 
     def prepare(self, batch: Tree) -> Tree:
         """Return the batch in pinned memory, which torch does not reuse before the copy is complete."""
-        return map_tensors(batch, _pinned)
+        return map_tensors(batch, _pin)
 
     def copy(self, batch: Tree) -> Tree:
         """Copy on the computing stream."""
         return self._move(batch)
 
     def start_copy(self, batch: Tree) -> Tree:
-        """Copy on the copy stream, in memory that belongs to it."""
+        """Start a copy on the copy stream, in memory that belongs to it; use it only after `finish_copy`."""
         with torch.cuda.stream(self._stream):
             return self._move(batch)
 
@@ -285,18 +254,18 @@ class StreamTransfer:
         """Make the computing stream wait for the copies, and prevent reuse of their memory until it is done."""
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)
-        for _, tensor in leaves(batch):
+        for _, tensor in iterate_tensors(batch):
             if tensor.is_cuda:
                 tensor.record_stream(computing)
 
 
-def _pinned(tensor: Tensor) -> Tensor:
+def _pin(tensor: Tensor) -> Tensor:
     """Return the tensor in pinned memory, or unchanged if it is small, not on the CPU or not a plain dense tensor."""
     plain = type(tensor) is Tensor and tensor.layout == torch.strided and not tensor.requires_grad
-    if not plain or not tensor.is_cpu or _size(tensor) <= UNPINNED or tensor.is_pinned():
+    if not plain or not tensor.is_cpu or _count_bytes(tensor) <= MOST_UNPINNED_BYTES or tensor.is_pinned():
         return tensor
     return torch.empty_like(tensor, pin_memory=True).copy_(tensor)
 
 
-def _size(tensor: Tensor) -> int:
+def _count_bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()

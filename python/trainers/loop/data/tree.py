@@ -31,7 +31,7 @@ MAX_SEARCH_DEPTH = 3
 
 def map_tensors(tree: Tree, function: Callable[[Tensor], Tensor]) -> Tree:
     """Return the tree with `function` applied to every tensor of any shape; other leaves are unchanged."""
-    return _mapped(tree, function, _unchanged)
+    return _map(tree, function, _keep)
 
 
 def move(tree: Tree, device: torch.device) -> Tree:
@@ -42,10 +42,10 @@ def move(tree: Tree, device: torch.device) -> Tree:
     def moved(tensor: Tensor) -> Tensor:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
-    return _mapped(tree, moved, lambda value: _moved_itself(value, device))
+    return _map(tree, moved, lambda value: _move_itself(value, device))
 
 
-def _moved_itself(value: Any, device: torch.device) -> Any:
+def _move_itself(value: Any, device: torch.device) -> Any:
     moved = value.to(device)
     if moved is None:
         raise ContractError(
@@ -80,7 +80,7 @@ def check_tree(tree: object, path: str = "batch") -> None:
     Raises:
         ContractError: An object that is not a known container holds tensors and has no method `.to`.
     """
-    for leaf_path, value in all_leaves(tree, path):
+    for leaf_path, value in iterate_leaves(tree, path):
         if not isinstance(value, Tensor) and not _moves_itself(value) and _holds_tensor(value):
             raise ContractError(
                 f"{leaf_path} is a {type(value).__name__} that holds tensors, which the loop cannot move to a device; "
@@ -88,38 +88,38 @@ def check_tree(tree: object, path: str = "batch") -> None:
             )
 
 
-def leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
+def iterate_tensors(tree: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor with its path, such as `batch.x` or `batch[0]['y']`, in the order of the tree."""
-    return ((leaf_path, value) for leaf_path, value in all_leaves(tree, path) if isinstance(value, Tensor))
+    return ((leaf_path, value) for leaf_path, value in iterate_leaves(tree, path) if isinstance(value, Tensor))
 
 
-def all_leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
+def iterate_leaves(tree: object, path: str = "batch") -> Iterator[tuple[str, object]]:
     """Yield every leaf, tensor or not, with its path."""
-    children = None if isinstance(tree, Tensor) else _children(tree)
+    children = None if isinstance(tree, Tensor) else _list_children(tree)
     if children is None:
         yield path, tree
         return
     for name, child in children:
-        yield from all_leaves(child, path + name)
+        yield from iterate_leaves(child, path + name)
 
 
-def non_tensors(tree: object) -> Iterator[object]:
+def iterate_non_tensors(tree: object) -> Iterator[object]:
     """Yield everything except the tensors: other leaves, and lists and tuples without tensors as one object each."""
     if isinstance(tree, Tensor):
         return
-    children = [child for _, child in _children(tree) or ()]
-    if not children or (type(tree) in (tuple, list) and next(leaves(tree), None) is None):
+    children = [child for _, child in _list_children(tree) or ()]
+    if not children or (type(tree) in (tuple, list) and next(iterate_tensors(tree), None) is None):
         yield tree
         return
     for child in children:
-        yield from non_tensors(child)
+        yield from iterate_non_tensors(child)
 
 
 def find_opaque(tree: object, path: str = "batch") -> list[str]:
     """Return paths and classes of the objects that may hide tensors inside."""
     return [
         f"{leaf_path} {type(value).__name__}"
-        for leaf_path, value in all_leaves(tree, path)
+        for leaf_path, value in iterate_leaves(tree, path)
         if not isinstance(value, Tensor) and _moves_itself(value)
     ]
 
@@ -129,38 +129,38 @@ def find_uncuttable(tree: object) -> list[str]:
 
     These are objects that may hide tensors inside, and dataclasses that compute fields in `__post_init__`.
     """
-    return [*find_opaque(tree), *_computing(tree, "batch")]
+    return [*find_opaque(tree), *_find_computing(tree, "batch")]
 
 
 def describe(tree: object) -> str:
     """Describe a tree for messages: paths, dtypes and shapes of its tensors, and the objects that move themselves."""
-    parts = [f"{path} {_kind(tensor)}" for path, tensor in leaves(tree)] + find_opaque(tree)
+    parts = [f"{path} {_describe_tensor(tensor)}" for path, tensor in iterate_tensors(tree)] + find_opaque(tree)
     return ", ".join(parts) or f"no tensor in {type(tree).__name__}"
 
 
-def _mapped(tree: Any, function: Callable[[Tensor], Tensor], themselves: Callable[[Any], Any]) -> Any:
+def _map(tree: Any, function: Callable[[Tensor], Tensor], themselves: Callable[[Any], Any]) -> Any:
     """Apply `function` to every tensor and `themselves` to every object that moves itself."""
     if isinstance(tree, Tensor):
         return function(tree)
-    if _moves_itself(tree) and not (themselves is _unchanged and _is_dataclass(tree)):
+    if _moves_itself(tree) and not (themselves is _keep and _is_dataclass(tree)):
         return themselves(tree)
-    return _rebuilt(tree, lambda child: _mapped(child, function, themselves))
+    return _rebuild(tree, lambda child: _map(child, function, themselves))
 
 
-def _rebuilt(tree: Any, mapped: Callable[[Any], Any]) -> Any:
+def _rebuild(tree: Any, mapped: Callable[[Any], Any]) -> Any:
     """Return a container of the same type with mapped contents; other objects are unchanged."""
     if type(tree) in (tuple, list):
         return type(tree)([mapped(child) for child in tree])
     if isinstance(tree, dict | UserDict | MappingProxyType):
-        return _rebuilt_mapping(cast("Mapping[Any, Any]", tree), mapped)
+        return _rebuild_mapping(cast("Mapping[Any, Any]", tree), mapped)
     if _is_named_tuple(tree):
         return type(tree)(*[mapped(child) for child in tree])
     if _is_dataclass(tree):
-        return _rebuilt_dataclass(tree, mapped)
+        return _rebuild_dataclass(tree, mapped)
     return tree
 
 
-def _rebuilt_dataclass(tree: Any, mapped: Callable[[Any], Any]) -> Any:
+def _rebuild_dataclass(tree: Any, mapped: Callable[[Any], Any]) -> Any:
     """Return a copy with mapped fields, without calling `__init__`, which might compute fields again."""
     same = copy.copy(tree)
     for field in fields(tree):
@@ -170,7 +170,7 @@ def _rebuilt_dataclass(tree: Any, mapped: Callable[[Any], Any]) -> Any:
     return same
 
 
-def _rebuilt_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> Mapping[Any, Any]:
+def _rebuild_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> Mapping[Any, Any]:
     contents = {key: mapped(child) for key, child in tree.items()}
     if type(tree) is dict:
         return contents
@@ -182,11 +182,11 @@ def _rebuilt_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> M
     return same
 
 
-def _unchanged(value: Any) -> Any:
+def _keep(value: Any) -> Any:
     return value
 
 
-def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
+def _list_children(tree: Any) -> Iterable[tuple[str, object]] | None:
     """Return the contents of a container with names for paths; None for other objects."""
     if type(tree) in (tuple, list):
         return [(f"[{position}]", child) for position, child in enumerate(tree)]
@@ -201,13 +201,13 @@ def _children(tree: Any) -> Iterable[tuple[str, object]] | None:
     return None
 
 
-def _computing(tree: object, path: str) -> Iterator[str]:
+def _find_computing(tree: object, path: str) -> Iterator[str]:
     """Yield the dataclasses with a `__post_init__`."""
     if _is_dataclass(tree) and callable(getattr(type(tree), "__post_init__", None)):
         yield f"{path} {type(tree).__name__} (its __post_init__)"
     if not isinstance(tree, Tensor):
-        for name, child in _children(tree) or ():
-            yield from _computing(child, path + name)
+        for name, child in _list_children(tree) or ():
+            yield from _find_computing(child, path + name)
 
 
 def _is_dataclass(tree: object) -> bool:
@@ -233,10 +233,10 @@ def _holds_tensor(value: object, depth: int = MAX_SEARCH_DEPTH) -> bool:
         return True
     if not depth or isinstance(value, str | bytes | ModuleType) or callable(value):
         return False
-    return any(_holds_tensor(part, depth - 1) for part in _parts(value))
+    return any(_holds_tensor(part, depth - 1) for part in _iterate_parts(value))
 
 
-def _parts(value: Any) -> Iterator[object]:
+def _iterate_parts(value: Any) -> Iterator[object]:
     yield from getattr(value, "__dict__", {}).values()
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
@@ -248,7 +248,7 @@ def _parts(value: Any) -> Iterator[object]:
         yield from islice(cast("Collection[Any]", value), MAX_SEARCHED_ITEMS)
 
 
-def _kind(tensor: Tensor) -> str:
+def _describe_tensor(tensor: Tensor) -> str:
     dtype = str(tensor.dtype).removeprefix("torch.")
     device = "" if tensor.device.type == "cpu" else f" on {tensor.device}"
     return f"{dtype}{list(tensor.shape)}{device}{' (inference tensor)' if tensor.is_inference() else ''}"

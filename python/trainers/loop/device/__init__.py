@@ -1,18 +1,18 @@
 """The device of a training: hardware, precision, memory, compilation and random state."""
 
-from trainers.loop.device.compilation import compact, compile_modules
+from trainers.loop.device.compilation import compact_parameters, compile_modules
 from trainers.loop.device.hardware import DeviceChoice, Hardware, check_device, choose_device, use_device
 from trainers.loop.device.memory import (
-    cause_of,
+    describe_cause,
     describe_usage,
-    free_bytes,
     is_out_of_memory,
     keep_freed_memory,
-    peak_bytes,
+    measure_free_bytes,
+    measure_peak_bytes,
+    measure_total_bytes,
     release,
-    total_bytes,
 )
-from trainers.loop.device.precision import LossScaler, Precision, PrecisionName, choose_precision, full_precision
+from trainers.loop.device.precision import Precision, PrecisionName, choose_precision, full_precision
 from trainers.loop.device.random_state import (
     HostGenerators,
     PythonGenerators,
@@ -20,7 +20,7 @@ from trainers.loop.device.random_state import (
     capture_generators,
     derive_seed,
     deterministic,
-    device_generator,
+    find_device_generator,
     restore_generators,
     seed_everything,
     seed_host,
@@ -30,31 +30,30 @@ __all__ = [
     "DeviceChoice",
     "Hardware",
     "HostGenerators",
-    "LossScaler",
     "Precision",
     "PrecisionName",
     "PythonGenerators",
     "TorchGenerator",
     "capture_generators",
-    "cause_of",
     "check_device",
     "choose_device",
     "choose_precision",
-    "compact",
+    "compact_parameters",
     "compile_modules",
     "derive_seed",
+    "describe_cause",
     "describe_usage",
     "deterministic",
-    "device_generator",
-    "free_bytes",
+    "find_device_generator",
     "full_precision",
     "is_out_of_memory",
     "keep_freed_memory",
-    "peak_bytes",
+    "measure_free_bytes",
+    "measure_peak_bytes",
+    "measure_total_bytes",
     "release",
     "restore_generators",
     "seed_everything",
     "seed_host",
-    "total_bytes",
     "use_device",
 ]

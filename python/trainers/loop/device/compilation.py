@@ -30,18 +30,18 @@ def compile_modules(modules: Mapping[str, nn.Module], *, backend: Backend = "ind
     Yields:
         Names of the parts that are compiled, such as `net.head`.
     """
-    parts = {path: part for name, module in modules.items() for path, part in compilable(module, name)}
+    parts = {path: part for name, module in modules.items() for path, part in find_compilable(module, name)}
     before = {path: part._compiled_call_impl for path, part in parts.items()}  # noqa: SLF001  torch has no public way to undo it
     try:
         for path, part in parts.items():
-            part._compiled_call_impl = torch.compile(_entry(part, path), backend=backend)  # noqa: SLF001  as above
+            part._compiled_call_impl = torch.compile(_build_entry(part, path), backend=backend)  # noqa: SLF001  as above
         yield list(parts)
     finally:
         for path, part in parts.items():
             part._compiled_call_impl = before[path]  # noqa: SLF001  as above
 
 
-def compilable(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
+def find_compilable(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     """Yield the largest callable parts that have a parameter and contain no recurrent layer, with their names."""
     callable_itself = type(module).forward is not nn.Module.forward  # false for containers such as ModuleList
     recurrent = any(isinstance(part, (nn.RNNBase, nn.RNNCellBase)) for part in module.modules())
@@ -52,10 +52,10 @@ def compilable(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
         return
     for child_name, child in module.named_children():
-        yield from compilable(child, f"{name}.{child_name}")
+        yield from find_compilable(child, f"{name}.{child_name}")
 
 
-def _entry(part: nn.Module, path: str) -> Callable[..., Any]:
+def _build_entry(part: nn.Module, path: str) -> Callable[..., Any]:
     """Return a function that calls the part, with a separate code object.
 
     `nn.Module.compile` starts in a frame of torch, which torch skips, so that it compiles nothing of a `Sequential` or
@@ -69,7 +69,7 @@ def _entry(part: nn.Module, path: str) -> Callable[..., Any]:
     return call
 
 
-def compact(module: nn.Module) -> None:
+def compact_parameters(module: nn.Module) -> None:
     """Make every parameter contiguous, and the weights of recurrent layers one flat buffer if cuDNN needs it.
 
     Call it after the module was moved, loaded or copied. Parameters keep their identity and values, so that optimizers

@@ -8,7 +8,7 @@ from typing import Self, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.errors import DeviceUnavailableError, SelfTestError, listed
+from trainers.loop.errors import DeviceUnavailableError, SelfTestError, join_names
 
 CPU = torch.device("cpu")
 # NVIDIA GPUs may multiply float32 in TF32, which keeps 10 bits of every factor, a relative error of about 0.0005. Over
@@ -79,7 +79,7 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
     kind = present[0].partition(":")[0] if requested == "auto" else requested
     name = f"{kind}:{local_rank}" if kind in ("cuda", "xpu") else kind
     if name in present and requested == "auto":
-        return DeviceChoice(device=torch.device(name), reason=_why_automatic(name, hardware))
+        return DeviceChoice(device=torch.device(name), reason=_explain_choice(name, hardware))
     if name not in present:
         process = f" by process {local_rank} of its group" if local_rank else ""
         build = ""
@@ -104,7 +104,7 @@ def use_device(device: torch.device) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _why_automatic(name: str, hardware: Hardware) -> str:
+def _explain_choice(name: str, hardware: Hardware) -> str:
     kind, _, index = name.partition(":")
     match kind:
         case "cuda":
@@ -178,7 +178,7 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Prob
     if wrong:
         raise SelfTestError(
             f"{device} computes incorrectly: in a small training step of recurrent layers, compared with the CPU, "
-            f"{listed(wrong)}; up to {TOLERANCE} of the largest value counts as rounding. Update the driver and "
+            f"{join_names(wrong)}; up to {TOLERANCE} of the largest value counts as rounding. Update the driver and "
             f"torch {torch.__version__}, or train on device 'cpu'"
         )
 

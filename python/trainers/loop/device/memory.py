@@ -31,7 +31,7 @@ _BLOCK: Final = 2**24
 """Bytes. glibc then keeps twice as much; see `keep_freed_memory`."""
 
 
-def peak_bytes(device: torch.device) -> int | None:
+def measure_peak_bytes(device: torch.device) -> int | None:
     """Return the peak memory use in bytes; None if unknown.
 
     On CUDA and XPU it is that of torch's tensors since the start of the process or the last reset. Apple GPUs have no
@@ -49,7 +49,7 @@ def peak_bytes(device: torch.device) -> int | None:
             return _peak_resident_bytes()
 
 
-def used_bytes(device: torch.device) -> int | None:
+def measure_used_bytes(device: torch.device) -> int | None:
     """Return the memory in use in bytes: by tensors on a GPU, by the process on a CPU; None if unknown."""
     match device.type:
         case "cuda":
@@ -62,7 +62,7 @@ def used_bytes(device: torch.device) -> int | None:
             return _resident_bytes()
 
 
-def total_bytes(device: torch.device) -> int | None:
+def measure_total_bytes(device: torch.device) -> int | None:
     """Return the total memory of a device in bytes; None if unknown.
 
     On Apple GPUs it is the maximum that the system recommends. On a CPU it is the machine's memory or the process's
@@ -79,7 +79,7 @@ def total_bytes(device: torch.device) -> int | None:
             return _host_bytes()
 
 
-def free_bytes(device: torch.device) -> int | None:
+def measure_free_bytes(device: torch.device) -> int | None:
     """Return the free memory of a device in bytes, without torch's cache; None if unknown."""
     match device.type:
         case "cuda":
@@ -136,7 +136,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
-def cause_of(error: BaseException) -> str:
+def describe_cause(error: BaseException) -> str:
     """Return the message of the allocator in one line, with other possible causes."""
     message = str(error).partition("\n")[0]
     if isinstance(error, torch.OutOfMemoryError) or not any(text in message for text in NO_KERNEL_TEXTS):
@@ -149,7 +149,7 @@ def cause_of(error: BaseException) -> str:
 
 def describe_usage(device: torch.device) -> str:
     """Describe the memory in use and the total memory."""
-    used, total = used_bytes(device), total_bytes(device)
+    used, total = measure_used_bytes(device), measure_total_bytes(device)
     known = "an unknown amount" if used is None else format_size(used)
     return f"{known} in use on {device}" + ("" if total is None else f" of {format_size(total)}")
 

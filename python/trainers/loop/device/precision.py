@@ -4,49 +4,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
-from torch.optim import Optimizer
+from torch.amp.grad_scaler import GradScaler
 
 from trainers.loop.device.hardware import Hardware
 from trainers.loop.errors import PrecisionError
 
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
 PRECISIONS: tuple[str, ...] = ("auto", "fp32", "bf16", "fp16")
-
-
-class LossScaler(Protocol):
-    """The interface of a gradient scaler, such as `torch.amp.GradScaler`."""
-
-    def scale(self, outputs: Tensor, /) -> Tensor:
-        """Return `outputs`, of any shape [...], times the current scale."""
-        ...
-
-    def unscale_(self, optimizer: Optimizer, /) -> None:
-        """Divide the optimizer's gradients by the scale and record whether any is not finite."""
-        ...
-
-    def step(self, optimizer: Optimizer, /) -> float | None:
-        """Step the optimizer unless a gradient was not finite."""
-        ...
-
-    def update(self) -> None:
-        """Lower the scale after a gradient that was not finite, or raise it after many good steps."""
-        ...
-
-    def get_scale(self) -> float:
-        """Return the current scale."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return scale and growth for a checkpoint; empty if the scaler is disabled."""
-        ...
-
-    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
-        """Restore a state, which must not be empty."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +29,7 @@ class Precision:
 
     name: str
     dtype: torch.dtype | None
-    scaler: Callable[[], LossScaler] | None
+    scaler: Callable[[], GradScaler] | None
     reason: str
 
 
@@ -84,20 +51,20 @@ def choose_precision(requested: str, device: torch.device, hardware: Hardware) -
         )
     name, reason = requested, f"{requested!r} was requested"
     if requested == "auto":
-        name, reason = _automatic(device, hardware)
+        name, reason = _choose_automatically(device, hardware)
     elif requested == "bf16" and device.type == "cuda" and not hardware.cuda_bf16:
         reason = "'bf16' was requested; this GPU emulates it, which is slow: fp16 would be faster"
     match name:
         case "bf16":
             return Precision(name=name, dtype=torch.bfloat16, scaler=None, reason=reason)
         case "fp16":
-            scaler = partial(torch.amp.GradScaler, device.type)
+            scaler = partial(GradScaler, device.type)
             return Precision(name=name, dtype=torch.float16, scaler=scaler, reason=reason)
         case _:
             return Precision(name=name, dtype=None, scaler=None, reason=reason)
 
 
-def _automatic(device: torch.device, hardware: Hardware) -> tuple[str, str]:
+def _choose_automatically(device: torch.device, hardware: Hardware) -> tuple[str, str]:
     match device.type:
         case "cuda" if hardware.cuda_bf16:
             return "bf16", "automatic: this GPU supports bfloat16 natively"

@@ -44,7 +44,7 @@ def derive_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-def device_generator(device: torch.device) -> torch.Generator | None:
+def find_device_generator(device: torch.device) -> torch.Generator | None:
     """Return the default generator of an accelerator; None on the CPU, which has `torch.default_generator`."""
     match device.type:
         case "cpu":
@@ -58,7 +58,7 @@ def device_generator(device: torch.device) -> torch.Generator | None:
 
 def capture_generators(device: torch.device) -> dict[str, Any]:
     """Return the states of Python's, NumPy's and torch's generators as tensors and plain Python values."""
-    generator = device_generator(device)
+    generator = find_device_generator(device)
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002  the global one
     return {
         "python": random.getstate(),
@@ -74,7 +74,7 @@ def restore_generators(state: Mapping[str, Any], device: torch.device) -> None:
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002  the global one
     torch.set_rng_state(state["torch"])
-    generator = device_generator(device)
+    generator = find_device_generator(device)
     if generator is not None and state["device"] is not None:
         generator.set_state(state["device"])
 

@@ -68,7 +68,7 @@ class RowFormat:
         if not local.losses:
             return
         self._check_known(local.losses)
-        columns = [_with_targets((loss.mean, loss.count) for loss in local.losses)]
+        columns = [_add_targets((loss.mean, loss.count) for loss in local.losses)]
         columns += [self._column(name, local.losses) for name in self.parts]
         for index, column in enumerate(columns):
             if column:
@@ -102,7 +102,7 @@ class RowFormat:
         """Return the means and counts of a part or term in all pieces."""
         if self.terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]
-            return _with_targets((term.mean, term.count) for term in terms)
+            return _add_targets((term.mean, term.count) for term in terms)
         return [(loss.parts[name], loss.count) for loss in losses if name in loss.parts]
 
     def _check_known(self, losses: Sequence[Loss]) -> None:
@@ -129,7 +129,7 @@ def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
     return torch.stack(weighted).sum()
 
 
-def _with_targets(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+def _add_targets(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
     return [(mean, count) for mean, count in column if count]
 
 
@@ -258,7 +258,7 @@ class Bundle:
         self._head.zero_()
         self._rows.write(local, self._row)
         self._rows.write_requests(local.requests, self._row)
-        missing = self._missing()
+        missing = self._find_missing()
         self._owners.fill_(1.0)
         for index in missing:
             self._owners[index] = 0.0
@@ -271,7 +271,7 @@ class Bundle:
 
         It synchronises only if a gradient is missing here, to read whether another process has it.
         """
-        missing = self._missing()
+        missing = self._find_missing()
         self._copy_present(set(missing), inward=False)
         if not missing:
             return
@@ -285,7 +285,7 @@ class Bundle:
         """Return the totals in the vector."""
         return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
 
-    def _missing(self) -> list[int]:
+    def _find_missing(self) -> list[int]:
         return [index for index, parameter in enumerate(self._parameters) if parameter.grad is None]
 
     def _copy_present(self, missing: set[int], *, inward: bool) -> None:

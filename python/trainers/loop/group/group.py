@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from trainers.loop.errors import EmptyTargetError
-from trainers.loop.loss import Loss, WeightedMean, scalars_of, weighted_mean_of
+from trainers.loop.loss import Loss, WeightedMean, combine_losses, list_scalars
 
 Value = TypeVar("Value")
 
@@ -108,7 +108,7 @@ class LocalTotals:
 
     def scalars(self) -> Sequence[Tensor]:
         """Return means and parts, scalars."""
-        return scalars_of(self.losses)
+        return list_scalars(self.losses)
 
     def read(self, values: Iterator[float]) -> WindowTotals:
         """Compute the weighted mean.
@@ -116,7 +116,7 @@ class LocalTotals:
         Raises:
             EmptyTargetError: There is no target.
         """
-        loss = weighted_mean_of(self.losses, values)
+        loss = combine_losses(self.losses, values)
         check_targets(loss.count)
         known = self.targets is not None
         return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, requests=self.requests)

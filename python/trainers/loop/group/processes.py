@@ -17,8 +17,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.loop.checkpoint.compatibility import layout
-from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, listed
+from trainers.loop.checkpoint.compatibility import describe_layout
+from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, join_names
 from trainers.loop.group.bundle import Bundle, RowFormat
 from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals
 from trainers.loop.loss import Loss, WeightedMean
@@ -142,7 +142,8 @@ class Processes:
         if differing:
             rank = differing[0]
             raise ParallelismError(
-                f"the processes of a group must agree on {what}, but {_difference(values[0], values[rank], rank)}; "
+                f"the processes of a group must agree on {what}, but "
+                f"{_find_difference(values[0], values[rank], rank)}; "
                 "start every process with the same code, arguments and versions"
             )
 
@@ -154,7 +155,7 @@ class Processes:
         names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
         gathered = self._all_gather((names, local.expected), "agreeing on the loss's parts")
         rows = RowFormat(list(dict.fromkeys(name for names, _ in gathered for name in names)), terms=terms is not None)
-        unit = power_of_two(max(expected for _, expected in gathered))
+        unit = round_up_to_power_of_two(max(expected for _, expected in gathered))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
         self._bundles[parameters[0]] = bundle
         return bundle
@@ -169,8 +170,8 @@ class Processes:
         unknown = [repr(name) for name in counts if name not in known]
         if unknown:
             raise ContractError(
-                f"counts has the terms {listed(unknown)}, which no process had in the phase's first window (there: "
-                f"{listed([repr(name) for name in known]) or 'none'}); return all terms for every batch, with the "
+                f"counts has the terms {join_names(unknown)}, which no process had in the phase's first window (there: "
+                f"{join_names([repr(name) for name in known]) or 'none'}); return all terms for every batch, with the "
                 "count 0 if it has no target"
             )
         return known
@@ -187,7 +188,7 @@ def part_names(losses: Iterable[Loss]) -> list[str]:
     return list(dict.fromkeys(name for loss in losses for name in loss.parts))
 
 
-def power_of_two(value: float) -> float:
+def round_up_to_power_of_two(value: float) -> float:
     """Return the largest power of two that does not exceed a positive value; 1 for 0."""
     return 2.0 ** math.floor(math.log2(value)) if value > 0 else 1.0
 
@@ -211,14 +212,14 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
         yield chunk
 
 
-def _difference(first: str, other: str, rank: int) -> str:
+def _find_difference(first: str, other: str, rank: int) -> str:
     """Return excerpts of both values around the first difference."""
     same = next((place for place, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
     start = max(0, (min(len(first), len(other)) if same is None else same) - SHOWN_CHARACTERS // 2)
-    return f"rank 0 has {_excerpt(first, start)} where rank {rank} has {_excerpt(other, start)}"
+    return f"rank 0 has {_cut_excerpt(first, start)} where rank {rank} has {_cut_excerpt(other, start)}"
 
 
-def _excerpt(text: str, start: int) -> str:
+def _cut_excerpt(text: str, start: int) -> str:
     stop = start + SHOWN_CHARACTERS
     return repr(("…" if start else "") + text[start:stop] + ("…" if stop < len(text) else ""))
 
@@ -244,7 +245,7 @@ def join_group(device_type: str, *, timeout: timedelta = PEER_TIMEOUT) -> Genera
     elif int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield SingleProcess()
     else:
-        backend = _backend(device_type)
+        backend = _choose_backend(device_type)
         with convert_peer_errors("joining the group"):
             _init_process_group(backend, timeout)
         try:
@@ -271,7 +272,7 @@ def launched_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _backend(device_type: str) -> str:
+def _choose_backend(device_type: str) -> str:
     """Return the backends: the device's for its tensors, and gloo for Python objects."""
     backend = BACKENDS.get(device_type)
     if backend is None:
@@ -307,7 +308,7 @@ def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequenc
     """
     if group.size == 1:
         return
-    group.check_same("the phases", str(layout(trained, phases)))
+    group.check_same("the phases", str(describe_layout(trained, phases)))
     for phase in phases:
         settings = [
             {name: value for name, value in content.items() if name != "params"}

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from trainers.loop.errors import UncoveredParameterError, WeightsMismatchError, listed
+from trainers.loop.errors import UncoveredParameterError, WeightsMismatchError, join_names
 from trainers.loop.phase import FrozenModule
 
 
@@ -24,7 +24,7 @@ def check_coverage(
         UncoveredParameterError: The parameters of a phase and of its optimizer differ; a parameter is frozen, in no
             module or in two phases; or a trainable parameter of a module is in no phase.
     """
-    names = parameter_names(modules.items())
+    names = name_parameters(modules.items())
     owners: dict[Parameter, str] = {}
     for phase, (parameters, optimizer) in phases.items():
         in_optimizer = {parameter for group in optimizer.param_groups for parameter in group["params"]}
@@ -44,7 +44,7 @@ def check_coverage(
     )
 
 
-def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter, str]:
+def name_parameters(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter, str]:
     """Return the name of every parameter [...], such as `net.head.weight`."""
     return {
         parameter: f"{module_name}.{name}"
@@ -53,7 +53,7 @@ def parameter_names(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter,
     }
 
 
-def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+def list_named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     """Return every parameter and persistent buffer of any shape, by name.
 
     A tensor that several modules share appears under its first name only.
@@ -66,23 +66,23 @@ def named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     return named
 
 
-def kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
+def find_kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
     """Return the persistent buffers, of any shape, such as BatchNorm's statistics."""
-    return [tensor for tensor in named_tensors(modules).values() if not isinstance(tensor, Parameter)]
+    return [tensor for tensor in list_named_tensors(modules).values() if not isinstance(tensor, Parameter)]
 
 
 def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:
     refused = [names.get(parameter, f"an unnamed {list(parameter.shape)}") for parameter in parameters]
     if refused:
-        raise UncoveredParameterError(f"{problem} {listed(sorted(refused))}")
+        raise UncoveredParameterError(f"{problem} {join_names(sorted(refused))}")
 
 
-def digest(module: nn.Module) -> str:
+def hash_tensors(module: nn.Module) -> str:
     """Return the SHA-256 of names, dtypes, shapes and values of all parameters and buffers, on any device."""
-    return digest_of((*module.named_parameters(), *module.named_buffers()))
+    return hash_weights((*module.named_parameters(), *module.named_buffers()))
 
 
-def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
+def hash_weights(tensors: Iterable[tuple[str, Tensor]]) -> str:
     """Return the SHA-256 of names, dtypes, shapes and values of tensors [...], in their order."""
     sha = hashlib.sha256()
     for name, tensor in tensors:
@@ -145,15 +145,15 @@ def take_weights(
     new = (new,) if isinstance(new, str) else tuple(new)
     dropped = (dropped,) if isinstance(dropped, str) else tuple(dropped)
     here, aliases = _tensors_of(modules)
-    dropped_names = tuple(name for name in tensors if _matches(name, dropped))
-    new_names = tuple(name for name in here if _matches(name, new))
+    dropped_names = tuple(name for name in tensors if _match_names(name, dropped))
+    new_names = tuple(name for name in here if _match_names(name, new))
     reused = {name: tensor for name, tensor in here.items() if name not in new_names}
     offered = _by_first_name({name: tensors[name] for name in tensors if name not in dropped_names}, aliases)
     problems = [
-        *_undeclared(reused, offered, new_names=new_names, dropped_names=dropped_names),
-        *_unmatched("new", new, "modules", here),
-        *_unmatched("dropped", dropped, "weights", tensors),
-        *(_difference(name, offered[name], tensor) for name, tensor in reused.items() if name in offered),
+        *_find_undeclared(reused, offered, new_names=new_names, dropped_names=dropped_names),
+        *_find_unmatched("new", new, "modules", here),
+        *_find_unmatched("dropped", dropped, "weights", tensors),
+        *(_describe_difference(name, offered[name], tensor) for name, tensor in reused.items() if name in offered),
     ]
     problems += [] if any(problems) else _conflicting_weights(reused, offered)
     problems = [problem for problem in problems if problem] or ([] if reused else ["nothing is left to reuse"])
@@ -164,10 +164,12 @@ def take_weights(
         copies = [next(iter(offered[name].values())).clone() for name in reused]
         for tensor, values in zip(reused.values(), copies, strict=True):
             tensor.copy_(values)
-    return InitialWeights(reused=tuple(reused), new=new_names, dropped=dropped_names, digest=digest_of(reused.items()))
+    return InitialWeights(
+        reused=tuple(reused), new=new_names, dropped=dropped_names, digest=hash_weights(reused.items())
+    )
 
 
-def _matches(name: str, beginnings: Iterable[str]) -> bool:
+def _match_names(name: str, beginnings: Iterable[str]) -> bool:
     return any(name == beginning or name.startswith(f"{beginning}.") for beginning in beginnings)
 
 
@@ -175,7 +177,7 @@ def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the modules' weights by name, and a map from every name, also of shared weights, to the first one."""
     by_name = {"": modules} if isinstance(modules, nn.Module) else modules
     plain = {name: part.module if isinstance(part, FrozenModule) else part for name, part in by_name.items()}
-    here = {name.removeprefix("."): tensor for name, tensor in named_tensors(plain).items()}
+    here = {name.removeprefix("."): tensor for name, tensor in list_named_tensors(plain).items()}
     first_names = {id(tensor): name for name, tensor in here.items()}
     aliases = {
         f"{part}.{name}".removeprefix("."): first_names[id(tensor)]
@@ -194,7 +196,7 @@ def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) ->
     return by_name
 
 
-def _undeclared(
+def _find_undeclared(
     reused: Iterable[str],
     offered: Mapping[str, Mapping[str, Tensor]],
     *,
@@ -208,34 +210,40 @@ def _undeclared(
     extra = [(first, name) for first, tensors in offered.items() if first not in reused for name in tensors]
     dropped = [name for first, name in extra if first not in new_names]
     also_dropped = [name for first, name in extra if first in new_names]
-    yield _listed("only in the modules", new, "declare those to initialize as new")
-    yield _listed("only in the modules, because they are dropped from the weights", also_new, "declare them as new too")
-    yield _listed("only in the weights", dropped, "declare those to ignore as dropped")
-    yield _listed(
+    yield _list_differences("only in the modules", new, "declare those to initialize as new")
+    yield _list_differences(
+        "only in the modules, because they are dropped from the weights", also_new, "declare them as new too"
+    )
+    yield _list_differences("only in the weights", dropped, "declare those to ignore as dropped")
+    yield _list_differences(
         "only in the weights, because they are new in the modules", also_dropped, "declare them as dropped too"
     )
 
 
-def _unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
+def _find_unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
     known = list(names)
-    unmatched = [beginning for beginning in beginnings if not any(_matches(name, (beginning,)) for name in known)]
-    yield _listed(f"{word} has names that are not in the {where}", unmatched, "")
+    unmatched = [beginning for beginning in beginnings if not any(_match_names(name, (beginning,)) for name in known)]
+    yield _list_differences(f"{word} has names that are not in the {where}", unmatched, "")
 
 
-def _listed(problem: str, names: Sequence[str], advice: str) -> str:
+def _list_differences(problem: str, names: Sequence[str], advice: str) -> str:
     """Return the problem with all names, because the user must fix every one; empty without names."""
     if not names:
         return ""
     return f"{problem}: {', '.join(names)}{f' ({advice})' if advice else ''}"
 
 
-def _difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
+def _describe_difference(name: str, offered: Mapping[str, Tensor], here: Tensor) -> str:
     """Describe why a weight cannot take the offered tensors; empty if it can."""
-    different = [source for source, tensor in offered.items() if _kind(tensor) != _kind(here) or tensor.is_meta]
+    different = [
+        source
+        for source, tensor in offered.items()
+        if _describe_tensor(tensor) != _describe_tensor(here) or tensor.is_meta
+    ]
     if different:
         where = "" if different == [name] else f" as {name}"
-        kind = _kind(offered[different[0]])
-        return f"{different[0]} is {kind} in the weights and {_kind(here)} in the modules{where}"
+        kind = _describe_tensor(offered[different[0]])
+        return f"{different[0]} is {kind} in the weights and {_describe_tensor(here)} in the modules{where}"
     first, *others = offered.values()
     if first.is_floating_point() and not torch.isfinite(first).all():
         return f"{name} holds values that are not finite"
@@ -255,7 +263,7 @@ def _conflicting_weights(reused: Mapping[str, Tensor], offered: Mapping[str, Map
             yield f"sharing memory in the modules, but with different values: {first} and {name}"
 
 
-def _kind(value: object) -> str:
+def _describe_tensor(value: object) -> str:
     """Describe dtype and shape, and anything that prevents a copy."""
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from trainers.loop.errors import NoBestWeightsError, ResumeMismatchError, SettingsError
 from trainers.loop.loss import check_finite_score
-from trainers.loop.weights.initial_weights import named_tensors
+from trainers.loop.weights.initial_weights import list_named_tensors
 from trainers.loop.window.guards import Nonfinite
 
 LARGE = 256 * 2**20
@@ -77,7 +77,7 @@ class BestWeights:
             return False
         self.value, self.stale = value, 0
         self._kept.clear()  # frees the old copy first, so that there is never more than one
-        here = named_tensors(self._modules)
+        here = list_named_tensors(self._modules)
         self._kept = dict(zip(here, copy_tensors([*here.values()]), strict=True))
         return True
 
@@ -95,7 +95,7 @@ class BestWeights:
         if self.value is None:
             raise NoBestWeightsError("no value was recorded yet; call stalled() or best.record() first")
         with torch.no_grad():
-            for name, tensor in named_tensors(self._modules).items():
+            for name, tensor in list_named_tensors(self._modules).items():
                 tensor.copy_(self._kept[name])
 
     @property
@@ -115,7 +115,7 @@ class BestWeights:
     def load(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Restore a state and its tensors, in the weights' shapes, on the device where `record` keeps them."""
         self.value, self.stale = state["value"], state["stale"]
-        here = named_tensors(self._modules)
+        here = list_named_tensors(self._modules)
         on_host = is_large([*here.values()])
         self._kept = {name: tensor.to(HOST if on_host else here[name].device) for name, tensor in tensors.items()}
 

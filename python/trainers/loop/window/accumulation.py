@@ -18,12 +18,13 @@ from typing import Any, Generic, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.autograd import Variable
 from torch.nn import Parameter
 
 from trainers.loop.data.splitting import BatchCutter, MicroBatch
 from trainers.loop.data.tree import make_mover
-from trainers.loop.device import LossScaler, Precision, cause_of, describe_usage, is_out_of_memory, release
+from trainers.loop.device import Precision, describe_cause, describe_usage, is_out_of_memory, release
 from trainers.loop.group.group import LocalTotals, WindowRequests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import FrozenParameters, Phase
@@ -107,7 +108,7 @@ class Accumulator(Generic[Batch]):
         device: torch.device,
         precision: Precision,
         *,
-        scaler: LossScaler | None,
+        scaler: GradScaler | None,
         cutter: BatchCutter[Batch],
         rewind: Rewind,
         shared: SharedForward[Batch] | None = None,
@@ -165,7 +166,7 @@ class Accumulator(Generic[Batch]):
         """Undo the changes of the last window's forward to buffers, such as statistics of data that is not finite."""
         if self._window_start is not None:
             self._rewind.restore_buffers(
-                self._window_start, but=() if self._shared is None else self._shared.restored_by_owner(self._phase)
+                self._window_start, but=() if self._shared is None else self._shared.find_restored_by_owner(self._phase)
             )
         if self._shared is not None and self._shared.owner == self._phase:
             self._shared.restore_buffers()
@@ -220,7 +221,7 @@ class Accumulator(Generic[Batch]):
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            return MemoryShortage(stage, cause_of(error))
+            return MemoryShortage(stage, describe_cause(error))
         return None
 
     def _recover(
@@ -234,14 +235,16 @@ class Accumulator(Generic[Batch]):
         """Lower the limit and restore the state before the piece; False if it is the state before the window."""
         self.shortages += 1
         graphs = "" if self._shared is None else self._shared.describe_graphs()
-        late = self._shared is not None and self._shared.ran_before(self._phase)
+        late = self._shared is not None and self._shared.has_run_before(self._phase)
         if self._shared is not None:
             self._shared.drop(number, piece)
         release(self._device, thorough=self._short_of_memory)  # thorough only if a quick release was not enough
         self._short_of_memory = True
         usage = describe_usage(self._device)
         self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})")
-        repeat = late or shortage.stage == "backward" or any(self._cutter.would_cut(piece) for piece in attempt.done)
+        repeat = (
+            late or shortage.stage == "backward" or any(self._cutter.exceeds_limit(piece) for piece in attempt.done)
+        )
         self._rewind.restore(attempt.start if repeat and attempt.start else state)
         if repeat and self._shared is not None:
             self._shared.restart()

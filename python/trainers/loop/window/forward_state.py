@@ -7,7 +7,7 @@ from typing import NamedTuple, Self, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.device import device_generator
+from trainers.loop.device import find_device_generator
 
 
 @final
@@ -32,7 +32,7 @@ class Buffers:
         """Copy the buffers of a module."""
         tensors = dict(module._buffers)  # noqa: SLF001  named_buffers() takes many times as long
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items() if tensor is not None}
-        return cls(module, tensors, _versions(tensors), copies)
+        return cls(module, tensors, _read_versions(tensors), copies)
 
     def current(self) -> bool:
         """Return whether the copy is up to date.
@@ -42,7 +42,7 @@ class Buffers:
         """
         now = self.module._buffers  # noqa: SLF001  as above
         same = len(now) == len(self.tensors) and all(now.get(name) is tensor for name, tensor in self.tensors.items())
-        return same and _versions(self.tensors) == self.versions
+        return same and _read_versions(self.tensors) == self.versions
 
     def restore(self) -> None:
         """Restore the buffers of the module."""
@@ -74,7 +74,7 @@ class Rewind:
 
     def __init__(self, modules: Iterable[nn.Module], device: torch.device) -> None:
         holders = [part for module in modules for part in module.modules() if list(part.buffers(recurse=False))]
-        self._generator = device_generator(device)
+        self._generator = find_device_generator(device)
         self._kept = tuple(Buffers.of(part) for part in holders)
 
     def save(self) -> ForwardState:
@@ -101,7 +101,7 @@ class Rewind:
                 buffers.restore()
 
 
-def _versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
+def _read_versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
     # A buffer that a validation has replaced is an inference tensor, which a training cannot change in place.
     return [
         None if tensor is None or tensor.is_inference() else tensor._version  # noqa: SLF001  no public name

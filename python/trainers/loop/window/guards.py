@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from trainers.loop.data.tree import leaves
+from trainers.loop.data.tree import iterate_tensors
 from trainers.loop.errors import (
     BatchCoupledError,
     DetachedLossError,
@@ -15,8 +15,8 @@ from trainers.loop.errors import (
     NonFiniteError,
     UnusedParameterError,
     ZeroGradientError,
-    listed,
-    parameters_listed,
+    describe_parameters,
+    join_names,
 )
 
 COUPLING_LAYERS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -27,7 +27,7 @@ AUDIT_WINDOWS = 16
 """Default number of windows after which a parameter without a gradient counts as unused."""
 
 
-def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
+def find_coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> list[str]:
     """Return the names of the layers whose output for a sample depends on the rest of the batch.
 
     Args:
@@ -44,15 +44,16 @@ def coupled_layers(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Modu
 
 
 def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Module]) -> None:
-    """Check that a batch may be cut; the arguments are those of `coupled_layers`.
+    """Check that a batch may be cut; the arguments are those of `find_coupled_layers`.
 
     Raises:
         BatchCoupledError: A layer mixes the samples of a batch.
     """
-    coupled = coupled_layers(modules, evaluated)
+    coupled = find_coupled_layers(modules, evaluated)
     if coupled:
         raise BatchCoupledError(
-            f"{listed(coupled)} compute with the mean and variance of the batch, so the result would depend on how the "
+            f"{join_names(coupled)} compute with the mean and variance of the batch, so the result would depend on "
+            "how the "
             "samples of a window are distributed over batches, pieces and processes. Use GroupNorm or LayerNorm, train "
             'with one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
         )
@@ -61,11 +62,11 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
 def detached_loss_error(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
     """Return the error for a loss or term whose mean, a scalar, has no graph, with the likely cause."""
     return DetachedLossError(
-        f"{name} is detached: it has no graph that backward could follow; {_why_detached(mean, parameters)}"
+        f"{name} is detached: it has no graph that backward could follow; {_explain_detached(mean, parameters)}"
     )
 
 
-def _why_detached(mean: Tensor, parameters: Sequence[Parameter]) -> str:
+def _explain_detached(mean: Tensor, parameters: Sequence[Parameter]) -> str:
     if mean.is_inference():
         return (
             "it was computed under torch.inference_mode(): leave that context, and use torch.no_grad() for frozen parts"
@@ -168,7 +169,7 @@ class GradientGuard:
         if not unused:
             return
         raise UnusedParameterError(
-            f"no loss reached {parameters_listed(unused)} in {self._windows} steps, so the optimizer would never "
+            f"no loss reached {describe_parameters(unused)} in {self._windows} steps, so the optimizer would never "
             "train them; the forward may skip a layer or ignore its output. Use it, freeze it (requires_grad_(False)) "
             "and remove it from the optimizer, or increase audit_windows if it is used rarely"
         )
@@ -200,13 +201,15 @@ class GradientGuard:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore the state."""
-        self._unseen = self._named(state["unseen"])
-        self._audited = self._named(state.get("audited", state["unseen"]))  # older checkpoints audited all of them
+        self._unseen = self._select_named(state["unseen"])
+        self._audited = self._select_named(
+            state.get("audited", state["unseen"])
+        )  # older checkpoints audited all of them
         self._windows = state["windows"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
         self.moved = state["moved"]
 
-    def _named(self, names: Sequence[str]) -> tuple[Parameter, ...]:
+    def _select_named(self, names: Sequence[str]) -> tuple[Parameter, ...]:
         selected = set(names)
         return tuple(parameter for parameter in self._parameters if self._names[parameter] in selected)
 
@@ -232,30 +235,31 @@ class GradientGuard:
             return
         row = f" in {self._skipped_in_a_row} steps in a row" if tolerated else ""
         raise NonFiniteError(
-            f"the loss is {loss:g} and the gradient's norm {norm:g}{row}; {self._suspects(window)}. Likely causes: "
+            f"the loss is {loss:g} and the gradient's norm {norm:g}{row}; {self._describe_suspects(window)}. Likely "
+            "causes: "
             "such values in the data, a division by zero or a logarithm of zero in the loss, a learning rate that is "
             "too high, or values outside the range of float16"
         )
 
-    def _suspects(self, window: Sequence[object]) -> str:
+    def _describe_suspects(self, window: Sequence[object]) -> str:
         batches = [
             path
             for number, batch in enumerate(window)
-            for path, tensor in leaves(batch, f"batch {number}")
-            if not _finite(tensor)
+            for path, tensor in iterate_tensors(batch, f"batch {number}")
+            if not _is_finite(tensor)
         ]
         if batches:
-            return f"not finite in the data: {listed(batches)}"
-        weights = [name for parameter, name in self._names.items() if not _finite(parameter)]
+            return f"not finite in the data: {join_names(batches)}"
+        weights = [name for parameter, name in self._names.items() if not _is_finite(parameter)]
         if weights:
-            return f"the data is finite, but these weights are not: {listed(weights)}"
+            return f"the data is finite, but these weights are not: {join_names(weights)}"
         bad = [
             name
             for parameter, name in self._names.items()
-            if parameter.grad is not None and not _finite(parameter.grad)
+            if parameter.grad is not None and not _is_finite(parameter.grad)
         ]
-        return f"data and weights are finite, but these gradients are not: {listed(bad) or 'none'}"
+        return f"data and weights are finite, but these gradients are not: {join_names(bad) or 'none'}"
 
 
-def _finite(tensor: Tensor) -> bool:
+def _is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor.detach()).all())

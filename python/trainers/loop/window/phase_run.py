@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from torch.nn import Parameter
 
 from trainers.loop.data.splitting import BatchCutter
-from trainers.loop.errors import UncoveredParameterError, listed
+from trainers.loop.errors import UncoveredParameterError, join_names
 from trainers.loop.group.group import Group, WindowRequests
 from trainers.loop.phase import Phase
 from trainers.loop.reports import WindowReport
@@ -57,7 +57,7 @@ class PhaseRun(Generic[Batch]):
         """Train on one window; `requests` is called when the gradients are complete."""
         with position:  # adds the position to errors
             self._check_groups()
-            targets = self._targets(window)  # only for a loss of several terms
+            targets = self._count_window_targets(window)  # only for a loss of several terms
             local = self.accumulator.run(window, position, requests, targets)  # all forwards and backwards
             totals = self.group.combine(local, self.parameters)  # the one exchange with other processes
             outcome = self.update.apply(totals, window)  # correct, unscale, measure, clip, step or skip
@@ -102,7 +102,7 @@ class PhaseRun(Generic[Batch]):
             zero_gradient=outcome.zero_gradient,
         )
 
-    def _targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
+    def _count_window_targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
         """Count the targets of a loss of several terms over all processes; None for a loss of one term."""
         count = self.phase.counts
         if count is None:
@@ -123,7 +123,8 @@ class PhaseRun(Generic[Batch]):
         ]
         raise UncoveredParameterError(
             f"the optimizer had {self.groups} parameter groups when the loop was created and has "
-            f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with {listed(unknown) or 'nothing new'}"
+            f"{len(self.phase.optimizer.param_groups)} now (add_param_group?), with "
+            f"{join_names(unknown) or 'nothing new'}"
             ": gradients, checks and checkpoints would miss them. Give the phase all parameters from the start, and "
             "freeze those to train later with requires_grad_(False) inside `running()`"
         )

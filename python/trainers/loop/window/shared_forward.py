@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop.data.splitting import MicroBatch
-from trainers.loop.data.tree import all_leaves, check_tree, find_opaque, leaves, map_tensors
+from trainers.loop.data.tree import check_tree, find_opaque, iterate_leaves, iterate_tensors, map_tensors
 from trainers.loop.device import Precision
-from trainers.loop.errors import ContractError, SettingsError, listed
+from trainers.loop.errors import ContractError, SettingsError, join_names
 from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.window.forward_state import ForwardState, Rewind
 
@@ -41,9 +41,9 @@ class ForwardResult:
     @classmethod
     def of(cls, tree: Any) -> Self:
         """Store a tree with its current versions."""
-        return cls(tree, tuple(tensor._version for _, tensor in leaves(tree, "result")))  # noqa: SLF001  no public name
+        return cls(tree, tuple(tensor._version for _, tensor in iterate_tensors(tree, "result")))  # noqa: SLF001  no public name
 
-    def detached(self) -> Any:
+    def detach(self) -> Any:
         """Return the tensors without a graph, in the same memory."""
         return map_tensors(self.tree, Tensor.detach)
 
@@ -64,7 +64,7 @@ class ForwardResult:
         """Return the paths of the tensors that were changed in place since."""
         return [
             path
-            for (path, tensor), version in zip(leaves(self.tree, "result"), self.versions, strict=True)
+            for (path, tensor), version in zip(iterate_tensors(self.tree, "result"), self.versions, strict=True)
             if tensor._version != version  # noqa: SLF001  as above
         ]
 
@@ -145,7 +145,7 @@ class SharedForward(Generic[Batch]):
             kept = self._make(phase, batch, frozen)
             self._kept[key] = kept
         if phase != self.owner:
-            return kept.detached()
+            return kept.detach()
         if self._is_needed_after(phase):
             self._kept[key] = kept.values(self._weights)
         else:
@@ -163,20 +163,23 @@ class SharedForward(Generic[Batch]):
         changed = [] if kept is None else kept.changed()
         if changed:
             raise ContractError(
-                f"phase {phase!r} has written to {listed(changed)} in place, but another phase still needs this result "
+                f"phase {phase!r} has written to {join_names(changed)} in place, but another phase still needs this "
+                "result "
                 f"of the forward of phase {self.owner!r}; write to a copy: use .clone(), or an operation without a "
                 "trailing underscore"
             )
         if not self._is_needed_after(phase):
             self._kept.pop(key, None)
 
-    def ran_before(self, phase: str) -> bool:
+    def has_run_before(self, phase: str) -> bool:
         """Return whether another phase than the running one has run the forward in this window."""
         return self._first not in (None, phase)
 
     def describe_graphs(self) -> str:
         """Describe the kept graphs for a message; empty if there are none."""
-        graphs = sum(any(tensor.requires_grad for _, tensor in leaves(made.tree)) for made in self._kept.values())
+        graphs = sum(
+            any(tensor.requires_grad for _, tensor in iterate_tensors(made.tree)) for made in self._kept.values()
+        )
         if not graphs:
             return ""
         return (
@@ -199,7 +202,7 @@ class SharedForward(Generic[Batch]):
         if self._start is not None:
             self._rewind.restore_buffers(self._start)
 
-    def restored_by_owner(self, phase: str) -> Collection[nn.Module]:
+    def find_restored_by_owner(self, phase: str) -> Collection[nn.Module]:
         """Return the modules whose buffers the owner restores; none if it is the running phase or not due."""
         return self.modules if phase != self.owner and self.owner in self._due else ()
 
@@ -230,20 +233,22 @@ class SharedForward(Generic[Batch]):
 
     def _check(self, tree: object) -> None:
         """Check the first tree of every structure: all tensors must be reachable, to be detached."""
-        kind = tuple([(path, type(leaf)) for path, leaf in all_leaves(tree, "result")])
+        kind = tuple([(path, type(leaf)) for path, leaf in iterate_leaves(tree, "result")])
         if kind in self._looked_at:
             return
         check_tree(tree, "result")
         hidden = find_opaque(tree, "result")
         if hidden:
             raise ContractError(
-                f"the forward of phase {self.owner!r} returned {listed(hidden)}, whose tensors cannot be detached for "
+                f"the forward of phase {self.owner!r} returned {join_names(hidden)}, whose tensors cannot be "
+                "detached for "
                 "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
             )
-        inference = [path for path, tensor in leaves(tree, "result") if tensor.is_inference()]
+        inference = [path for path, tensor in iterate_tensors(tree, "result") if tensor.is_inference()]
         if inference:
             raise ContractError(
-                f"the forward of phase {self.owner!r} returned {listed(inference)} from torch.inference_mode(), which "
+                f"the forward of phase {self.owner!r} returned {join_names(inference)} from torch.inference_mode(), "
+                "which "
                 "backward rejects; leave that context, and use torch.no_grad() for frozen parts"
             )
         self._looked_at.add(kind)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast, final
 from torch import Tensor
 
 from trainers.loop.data.splitting import MicroBatch
-from trainers.loop.errors import ContractError, listed
+from trainers.loop.errors import ContractError, join_names
 from trainers.loop.loss import Loss
 
 Batch = TypeVar("Batch")
@@ -53,14 +53,15 @@ def count_targets(count: Callable[[Any], Counts], batch: object) -> Counts:
         if not isinstance(number, int) or isinstance(number, bool) or number < 0
     ]
     if wrong:
-        raise ContractError(f"counts returned {listed(wrong)}; expected an int of 0 or more for every term")
+        raise ContractError(f"counts returned {join_names(wrong)}; expected an int of 0 or more for every term")
     return counts
 
 
 def missing_counts_error(phase: str, loss: Loss) -> ContractError:
     """Return the error for a loss of several terms in a phase without counts."""
     return ContractError(
-        f"the loss has the terms {listed([repr(name) for name in loss.terms])}, whose numbers of targets in the window "
+        f"the loss has the terms {join_names([repr(name) for name in loss.terms])}, whose numbers of targets in the "
+        "window "
         f"must be known before the first backward: give Phase({phase!r}, …, counts=…) a function that returns the "
         "number of targets of every term of a batch by name"
     )
@@ -133,7 +134,7 @@ class TermTargets(Generic[Batch]):
         ]
         if piece.last and wrong:
             raise ContractError(
-                f"the pieces of a batch do not have the targets of the batch ({listed(wrong)}); counts must add up "
+                f"the pieces of a batch do not have the targets of the batch ({join_names(wrong)}); counts must add up "
                 "over samples, and not depend on padding or on the size of the batch"
             )
 
@@ -141,7 +142,7 @@ class TermTargets(Generic[Batch]):
         if not loss.terms:
             raise ContractError(
                 "the loss function returned Loss(mean, count), but the phase has counts; return Loss.of(…) with the "
-                f"terms {listed([repr(name) for name in expected])}, or remove counts"
+                f"terms {join_names([repr(name) for name in expected])}, or remove counts"
             )
         for name in dict.fromkeys((*loss.terms, *expected)):
             actual, promised = loss.terms[name].count if name in loss.terms else 0, expected.get(name, 0)

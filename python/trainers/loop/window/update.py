@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
@@ -15,7 +16,7 @@ from torch.optim.optimizer import (
     _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]  to recognise it
 )
 
-from trainers.loop.device import LossScaler, is_out_of_memory, release
+from trainers.loop.device import is_out_of_memory, release
 from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
 from trainers.loop.group.group import Totals, WindowRequests
 from trainers.loop.loss import WeightedMean, read
@@ -72,7 +73,7 @@ class GradientUpdate:
     """
 
     def __init__(
-        self, phase: Phase[Any], scaler: LossScaler | None, guard: GradientGuard, *, on_device: bool = False
+        self, phase: Phase[Any], scaler: GradScaler | None, guard: GradientGuard, *, on_device: bool = False
     ) -> None:
         self._optimizer = phase.optimizer
         self._scheduler = phase.scheduler
@@ -96,14 +97,14 @@ class GradientUpdate:
             NonFiniteError: Loss or gradient is not finite, and the settings do not tolerate it.
             OutOfMemoryError: Memory ran out in the step.
         """
-        gradients = self._gradients(totals, window)
+        gradients = self._collect_gradients(totals, window)
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
-        norms = gradient_norms(gradients)
+        norms = compute_norms(gradients)
         learning_rate = float(self._optimizer.param_groups[0]["lr"])
         queued = self._on_device and self._guard.moved
         if queued:
-            self._queue(gradients, combined_norm(norms), totals)
+            self._queue_step(gradients, combine_norms(norms), totals)
         values = iter(read([*totals.scalars(), *norms]))
         result = totals.read(values)
         loss, length = result.loss.mean(), math.hypot(*values) * result.correction
@@ -111,7 +112,7 @@ class GradientUpdate:
         zero = length == 0.0 and finite and self._guard.allow_zero
         if finite and not queued and not zero:
             self._guard.check_moved(length)
-            rescale(gradients, result.correction * clip_factor(length, self._clip))
+            rescale(gradients, result.correction * compute_clip_factor(length, self._clip))
         stepped = (finite and not zero) if queued else self._step(finite=finite, zero=zero)
         if stepped:
             self._guard.note_stepped()
@@ -147,7 +148,7 @@ class GradientUpdate:
             self._scaler.load_state_dict(state["scaler"])
             self._scale = self._scaler.get_scale()
 
-    def _gradients(self, totals: Totals, window: Sequence[object]) -> list[Tensor]:
+    def _collect_gradients(self, totals: Totals, window: Sequence[object]) -> list[Tensor]:
         """Return the window's gradients; raise if there are none."""
         gradients = self._guard.gradients()
         if gradients:
@@ -164,9 +165,9 @@ class GradientUpdate:
         self._guard.check_any(gradients)
         return gradients
 
-    def _queue(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
+    def _queue_step(self, gradients: list[Tensor], norm: Tensor, totals: Totals) -> None:
         """Clip and step without synchronisation; the optimizer itself skips the step if a value is not finite."""
-        rescale(gradients, clip_factor_on_device(norm, totals.correction, self._clip))
+        rescale(gradients, compute_clip_factor_on_device(norm, totals.correction, self._clip))
         good = torch.isfinite(torch.stack([norm, *[mean.to(norm.dtype) for mean in totals.means()]])).all()
         if self._guard.allow_zero:
             good = good & (norm > 0)
@@ -195,17 +196,17 @@ class GradientUpdate:
         return finite and self._scale >= before
 
 
-def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
+def compute_norms(gradients: list[Tensor]) -> list[Tensor]:
     """Return scalars whose Euclidean norm is the norm over all elements of all gradients of any shape.
 
     On a CPU, where reading numbers is cheap, there is one scalar per tensor; on a device there is one in total.
     """
     # The core of torch's own clipping; the public function takes three times as long.
     norms = torch._foreach_norm(gradients)  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]
-    return list(norms) if gradients[0].device.type == "cpu" else [combined_norm(norms)]
+    return list(norms) if gradients[0].device.type == "cpu" else [combine_norms(norms)]
 
 
-def combined_norm(norms: Sequence[Tensor]) -> Tensor:
+def combine_norms(norms: Sequence[Tensor]) -> Tensor:
     """Return the Euclidean norm, a scalar, of norms, scalars on one device."""
     return torch.linalg.vector_norm(torch.stack(list(norms)))
 
@@ -216,12 +217,12 @@ def rescale(gradients: list[Tensor], factor: float | Tensor) -> None:
         torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]  as above
 
 
-def clip_factor(norm: float, limit: float | None) -> float:
+def compute_clip_factor(norm: float, limit: float | None) -> float:
     """Return the factor that reduces a gradient of this norm to the limit; 1 if it is within."""
     return 1.0 if limit is None or norm <= limit else limit / (norm + CLIP_EPSILON)
 
 
-def clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float | None) -> float | Tensor:
+def compute_clip_factor_on_device(norm: Tensor, correction: float | Tensor, limit: float | None) -> float | Tensor:
     """Return the clip factor times the gradient's correction as a scalar, without synchronisation."""
     if limit is None:
         return correction
@@ -253,11 +254,11 @@ class Stepper:
             OutOfMemoryError: Memory ran out, and a retry is not possible or failed too.
         """
         known = set(self._optimizer.state) if self._first else None
-        sums = self._sums() if self._first else []
-        cause = _shortage(take)
+        sums = self._compute_checksums() if self._first else []
+        cause = _catch_shortage(take)
         if cause is not None and known is not None:
             self._undo(known, sums, cause)
-            cause = _shortage(take)
+            cause = _catch_shortage(take)
         if cause is not None:
             raise OutOfMemoryError(
                 f"memory ran out in the optimizer's step ({cause}); its states need once or twice the memory of the "
@@ -268,7 +269,7 @@ class Stepper:
 
     def _undo(self, known: set[Tensor], sums: Sequence[int], cause: str) -> None:
         """Remove the states that a failed first step has created."""
-        if self._sums() != sums:
+        if self._compute_checksums() != sums:
             raise OutOfMemoryError(
                 f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have changed and "
                 "others have not. Start again with a fused optimizer (trainers.loop.adamw) or a smaller network"
@@ -277,12 +278,12 @@ class Stepper:
             del self._optimizer.state[parameter]
         release(self._parameters[0].device)
 
-    def _sums(self) -> list[int]:
+    def _compute_checksums(self) -> list[int]:
         """Return a checksum of every parameter's bits, because torch does not count changes by fused optimizers."""
-        return [_checksum(parameter) for parameter in self._parameters]
+        return [_compute_checksum(parameter) for parameter in self._parameters]
 
 
-def _checksum(parameter: Parameter) -> int:
+def _compute_checksum(parameter: Parameter) -> int:
     """Return the sum of the elements' bits, computed in slices: CUDA converts to int64, and memory may be short."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
     bits = parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
@@ -291,7 +292,7 @@ def _checksum(parameter: Parameter) -> int:
     return int(torch.stack([piece.sum() for piece in rows.split(size)]).sum())
 
 
-def _shortage(take: Callable[[], object]) -> str | None:
+def _catch_shortage(take: Callable[[], object]) -> str | None:
     """Call `take`; return the allocator's message if memory ran out."""
     try:
         take()
@@ -323,7 +324,7 @@ class DirectStep:
         """Take the step."""
         if self._first:
             self._first = False
-            self._inner = _without_gradients(_inner_step(self._optimizer))
+            self._inner = _skip_gradient_wrapper(_find_inner_step(self._optimizer))
         elif self._inner is not None and not self._is_watched():
             self._inner(self._optimizer)
             return
@@ -341,7 +342,7 @@ class DirectStep:
         )
 
 
-def _without_gradients(step: Step | None) -> Step | None:
+def _skip_gradient_wrapper(step: Step | None) -> Step | None:
     """Replace torch's wrapper that disables gradients by one that takes a third of the time; keep other steps."""
     inner: Step | None = getattr(step, "__wrapped__", None)
     if inner is None or getattr(step, "__code__", None) is not _GRAD_WRAPPER_CODE:
@@ -361,7 +362,7 @@ def _without_gradients(step: Step | None) -> Step | None:
 _GRAD_WRAPPER_CODE = _use_grad_for_differentiable(lambda: None).__code__
 
 
-def _inner_step(optimizer: Optimizer) -> Step | None:
+def _find_inner_step(optimizer: Optimizer) -> Step | None:
     """Return the step inside torch's wrapper; None if the instance or class has replaced the step."""
     kind: Any = type(optimizer).step
     patched = vars(optimizer).get("step")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +34,11 @@ DELETION_TOLERANCE = 1e-4
 """Relative tolerance after deletion, because sums over shorter arrays may be ordered differently."""
 
 
-class StagedHistory(Protocol):
-    """A history of bars and the stages of its forecasts."""
+Staging = Callable[[BarPanel], Callable[[int], Stages]]
+"""Processes a whole history of bars at once, as training and evaluation do.
 
-    def at(self, position: int) -> Stages:
-        """Arrays computed for the session at this position, including `FORECAST`."""
-        ...
-
-
-Staging = Callable[[BarPanel], StagedHistory]
-"""Processes a whole history of bars at once, as training and evaluation do."""
+It returns a function of a session's position: the arrays computed for that session, including `FORECAST`.
+"""
 
 
 @final
@@ -61,7 +56,7 @@ class ModelStages:
         self._history = History(bars, model.pipeline, covariates)
         self._usable = self._history.forecastable
 
-    def at(self, position: int) -> Stages:
+    def __call__(self, position: int) -> Stages:
         """Inputs [S, ...] and forecasts [S, H, Q] of the S stocks with a forecast."""
         symbols = np.flatnonzero(self._usable[:, position])
         windows = TrainingWindows(symbols=symbols, positions=np.full(len(symbols), position))
@@ -164,10 +159,10 @@ def check_future(
     changed: dict[str, int] = {}
     gaps: list[float | None] = []
     for position in stepwise(positions, title="noise", tell=lambda at: f"after {shown_date(int(bars.sessions[at]))}"):
-        session, before = int(bars.sessions[position]), base.at(position)
-        names = different(before, staging(with_noise(plain, position)).at(position))
+        session, before = int(bars.sessions[position]), base(position)
+        names = different(before, staging(with_noise(plain, position))(position))
         changed = dict.fromkeys(names, session) | changed
-        gaps.append(forecast_gap(before, staging(plain.until(session)).at(position)))
+        gaps.append(forecast_gap(before, staging(plain.until(session))(position)))
     if fitting.fit(plain) != fitting.fit(with_noise(plain, fitting.last)):
         changed[SCALING] = int(bars.sessions[fitting.last])
     gap = None if None in gaps else max((known for known in gaps if known is not None), default=0.0)
@@ -175,7 +170,7 @@ def check_future(
     return FutureCheck(
         verdict=AuditVerdict.PASS if sound else AuditVerdict.FAIL,
         sessions=tuple(int(bars.sessions[position]) for position in positions),
-        stages=(*base.at(positions[0]), SCALING),
+        stages=(*base(positions[0]), SCALING),
         changed=tuple(sorted(changed)),
         first_changed=min(changed.values()) if changed else None,
         deletion_gap=gap,
