@@ -3,7 +3,7 @@
 Normalising each window matters more than the network: it lets one model serve calm and volatile stocks. (Reversible
 instance normalisation, Kim et al. 2022, with a fixed location and no learnt affine map.) The kind `window` measures
 the window's level and volatility; `fitted` (predictor.networks.econometric) forecasts them with coefficients fitted on
-the training part.
+the training split.
 """
 
 from collections.abc import Callable, Mapping

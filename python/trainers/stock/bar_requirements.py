@@ -20,7 +20,7 @@ from trainers.stock.splits import DataSplits
 def check_enough(
     sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: StockRecipe, splits: DataSplits
 ) -> None:
-    """Refuse bars whose training part is too short, whatever the prices.
+    """Refuse bars whose training split is too short, whatever the prices.
 
     Args:
         sessions: [T] of the bars, yyyymmdd.
@@ -30,7 +30,7 @@ def check_enough(
         splits: the parts of these sessions.
 
     Raises:
-        ConfigurationError: the training part is too short; the message names the number of sessions needed.
+        ConfigurationError: the training split is too short; the message names the number of sessions needed.
     """
     have = int(np.searchsorted(sessions, splits.train.last, side="right"))
     need = sessions_needed(symbols, features, recipe)
@@ -44,7 +44,7 @@ def check_enough(
 
 
 def sessions_needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
-    """Fewest sessions of the training part."""
+    """Fewest sessions of the training split."""
     return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
 
 
@@ -55,7 +55,7 @@ def bars_of_a_window(features: FeatureSet, recipe: StockRecipe) -> int:
 
 
 def _windows(recipe: StockRecipe) -> int:
-    """Fewest windows of the training part: every scale but `window` is fitted on them."""
+    """Fewest windows of the training split: every scale but `window` is fitted on them."""
     return 1 if recipe.scale == "window" else FEWEST
 
 
@@ -64,7 +64,7 @@ def _count(forecasts: int) -> str:
 
 
 def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:
-    if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test part
+    if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test split
         return "give earlier bars, or make that part longer"
     shares = recipe.shares
     smallest = min(shares.selection, shares.calibration, shares.test)

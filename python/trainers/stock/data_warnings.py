@@ -93,10 +93,10 @@ def _of(
 
 
 def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
-    """Symbols without a window in the training part.
+    """Symbols without a window in the training split.
 
     Raises:
-        ConfigurationError: the training part holds no window.
+        ConfigurationError: the training split holds no window.
     """
     trained = set(history.windows(splits.train).symbols.tolist())
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in trained)
@@ -105,10 +105,10 @@ def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
 def untrained_symbols_warning(
     history: History, splits: DataSplits, parent: ParentArtifact | None = None
 ) -> tuple[str, ...]:
-    """Warning about symbols without a window in the training part, unless the parent learnt from them.
+    """Warning about symbols without a window in the training split, unless the parent learnt from them.
 
     Raises:
-        ConfigurationError: the training part holds no window.
+        ConfigurationError: the training split holds no window.
     """
     known = frozenset[str]() if parent is None else parent.symbols
     symbols = [symbol for symbol in untrained_symbols(history, splits) if symbol not in known]
@@ -123,10 +123,10 @@ def untrained_symbols_warning(
 
 
 def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
-    """Warning about a training part that makes few steps per epoch.
+    """Warning about a training split that makes few steps per epoch.
 
     Raises:
-        ConfigurationError: the training part holds no window.
+        ConfigurationError: the training split holds no window.
     """
     if not kind_named(recipe.kind).learns:
         return ()
@@ -149,7 +149,7 @@ def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
 
 
 def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: DataSplits) -> None:
-    """Check that the bars fit the calendar and reach into the training part.
+    """Check that the bars fit the calendar and reach into the training split.
 
     Raises:
         ConfigurationError: they do not.
@@ -183,7 +183,7 @@ def check_outcomes_vary(test: EvaluationSet) -> None:
 
 
 def missing_bar_notes(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
-    """Notes on missing bars of the training part, and on symbols with gaps, an early end or constant prices."""
+    """Notes on missing bars of the training split, and on symbols with gaps, an early end or constant prices."""
     return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
 
 

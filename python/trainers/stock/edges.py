@@ -1,4 +1,4 @@
-"""Edges of a graph of stocks: from returns of the training part, a file or an artifact."""
+"""Edges of a graph of stocks: from returns of the training split, a file or an artifact."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ GIVEN: Final = "given"
 
 
 def training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
-    """Edges from the returns up to the last session of the training part (yyyymmdd).
+    """Edges from the returns up to the last session of the training split (yyyymmdd).
 
     Bars are cut there first, so that later bars have no effect, not even by rebasing an adjustment factor.
     """
@@ -178,7 +178,7 @@ def user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
         symbols: of the new bars, in their order.
 
     Returns:
-        None if the model has no graph or took its edges from returns, which each training part computes again.
+        None if the model has no graph or took its edges from returns, which each training split computes again.
 
     Raises:
         ArtifactError: the card names edges without their source.

@@ -105,13 +105,13 @@ def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateF
 def fit_features(
     learnt: BarPanel, features: FeatureSet, calendar: SessionCalendar, covariates: CovariateSource
 ) -> FittedFeatures:
-    """Fit the features on the training part only.
+    """Fit the features on the training split only.
 
     Args:
-        learnt: bars cut at the end of the training part, so that later values have no effect.
+        learnt: bars cut at the end of the training split, so that later values have no effect.
         features: features of bars, calendar and covariates.
         calendar: covers the sessions of the bars.
-        covariates: files, of which only values known by the end of the training part are used.
+        covariates: files, of which only values known by the end of the training split are used.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
@@ -165,7 +165,7 @@ def _refuse_stray_text(table: StaticTable, name: str) -> None:
 
 
 def _statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
-    """Static features, fitted on the symbols with a bar in the training part."""
+    """Static features, fitted on the symbols with a bar in the training split."""
     table = covariates.statics
     if table is None:
         return StaticFeatures()

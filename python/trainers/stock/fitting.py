@@ -63,7 +63,7 @@ def fit_pipeline(
     splits: DataSplits,
     covariates: CovariateSource = NO_SOURCE,
 ) -> Pipeline:
-    """Fit everything between bars and network on the training part.
+    """Fit everything between bars and network on the training split.
 
     Bars are cut at the end of that part first, so that later bars have no effect, not even by rebasing an adjustment
     factor.
@@ -108,7 +108,7 @@ def fit_artifact(
     """Fit and calibrate without checkpoints; the card stays empty.
 
     Args:
-        history: inputs and labels, from a pipeline fitted on the training part.
+        history: inputs and labels, from a pipeline fitted on the training split.
         splits: only training, selection and calibration are used.
         recipe: every other setting.
         consume: receives the epoch reports.
@@ -294,7 +294,7 @@ def _network(
 
 
 def _refuse_unknown(history: History, train: TrainingWindows) -> None:
-    """Raise ConfigurationError if a horizon has no known outcome in the training part."""
+    """Raise ConfigurationError if a horizon has no known outcome in the training split."""
     for h, horizon in enumerate(history.pipeline.target.horizons):
         if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
             raise ConfigurationError(
@@ -308,7 +308,7 @@ def _universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
 
 
 def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
-    """The artifact with conformal offsets from the calibration part; its card stays empty."""
+    """The artifact with conformal offsets from the calibration split; its card stays empty."""
     levels, target = recipe.quantiles, recipe.target
     blank = Conformal(
         offsets=((0.0,) * len(levels),) * len(target.horizons), effective_samples=(0.0,) * len(target.horizons)

@@ -125,7 +125,7 @@ class StockRecipe:
             own="har; garch: garch",
         ),
     ] = "har"
-    """How a window's location and scale are measured; all but `window` are fitted on the training part."""
+    """How a window's location and scale are measured; all but `window` are fitted on the training split."""
     normaliser: Normaliser | None = None
     """Of the scale `window`; None takes the default of the target's kind."""
     minimum: BarRequirements = field(default_factory=BarRequirements)

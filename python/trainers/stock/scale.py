@@ -1,6 +1,6 @@
 """Fits of the scale of targets: HAR by least squares, GARCH by maximum likelihood, or their mean.
 
-One fit covers all symbols, on a bounded number of windows of the training part.
+One fit covers all symbols, on a bounded number of windows of the training split.
 """
 
 from collections.abc import Iterator
@@ -116,9 +116,9 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
     """Training windows and their outcomes; a few symbols are adjusted at a time.
 
     Args:
-        bars: cut at the end of the training part, so that later bars have no effect.
+        bars: cut at the end of the training split, so that later bars have no effect.
         draft: gives the target, the window length and the bars that a symbol must have.
-        part: the training part.
+        part: the training split.
         levels: [Q] of the quantiles.
 
     Raises:

@@ -144,7 +144,7 @@ class StockTrainer:
         encoder_length: Sessions that the network reads.
         scale: Units of the targets in training: har, garch, mix or window.
         calendar: Exchange code, such as XNYS, 24/7 or weekdays; if left out, the one that fits the dates.
-        splits: Training, selection, calibration and test part, or their text; None splits the bars by shares.
+        splits: Training, selection, calibration and test split, or their text; None splits the bars by shares.
         features: `default`, `prices`, `alpha158`, or a file of feature expressions.
         known: Comma-separated names of covariates whose future values are known.
         hidden: Width of the network; a kind without this size, or one of the next five, raises an error.
@@ -234,7 +234,7 @@ class StockTrainer:
 
     @property
     def card(self) -> Card:
-        """Training record of the fitted model, with its scores and those of the baselines on the test part.
+        """Training record of the fitted model, with its scores and those of the baselines on the test split.
 
         Raises:
             ConfigurationError: nothing was fitted yet.
@@ -301,7 +301,7 @@ class StockTrainer:
         """Compare the fitted model with the baselines on days that it has not seen, as `quantra evaluate` does.
 
         Args:
-            bars: Bars that include the training part.
+            bars: Bars that include the training split.
             covariates: As for `fit`.
             start: First decision day, by default the first that the model has not seen.
             end: Last decision day.
@@ -352,7 +352,7 @@ class StockTrainer:
         Forecasts are stored in a temporary folder. None takes the command's default.
 
         Args:
-            bars: Bars that include the training part.
+            bars: Bars that include the training split.
             covariates: As for `fit`.
             start: First decision day, by default the first that the model has not seen.
             end: Last session of the book, by default that of the last bar.

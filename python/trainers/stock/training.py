@@ -112,7 +112,7 @@ def train(
         CovariatesError: a known covariate became known after the target looks at it.
         ConfigurationError: the settings contradict themselves, the bars or the parent's network, `out` exists or cannot
             be written, or checkpoints exist and `resume` is not set.
-        InSampleError: the parent has seen days of the selection, calibration or test part.
+        InSampleError: the parent has seen days of the selection, calibration or test split.
         StoppedError: a signal stopped the training, after a checkpoint.
         LoopError: the training failed, or another one uses the checkpoint folder; see trainers.loop.
     """
@@ -231,7 +231,7 @@ def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMater
 
 
 def _history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
-    """Inputs and labels, from a pipeline that is fitted on the training part."""
+    """Inputs and labels, from a pipeline that is fitted on the training split."""
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
     if material.parent is not None:
         pipeline = material.parent.keeping_columns(pipeline)

@@ -258,7 +258,7 @@ def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
 
 
 def _fitting(subject: _AuditedModel) -> FittedNumbers:
-    """The scaling of the features, fitted on the training part."""
+    """The scaling of the features, fitted on the training split."""
     last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
 
     def fit(bars: BarPanel) -> bytes:

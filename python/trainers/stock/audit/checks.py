@@ -197,8 +197,8 @@ def plain_quantiles(
 ) -> FloatArray:
     """[D, S, H, Q] forecasts of the yardstick; NaN for windows without volatility.
 
-    They are quantiles of the training part's outcomes in units of the window's volatility, calibrated on the
-    calibration part: what a network knows that has learned nothing from its inputs.
+    They are quantiles of the training split's outcomes in units of the window's volatility, calibrated on the
+    calibration split: what a network knows that has learned nothing from its inputs.
     """
     fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)

@@ -144,7 +144,7 @@ def traded_recipe(recipe: StockRecipe) -> StockRecipe:
 
 
 def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
-    """Split all bars into training, selection and calibration in the recipe's proportions, without a test part.
+    """Split all bars into training, selection and calibration in the recipe's proportions, without a test split.
 
     Raises:
         ConfigurationError: There are too few sessions.
@@ -204,7 +204,7 @@ def refit(
         recipe: All other settings; its splits are ignored.
         splits: Splits of these bars.
         covariates: Covariate files.
-        edges: Edges of a graph; None derives them from returns of the training part.
+        edges: Edges of a graph; None derives them from returns of the training split.
         labelled: Creates the history from bars.
         consume: Receives the reports of the epochs; None ignores them.
 
@@ -253,7 +253,7 @@ class RefitJob:
     recipe: StockRecipe
     definitions: FeatureDefinitions
     edges: Edges | None
-    """Edges of a graph; None derives them from the training part."""
+    """Edges of a graph; None derives them from the training split."""
 
 
 def refit_job(

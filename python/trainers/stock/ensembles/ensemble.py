@@ -44,9 +44,9 @@ OURS = "this ensemble"
 def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
     """The splits of an ensemble.
 
-    Its train, calibration and test parts are the days that all members share. So calibration and test days come after
+    Its train, calibration and test splits are the days that all members share. So calibration and test days come after
     all labels that any member was trained or selected on, and test days also after all calibration days. `selection`
-    spans the selection parts of all members.
+    spans the selection splits of all members.
 
     Args:
         members: splits of each member.
@@ -119,7 +119,7 @@ def join(
     The same bars and members give the same bytes.
 
     Args:
-        bars: bars of the members' training, calibration and test parts.
+        bars: bars of the members' training, calibration and test splits.
         folders: artifact of each member, by member name.
         out: the ensemble's folder, which must not exist.
         covariates: files of the covariates that the members read.

@@ -54,7 +54,7 @@ def adaptive_offsets(
     """[N, H, Q] offsets of the test decisions, in units of each window's volatility; 0 at the median.
 
     Args:
-        seen: Residuals of the calibration part; all its outcomes are known before the first test day.
+        seen: Residuals of the calibration split; all its outcomes are known before the first test day.
         test: Residuals of the test days.
         levels: [Q]
         delay: When outcomes are known.
@@ -127,7 +127,7 @@ class CalibrationEffect:
     """Effect of conformal offsets by horizon."""
 
     effective_blocks: tuple[float, ...]
-    """[H] number of outcomes of the calibration part that do not overlap."""
+    """[H] number of outcomes of the calibration split that do not overlap."""
     before: ModelScores
     """The model without its conformal offsets."""
     after: ModelScores
@@ -165,7 +165,7 @@ def calibration(
 def adaptive_forecasts(
     history: History, seen: ForecastWindows, test: ForecastWindows, levels: tuple[float, ...]
 ) -> FloatArray:
-    """[N, H, Q] raw forecasts of the test windows with adaptive offsets that start from the calibration part."""
+    """[N, H, Q] raw forecasts of the test windows with adaptive offsets that start from the calibration split."""
     target = history.pipeline.target
     scale = units_of(history, test.windows).scale
     offsets = adaptive_offsets(

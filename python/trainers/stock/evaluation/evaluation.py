@@ -187,7 +187,7 @@ class EvaluationSetup:
     covariates: CovariateSource
     """Covariate files of the model."""
     calibration: ForecastWindows
-    """Of the calibration part."""
+    """Of the calibration split."""
     tested: ForecastWindows
     """Of the evaluated days."""
 
@@ -212,7 +212,7 @@ def evaluate(
 
     Args:
         model: A model or an ensemble.
-        bars: From the training part on, on which baselines are fitted. Bars before the model's calendar are dropped.
+        bars: From the training split on, on which baselines are fitted. Bars before the model's calendar are dropped.
         wanted: Settings.
         consume: Receives the reports of trainings with other seeds.
         announce: Called with the name of each stage.

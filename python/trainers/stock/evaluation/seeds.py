@@ -32,7 +32,7 @@ class SeedRefits:
     covariates: CovariateSource
     """Files of covariates."""
     edges: Edges | None
-    """Edges of the artifact's graph; None derives them from returns of the training part."""
+    """Edges of the artifact's graph; None derives them from returns of the training split."""
 
 
 def other_seeds(own: int, count: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Hyper-parameter search on the selection part, with refits of the best trial from several seeds."""
+"""Hyper-parameter search on the selection split, with refits of the best trial from several seeds."""
 
 from trainers.stock.tuning.search import Search, SearchResult, StudyStorage, search
 

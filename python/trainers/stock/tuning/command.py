@@ -65,7 +65,7 @@ def tune_stock(
 ) -> None:
     """Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
 
-    Trials are compared by their loss on the selection part. The same command continues a stopped search. With a
+    Trials are compared by their loss on the selection split. The same command continues a stopped search. With a
     database server as --storage, several machines search together.
     """
     require_optuna()

@@ -1,4 +1,4 @@
-"""Trials of recipes, compared by their best loss on the selection part; the test part is never used."""
+"""Trials of recipes, compared by their best loss on the selection split; the test split is never used."""
 
 import hashlib
 import re

@@ -104,9 +104,9 @@ class FitScope(StrEnum):
     AS_IS = "as it is"
     """Not calibrated; for baselines without a fit."""
     CALIBRATED = "calibrated"
-    """Fitted on the training part, with conformal offsets of the calibration part, like the model."""
+    """Fitted on the training split, with conformal offsets of the calibration split, like the model."""
     REFITTED = "refitted"
-    """Fitted on training, selection and calibration part, without offsets."""
+    """Fitted on training, selection and calibration split, without offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +186,9 @@ class InformationSet:
     """Inputs and labels."""
     train: SplitPart
     calibration: MeasuredWindows
-    """The windows of the calibration part."""
+    """The windows of the calibration split."""
     seen: SplitPart
-    """Training, selection and calibration part as one, with the windows whose targets straddle two of them."""
+    """Training, selection and calibration split as one, with the windows whose targets straddle two of them."""
     levels: tuple[float, ...]
     """[Q] quantiles that are forecast."""
 
