@@ -57,6 +57,7 @@ EVERYTHING = ServerSettings(
     max_batch_rows=7,
     threads=2,
     lock=Path("models.lock"),
+    engine="onnxruntime",
     watch=True,
     admin_listen=Address("::1", 6),
     max_age_sessions=4,
