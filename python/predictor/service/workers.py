@@ -166,14 +166,13 @@ class ModelWorker:
         try:
             self._answer_together(decoded, begun_s)
         except Exception as error:  # noqa: BLE001 - thread boundary: callers get the error
-            pending = [request for request in decoded if not request[0].answer.done()]
-            if len(decoded) > 1 and not isinstance(error, QuantraError):
-                for request in pending:
-                    self._answer_decoded([request], begun_s)
-                return
-            for item, _ in pending:
-                if item.is_wanted():  # an expired request gets its own error
-                    item.answer.set_exception(error)
+            if len(decoded) == 1 or isinstance(error, QuantraError):
+                for item, _ in decoded:
+                    if not item.answer.done() and item.is_wanted():  # an expired request gets its own error
+                        item.answer.set_exception(error)
+        for request in decoded:  # after the except clause, which holds the memory of the failed batch
+            if not request[0].answer.done():
+                self._answer_decoded([request], begun_s)
 
     def _answer_together(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
         """Prepare all instances, forecast those of requests that are still wanted, and set their outcomes."""
