@@ -35,6 +35,12 @@ def test_one_bad_file_is_left_out_with_its_reason(folder: Path) -> None:
         assert BarPanel.read(folder).symbols == ("AAPL", "IBM")
 
 
+def test_a_file_with_a_date_in_the_future_is_left_out(folder: Path) -> None:
+    (folder / "MSFT.csv").write_text((folder / "IBM.csv").read_text().replace("2013-03-01", "2099-03-02"))
+    with pytest.warns(BarsWarning, match=r"MSFT\.csv is left out: .* session 20990302 is in the future"):
+        assert BarPanel.read(folder).symbols == ("AAPL", "IBM")
+
+
 def test_files_with_other_columns_are_named(folder: Path) -> None:
     plain = "date,open,high,low,close,volume\n2013-02-28,1,1,1,1,1\n"
     (folder / "XYZ.csv").write_text(plain, encoding="utf-8")

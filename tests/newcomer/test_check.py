@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import exports
@@ -56,17 +57,60 @@ def test_windows_are_those_that_a_default_training_could_learn_from() -> None:
 
 
 def test_what_is_written_is_the_same_bars_and_has_nothing_left_to_change(tmp_path: Path) -> None:
-    for name in ("equal_duplicates.csv", "german_excel.csv", "yfinance_two.csv", "investing/AAPL Historical Data.csv"):
-        source, clean = exports.CASES / "exports" / name, tmp_path / "clean.csv"
+    names = ("equal_duplicates.csv", "german_excel.csv", "yfinance_two.csv", "investing/AAPL Historical Data.csv")
+    for number, name in enumerate(names):
+        source, clean = exports.CASES / "exports" / name, tmp_path / f"{number}.csv"
         check(source, "--fix", clean)
         before, after = read_file(source), read_file(clean)
         assert (after.layout, after.remarks, after.warnings) == ("plain", (), ())
         assert after.panel.symbols == before.panel.symbols
         for field in before.panel.columns:
             assert np.array_equal(getattr(after.panel, field), getattr(before.panel, field), equal_nan=True)
-        changes = (tmp_path / "clean.csv.changes.txt").read_text(encoding="utf-8").splitlines()
+        changes = clean.with_name(f"{number}.csv.changes.txt").read_text(encoding="utf-8").splitlines()
         assert changes[0].startswith(f"layout: {before.layout} (")
         assert changes[1:] == [*before.remarks, *before.warnings]
+
+
+def test_a_clean_file_replaces_no_other(tmp_path: Path) -> None:
+    other = tmp_path / "clean.csv"
+    other.write_text("mine")
+    ran = CliRunner().invoke(app, ["check", str(exports.CASES / "exports" / "plain.csv"), "--fix", str(other)])
+    assert "exists already; nothing is overwritten" in str(ran.exception)
+    assert other.read_text() == "mine"
+
+
+def test_holidays_on_which_bars_are_repeated_do_not_hide_the_calendar(tmp_path: Path) -> None:
+    bars = bokeh_panel("IBM").last(500)
+    weekdays = SessionCalendar.weekdays(20110101, 20131231).sessions(int(bars.sessions[0]), int(bars.sessions[-1]))
+    longer = bars.on_sessions(weekdays)
+    before = np.maximum.accumulate(np.where(longer.present[0], np.arange(weekdays.size), 0))
+    filled = replace(longer, **{name: getattr(longer, name)[:, before] for name in longer.columns})
+    filled.write_csv(tmp_path / "bars.csv")
+    said = check(tmp_path / "bars.csv")
+    assert "the dates fit the calendar XNYS" in said
+    repaired = check(*shlex.split(said.rpartition("Next: quantra check ")[2]))
+    assert f"Next: quantra train stock --bars {tmp_path}/bars.clean.csv --calendar XNYS" in repaired
+    assert np.array_equal(BarPanel.read(tmp_path / "bars.clean.csv").sessions, bars.sessions)
+
+
+def test_a_price_that_never_changes_is_named(tmp_path: Path) -> None:
+    said = check(write(tmp_path, "".join(f"AAA,2024-01-{day:02},5,5,5,5,9\n" for day in range(2, 6))))
+    assert "AAA: the close never changes" in said
+
+
+def test_bars_without_volumes_are_trained_on_prices(tmp_path: Path) -> None:
+    bars = bokeh_panel("IBM").last(500)
+    replace(bars, volume=np.full(bars.volume.shape, np.nan)).write_csv(tmp_path / "bars.csv")
+    assert "--model lstm --features prices --out" in check(tmp_path / "bars.csv")
+
+
+def test_stocks_beside_cryptocurrencies_have_no_common_calendar(tmp_path: Path) -> None:
+    bars = bokeh_panel("IBM").last(300)
+    days = SessionCalendar.every_day(20110101, 20131231).sessions(int(bars.sessions[0]), int(bars.sessions[-1]))
+    bars.write_csv(tmp_path / "IBM.csv")
+    coin = bokeh_panel("AAPL").last(days.size)
+    replace(coin, symbols=("BTC",), sessions=days).write_csv(tmp_path / "BTC.csv")
+    assert "no calendar fits all symbols: " in check(tmp_path / "BTC.csv", tmp_path / "IBM.csv")
 
 
 def test_a_price_a_gap_and_a_split_are_named_and_not_changed(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def flat_bars(calendar: SessionCalendar, *symbols: str) -> BarPanel:
 @pytest.mark.parametrize("name", ["XNYS", "weekdays", ""])
 def test_weekends_need_the_calendar_that_the_message_names(name: str) -> None:
     bars = flat_bars(FEW, "BTCUSDT")
-    with pytest.raises(ConfigurationError, match=r"held no session on .*20240106.*") as refused:
+    with pytest.raises(ConfigurationError, match=r"held no session on .*2024-01-06.*") as refused:
         fitting._calendar(bars, name)
     advised = refused.value.message.rpartition("--calendar ")[2]
     assert fitting._calendar(bars, advised).name == "24/7"

@@ -14,7 +14,7 @@ from serving import server_process
 from typer.testing import CliRunner
 
 from predictor import Forecaster
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, read_file
 from predictor.bars.suspects import SuspectKind, find_suspects, untraded_cells, usable_bars
 from predictor.client import QuantraClient
 from predictor.errors import BarsError, BarSuspectError, shown_price
@@ -286,6 +286,21 @@ def test_a_forecast_of_an_earlier_day_is_the_one_that_day_would_have_given(tmp_p
         before = model.predict(BarPanel.read(path, calendar="XNYS").until("2012-10-26"))
     assert told["as_of_session"] == 20121026
     assert np.array_equal(np.array(told["values"]), before.values)
+
+
+def test_a_forecast_of_a_day_in_the_future_is_refused(tmp_path: Path) -> None:
+    artifact, path = save_small_artifact(tmp_path / "model" / "1"), tmp_path / "bars.csv"
+    ibm().write_csv(path)
+    ran = CliRunner().invoke(
+        app, ["predict", "--artifact", str(artifact), "--bars", str(path), "--as-of", "2099-01-01"]
+    )
+    assert "--as-of: session 20990101 is in the future" in str(ran.exception)
+
+
+def test_one_bad_bar_is_no_suspected_split(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    replace(scaled(ibm(), MIDDLE, 100, ("high", "close")), adj_close=None).write_csv(path)
+    assert "suspected" not in str(read_file(path))
 
 
 def test_a_last_move_that_is_possible_but_unusual_is_named(forecaster: Forecaster) -> None:

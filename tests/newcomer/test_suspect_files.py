@@ -117,4 +117,4 @@ def test_the_next_command_drops_a_copied_holiday(tmp_path: Path) -> None:
     assert "dropped 2012-12-25: no session, and its bars repeat those of the day before" in output_of(
         *shlex.split(following)
     )
-    assert 20121225 not in BarPanel.read(tmp_path / "clean.csv").sessions
+    assert 20121225 not in BarPanel.read(tmp_path / "bars.clean.csv").sessions

@@ -306,4 +306,4 @@ def test_each_data_warning_is_in_the_json_once(question_flags: list[str], capsys
 def test_the_report_holds_what_makes_its_forecast_doubtful(question_flags: list[str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert exit_code("report", question_flags[1], *question_flags[2:], "--output", str(page)) == 0
-    assert UNREAD in page.read_text(encoding="utf-8")
+    assert UNREAD.capitalize() in page.read_text(encoding="utf-8")

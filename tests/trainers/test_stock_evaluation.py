@@ -500,7 +500,7 @@ def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained_
 def test_a_bar_on_no_session_of_the_calendar_is_refused(trained_model: TrainingResult) -> None:
     sessions = bars().sessions.copy()
     sessions[session_index(20121224)] = 20121225
-    with pytest.raises(ConfigurationError, match=r"XNYS held no session on \[20121225\]"):
+    with pytest.raises(ConfigurationError, match=r"XNYS held no session on 2012-12-25"):
         evaluated(trained_model, replace(bars(), sessions=sessions))
 
 

@@ -92,9 +92,9 @@ class PriceJumps:
     count: int = 0
     shown: tuple[PriceJump, ...] = ()
 
-    def apart_from(self, sessions: Collection[int]) -> "PriceJumps":
-        """The jumps without the shown ones of these sessions, yyyymmdd."""
-        shown = tuple(jump for jump in self.shown if jump.session not in sessions)
+    def apart_from(self, days: Collection[tuple[str, int]]) -> "PriceJumps":
+        """The jumps without the shown ones of these symbols and sessions, yyyymmdd."""
+        shown = tuple(jump for jump in self.shown if (jump.symbol, jump.session) not in days)
         return PriceJumps(count=self.count - len(self.shown) + len(shown), shown=shown)
 
     def lines(self) -> Iterator[str]:

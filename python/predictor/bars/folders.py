@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from predictor.bars.checks import check_past
 from predictor.bars.files import has_known_ending
 from predictor.bars.tables import BarTable, ReadingOptions, read_table
 from predictor.errors import BarsError, listed
@@ -60,7 +62,9 @@ def _read_files(files: Mapping[str, Path], options: ReadingOptions | None, sourc
     failures: dict[str, str] = {}
     for name, path in files.items():
         try:
-            tables[name] = read_table(path, options)
+            table = read_table(path, options)
+            check_past(table.sessions, table.symbols, datetime.now(UTC).date())
+            tables[name] = table
         except BarsError as error:
             failures[name] = error.message
     if not tables:

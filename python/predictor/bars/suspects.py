@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.adjustment import COMMON_SPLITS, adjust_each, close_before
+from predictor.bars.adjustment import COMMON_SPLITS, PriceJumps, adjust_each, close_before
 from predictor.bars.panel import BarPanel
 from predictor.dates import days_of
 from predictor.errors import BarSuspectError, listed, shown_date
@@ -246,6 +246,23 @@ def untraded_cells(bars: BarPanel) -> BoolArray:
     before = close_before(bars.close)
     same = np.logical_and.reduce([getattr(bars, name) == before for name in ("open", "high", "low", "close")])
     return same & (bars.volume == 0)
+
+
+def unexplained_splits(bars: BarPanel) -> PriceJumps:
+    """Price jumps that look like unrecorded splits, without those of suspect bars."""
+    jumps = bars.suspicious_jumps()
+    if not jumps.count:
+        return jumps
+    suspects = find_suspects(bars)
+    named = {(suspect.symbol, session) for suspect in suspects for session in suspect.sessions}
+    return without_suspects(bars, suspects).suspicious_jumps().apart_from(named)
+
+
+def sessions_with_news(bars: BarPanel) -> NDArray[np.int32]:
+    """The sessions on which a bar differs from the one before; vendors repeat bars on holidays."""
+    fields = ("open", "high", "low", "close")
+    same = np.logical_and.reduce([getattr(bars, name) == close_before(getattr(bars, name)) for name in fields])
+    return bars.sessions[(bars.present & ~same & ~untraded_cells(bars)).any(axis=0)]
 
 
 @final

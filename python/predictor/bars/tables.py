@@ -192,7 +192,7 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
     advice = "; rename the columns that hold them"
     if missing == ["volume"]:
         advice = "; if the volume is unknown, add an empty column volume"
-    elif set(missing) >= {"open", "high", "low"}:
+    elif len(frame.columns) < 1 + len(REQUIRED):
         advice += "; closing prices are not enough: export open, high, low, close and volume"
     raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
 

@@ -72,10 +72,10 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
 
 
 def one_line_table(facts: list[Fact]) -> Table:
-    """A table with one line per row; a narrow terminal cuts off the values, never the labels."""
+    """A table of names and values; a narrow terminal wraps the values, never the names."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in facts))
-    table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(name, Text(value))
     return table

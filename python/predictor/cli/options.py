@@ -1,15 +1,19 @@
 """Flags that several commands share."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from predictor.bars import BarPanel, ReadingOptions, read_source
+from predictor.bars.checks import check_past
 from predictor.bars.layouts import BY_NAME, DateOrder, DecimalSign
 from predictor.cli.program import say
 from predictor.covariates import CovariateSource
+from predictor.dates import day_number
 from predictor.instance import GapPolicy
 
 
@@ -220,7 +224,9 @@ class InputFlags:
         """The bars that `--as-of` and `--last` select.
 
         Raises:
-            BarsError: no bar is that old, or the text is not a date.
+            BarsError: no bar is that old, the text is not a date, or the date is in the future.
         """
-        bars = bars if self.as_of is None else bars.until(self.as_of)
+        if self.as_of is not None:
+            check_past(np.array([day_number(self.as_of)], np.int32), ("--as-of",), datetime.now(UTC).date())
+            bars = bars.until(self.as_of)
         return bars if self.last is None else bars.last(self.last)

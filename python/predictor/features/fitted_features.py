@@ -114,7 +114,8 @@ def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, flo
     if finite.size < FEWEST_ROWS:
         raise ConfigurationError(
             f"feature {name} is known on {finite.size} bars of the training split, but needs {FEWEST_ROWS}; add "
-            f"{FEWEST_ROWS - finite.size} bars to that split, or leave the feature out (--features FILE)"
+            f"{FEWEST_ROWS - finite.size} bars to that split, or leave the feature out (--features FILE; if volumes "
+            "are unknown, --features prices)"
         )
     low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))
     scale = float(high - low) / NORMAL_QUARTILE_RANGE
@@ -123,7 +124,7 @@ def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, flo
     if not 0 < scale < np.inf:
         raise ConfigurationError(
             f"feature {name} hardly varies in the training rows: its quartiles are {low:g} and {high:g}; leave it out "
-            "of the features (--features FILE)"
+            "of the features (--features FILE; if volumes are 0, --features prices)"
         )
     return float(middle), scale
 

@@ -270,8 +270,9 @@ def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, 
         yield f"no forecast of {error.message}"
     if len(refusals) > MOST_LISTED:
         yield f"no forecast of {len(refusals) - MOST_LISTED} more symbols either; the response has the reason for each"
-    yield from panel.bars.suspicious_jumps().lines()
     symbols = panel.bars.symbols
+    answered = [row for row, symbol in enumerate(symbols) if symbol not in refusals]
+    yield from panel.bars.rows(answered).suspicious_jumps().lines() if answered else ()
     present = panel.bars.present.sum(axis=1)
     thin = [s for s, symbol in enumerate(symbols) if present[s] < pipeline.bars_needed and symbol not in refusals]
     if thin:

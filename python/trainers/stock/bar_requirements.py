@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.errors import ConfigurationError, listed
+from predictor.bars.suspects import sessions_with_news
+from predictor.errors import ConfigurationError, listed, shown_date
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
 from predictor.sessions import WEEKDAYS, SessionCalendar, is_weekend
@@ -76,11 +77,21 @@ def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits:
     )
 
 
+def recognised_calendar(bars: BarPanel) -> str:
+    """The calendar that fits the dates of all symbols, without those on which bars are repeated; empty if none does."""
+    return "" if mixed_exchanges(bars) else fitting_calendar(sessions_with_news(bars), bars.symbols)
+
+
 def mixed_exchanges(bars: BarPanel) -> str:
-    """The exchanges of symbols whose suffixes differ, if each fits another calendar, as text; else empty."""
-    groups: dict[str, list[int]] = {}
+    """The exchanges of symbols, if they differ, as text; else empty.
+
+    Symbols are of one exchange if they have the same suffix, and all or none of them trade on weekends.
+    """
+    groups: dict[tuple[str, bool], list[int]] = {}
+    weekend = is_weekend(bars.sessions)
     for row, symbol in enumerate(bars.symbols):
-        groups.setdefault(SUFFIXES.get(symbol.rpartition(".")[2], "") if "." in symbol else "", []).append(row)
+        suffix = SUFFIXES.get(symbol.rpartition(".")[2], "") if "." in symbol else ""
+        groups.setdefault((suffix, bool(bars.present[row, weekend].any())), []).append(row)
     if len(groups) == 1:
         return ""
     fitting: dict[str, list[str]] = {}
@@ -104,8 +115,8 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
     strangers = calendar.unexpected(bars.sessions)
     if len(strangers):
         raise ConfigurationError(
-            f"{calendar.name} held no session on {strangers[:5].tolist()}, and a model counts sessions by its "
-            f"calendar: {calendar.remedy(strangers)}"
+            f"{calendar.name} held no session on {listed(list(map(shown_date, strangers.tolist())))}, and a model "
+            f"counts sessions by its calendar: {calendar.remedy(strangers)}"
         )
     resting = [symbol for row, symbol in enumerate(bars.symbols) if _has_weekends_off(bars, row, calendar)]
     if resting:

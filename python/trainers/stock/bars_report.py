@@ -15,19 +15,19 @@ from rich.text import Text
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel, BarReading, PriceJumps, read_files
-from predictor.bars.suspects import SuspectBars, find_suspects, untraded_cells
+from predictor.bars.files import file_stem
+from predictor.bars.suspects import SuspectBars, find_suspects, unexplained_splits, untraded_cells
 from predictor.canonical import Json
 from predictor.charts import closes_lines
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, ReadingFlags
 from predictor.cli.output import quantra, write_json
 from predictor.errors import ConfigurationError, shown_date
-from predictor.replacement import replace_file
+from predictor.replacement import check_file, replace_file
 from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
 from predictor.report.templates import iso
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from predictor.sessions.recognition import fitting_calendar
-from trainers.stock.bar_requirements import bars_of_a_window, check_enough, mixed_exchanges
+from trainers.stock.bar_requirements import bars_of_a_window, check_enough, mixed_exchanges, recognised_calendar
 from trainers.stock.feature_selection import features_named
 from trainers.stock.recipe import StockRecipe
 
@@ -121,7 +121,7 @@ def _of(
         stale=days[_repeats(bars, row, present)],
         without_volume=days[volume == 0],
         unknown_volume=days[np.isnan(volume)],
-        jumps=own.suspicious_jumps().apart_from([day for suspect in named for day in suspect.sessions]),
+        jumps=unexplained_splits(own),
         suspects=named,
         untraded=bars.sessions[untraded_cells(own)[0]],
     )
@@ -275,7 +275,7 @@ def check(
     if fix is not None and fix.resolve() in {file.resolve() for file in files}:
         raise typer.BadParameter(f"--fix would overwrite {fix}; name another file")
     read = read_files(files, reading.options)
-    calendar, recognised = calendar or fitting_calendar(read.panel.sessions, read.panel.symbols), not calendar
+    calendar, recognised = calendar or recognised_calendar(read.panel), not calendar
     checked = checked_bars(read, calendar)
     changes = () if fix is None else _fixed(checked, fix)
     if plot is not None:
@@ -290,7 +290,9 @@ def check(
     console.print(checked_table(checked))
     for change in changes:
         console.print(f"changed: {change}", markup=False, soft_wrap=True)
-    console.print(_next(checked, files if fix is None else [fix], calendar), markup=False, soft_wrap=True)
+    if fix is not None:
+        files, checked = [fix], checked_bars(read_files([fix]), calendar)
+    console.print(_next(checked, files, calendar), markup=False, soft_wrap=True)
 
 
 def checked_bars(read: BarReading, calendar: str) -> BarsReport:
@@ -313,6 +315,9 @@ def _fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
     """
     if out.suffix.lower() != ".csv":
         raise ConfigurationError(f"--fix writes CSV, so {out.name} must end in .csv")
+    if out.exists():
+        raise ConfigurationError(f"{out} exists already; nothing is overwritten: choose another --fix")
+    check_file(out)
     read, copies = checked.reading, _copied_days(checked)
     columns = ",".join(("symbol", "date", *read.panel.columns))
     changes = (
@@ -334,17 +339,19 @@ def _copied_days(checked: BarsReport) -> list[int]:
 
 def _next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     """The suggested next command."""
+    exchange = ("--calendar", calendar) if calendar else ()
     strange = {int(day) for one in checked.findings for day in one.strangers}
     if strange and strange == {*_copied_days(checked)}:
-        return f"Next: {quantra('check', *files, '--fix', files[0].with_name('clean.csv'))}"
+        clean = files[0].with_name(f"{file_stem(files[0])}.clean.csv")
+        return f"Next: {quantra('check', *files, *exchange, '--fix', clean)}"
     if strange:
         return f"Next: {quantra('check', *files, '--calendar', EVERY_DAY if not calendar else 'NAME')}"
     if checked.needs.refusal:
         return f"Too few bars to train on: {checked.needs.refusal}"
     if checked.mixture:
         return "Next: check the files of each exchange by themselves"
-    exchange = ("--calendar", calendar) if calendar else ()
-    words = ("train", "stock", "--bars", *files, *exchange, "--model", "lstm", "--out", "models/mine/1")
+    features = () if (checked.reading.panel.volume > 0).any() else ("--features", "prices")
+    words = ("train", "stock", "--bars", *files, *exchange, "--model", "lstm", *features, "--out", "models/mine/1")
     return f"Next: {quantra(*words)}"
 
 
@@ -392,6 +399,9 @@ def doubts(checked: BarsReport) -> Iterator[str]:
         for kind, days in kinds:
             if len(days):
                 yield f"{one.symbol}: {kind}: {_days(days)}"
+        close = checked.reading.panel.close[checked.reading.panel.symbols.index(one.symbol)]
+        if one.bars > 1 and np.nanmin(close) == np.nanmax(close):
+            yield f"{one.symbol}: the close never changes; a model cannot learn from it"
         yield from map(str, one.suspects)
         yield from one.jumps.lines()
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from predictor.bars import BarPanel
-from predictor.bars.suspects import suspect_lines
+from predictor.bars.suspects import suspect_lines, unexplained_splits
 from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
@@ -88,7 +88,7 @@ def _of(
 ) -> tuple[str, ...]:
     warnings = find_bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return limit_warnings(
-        (*warnings, *covariates.doubts(needs), *suspect_lines(bars), *bars.suspicious_jumps().lines())
+        (*warnings, *covariates.doubts(needs), *suspect_lines(bars), *unexplained_splits(bars).lines())
     )
 
 
