@@ -256,7 +256,7 @@ def forecast_json(forecast: Forecast) -> Json:
         "quantiles": forecast.quantiles,
         "target_kind": forecast.target_kind,
         "values": _nested(forecast.values),
-        "returns": _nested(forecast.returns),
+        "log_returns": _nested(forecast.returns),
         "prices": _nested(forecast.prices),
         "anchor_price": _nested(forecast.anchor_price),
         "model": forecast.model,

@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from predictor.audit_record import AuditRecord, audit_path, write_audit
+from predictor.bars.suspects import find_suspects
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import audit_table, given, print_next_commands, quantra
@@ -67,7 +68,10 @@ def audit_command(
         write_audit_page(report, artifact_name(path), record)
     _print_audit(record, audit_path(path), as_json=run.as_json)
     if subject.artifact is not None and not run.as_json:
-        print_next_commands(quantra("report", subject.artifact, *given(bars, files)))
+        refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.refuses}
+        sound = [symbol for symbol in panel.symbols if symbol not in refused]
+        symbol = ("--symbol", sound[0]) if refused and sound else ()
+        print_next_commands(quantra("report", subject.artifact, *given(bars, files), *symbol))
 
 
 def _print_audit(record: AuditRecord, path: Path, *, as_json: bool) -> None:
