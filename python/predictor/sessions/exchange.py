@@ -3,6 +3,8 @@
 import difflib
 import warnings
 from collections.abc import Sequence
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +31,14 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
         ConfigurationError: the exchange is unknown, has sessions on weekends or past midnight, or is not recorded for
             this range.
     """
-    start, end = whole_months(first, last)
+    if find_spec("exchange_calendars") is None:
+        raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}")
+    return _schedule(name, *whole_months(first, last))
+
+
+@lru_cache(maxsize=64)
+def _schedule(name: str, start: int, end: int) -> Schedule:
+    """The schedule between two dates; the package needs half a second for it."""
     exchange = _exchange(name, start, end)
     days = _session_days(exchange)
     end = min(end, _bound(exchange.bound_max(), end))
@@ -49,17 +58,15 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
 
 def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
     """The package's calendar from `first` to `last`, or to the end of its record."""
-    try:
-        import exchange_calendars
-    except ModuleNotFoundError as error:
-        raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}") from error
+    import exchange_calendars
+
     _require_known(name, exchange_calendars.get_calendar_names())
     try:
         with warnings.catch_warnings(
             category=DeprecationWarning, action="ignore"
         ):  # raised by the package's use of pandas
-            default = exchange_calendars.get_calendar(name)
-            earliest, latest = _bound(default.bound_min(), first), _bound(default.bound_max(), last)
+            bounds = _bounds(name)
+            earliest, latest = _bound(bounds[0], first), _bound(bounds[1], last)
             _require_recorded(name, (first, last), (earliest, latest))
             return exchange_calendars.get_calendar(name, start=shown_date(first), end=shown_date(min(last, latest)))
     except (ValueError, NotImplementedError) as error:  # some calendars of the package are broken
@@ -67,6 +74,15 @@ def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
             f"exchange-calendars cannot build {name}: {str(error)[:200]}; use {WEEKDAYS!r} instead",
             metadata={"exchange": name},
         ) from error
+
+
+@cache
+def _bounds(name: str) -> "tuple[pd.Timestamp | None, pd.Timestamp | None]":
+    """The first and last date of an exchange's record; None: unbounded."""
+    import exchange_calendars
+
+    exchange = exchange_calendars.get_calendar(name)
+    return exchange.bound_min(), exchange.bound_max()
 
 
 def _bound(bound: "pd.Timestamp | None", default: int) -> int:
