@@ -477,7 +477,7 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
     sessions = few_bars().sessions.copy()
     sessions[np.searchsorted(sessions, 20121214)] = 20121215
     panel = replace(few_bars(), sessions=sessions, calendar="")
-    with pytest.raises(ConfigurationError, match="20121215"):
+    with pytest.raises(ConfigurationError, match="2012-12-15"):
         train(
             TrainingMaterial(panel, default_features()),
             replace(SHORT, calendar=""),
