@@ -125,6 +125,12 @@ def test_only_the_outer_quantiles_and_the_median_have_their_price_beside_them() 
     assert beside == ["90.00", "101.00", "112.00"]
 
 
+def test_a_price_that_would_cover_that_of_the_median_is_not_written() -> None:
+    close = chart(prices=np.array(CHART.prices) * 0 + [100.0, 100.1, 100.2, 100.3, 150.0])
+
+    assert close.labelled_prices == [100.2, 150.0]
+
+
 def test_the_fan_opens_at_the_last_close() -> None:
     drawn = forecast_traces(CHART)
 

@@ -34,6 +34,8 @@ SESSIONS_SHOWN: Final = 60
 """Sessions shown before the forecast, after the oldest bar."""
 FORECAST_SHARE: Final = 1 / 3
 """Share of the chart's width that the forecast has, whatever its longest horizon."""
+LABEL_SHARE: Final = 0.05
+"""Height of a label, as a share of the chart's height."""
 _DATES_NAMED: Final = 3
 """Number of dates below the bars; more do not fit on a phone."""
 _LEAST_BETWEEN: Final = 0.6
@@ -160,15 +162,20 @@ class FanChart:
                 named.append(day)
         return named
 
+    @property
+    def labelled_prices(self) -> list[float]:
+        """Prices to write at the end of the forecast: the middle quantile, and the outer ones if they leave room."""
+        shown = (self.candles.low, self.candles.high, self.prices, *(fan.prices for fan in self.past))
+        room = LABEL_SHARE * float(max(part.max() for part in shown) - min(part.min() for part in shown))
+        last = self.prices[-1].tolist()
+        middle = last[len(last) // 2]
+        prices = dict.fromkeys((last[0], middle, last[-1]))
+        return [price for price in prices if price == middle or abs(price - middle) >= room]
+
 
 def band_name(quantiles: Sequence[float], low: int = 0) -> str:
     """Name of the band between a quantile and its counterpart, such as `10 % to 90 %`."""
     return f"{100 * quantiles[low]:g} % to {100 * quantiles[len(quantiles) - 1 - low]:g} %"
-
-
-def labelled_quantiles(count: int) -> list[int]:
-    """Positions of the quantiles with a price beside the fan: the lowest, the middle and the highest."""
-    return sorted({0, count // 2, count - 1})
 
 
 def fan(chart: FanChart) -> "Figure":
@@ -330,12 +337,12 @@ def _add_fan(figure: "Figure", chart: FanChart) -> None:
             axis="x2",
         ),
     )
-    for price in chart.prices[-1, labelled_quantiles(len(chart.quantiles))]:
+    for price in chart.labelled_prices:
         figure.add_annotation(
             x=dates[-1],
             y=price,
             xref="x2",
-            text=shown_price(float(price)),
+            text=shown_price(price),
             showarrow=False,
             xanchor="left",
             xshift=6,

@@ -14,7 +14,6 @@ from predictor.charts.forecasts import (
     FORECAST_SHARE,
     FanChart,
     band_name,
-    labelled_quantiles,
     level_name,
 )
 from predictor.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, require_shape, with_unit
@@ -193,8 +192,8 @@ def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
     right.set_xlabel("forecast")
     right.tick_params(axis="y", length=0, labelleft=False)
     right.axvline(0, color=GREY, linestyle=":", linewidth=1.5)
-    for price in chart.prices[-1, labelled_quantiles(len(chart.quantiles))]:
-        text, at = shown_price(float(price)), (ahead[-1], float(price))
+    for price in chart.labelled_prices:
+        text, at = shown_price(price), (ahead[-1], price)
         right.annotate(text, at, (5, 0), textcoords="offset points", va="center", color=BLUE, annotation_clip=False)
     for axes, hidden in ((left, ("top", "right")), (right, ("top", "right", "left"))):
         _style(axes, hidden)
