@@ -79,9 +79,9 @@ public sealed class DedicatedServerTests(PredictorFixture fixture, DedicatedServ
         Assert.Equal([1, 2], (await admin.LoadAsync("small@2", Token)).Select(model => model.Version));
         Assert.Equal([1, 2], (await admin.ReloadAsync("small", Token)).Select(model => model.Version));
         await using var client = Patient;
-        Assert.Equal(2, (await client.GetModelAsync("small", Token)).Version);
-        Assert.Equal([2], (await admin.UnloadAsync("small@1", Token)).Select(model => model.Version));
-        Assert.Equal([1, 2], (await admin.LoadAsync(ModelReference.To("small", 1), Token)).Select(model => model.Version));
+        Assert.Equal(1, (await client.GetModelAsync("small", Token)).Version);
+        Assert.Equal([1], (await admin.UnloadAsync("small@2", Token)).Select(model => model.Version));
+        Assert.Equal([1, 2], (await admin.LoadAsync(ModelReference.To("small", 2), Token)).Select(model => model.Version));
         Assert.Contains(seen.Activities, activity => activity.OperationName == "quantra.v1.ModelAdminService/UnloadModel");
         Assert.Contains("ReloadModel small OK", seen.Calls);
     }

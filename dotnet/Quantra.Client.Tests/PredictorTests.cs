@@ -418,7 +418,7 @@ public abstract class PredictorTests
         var (bars, wild) = (panel.Select("IBM"), Swinging(panel.Sessions.Length));
         var bad = new PredictionRequest("small", bars with { Open = wild, High = wild, Low = wild, Close = wild, AdjustedClose = wild });
         var results = await _predictor.PredictManyAsync([new("small", Bars), bad, new("small", Bars)], Token);
-        Assert.Equal([null, QuantraReason.NoUsableSymbol, null], results.Select(result => result.Error?.Reason));
+        Assert.Equal([null, QuantraReason.BarSuspect, null], results.Select(result => result.Error?.Reason));
         AssertNear(_expected.Of("one").Array<double>("values"), results[0].GetForecast());
         var mixed = panel with
         {

@@ -87,7 +87,9 @@ def write(folder: Path) -> None:
 
 def _export(folder: Path) -> None:
     """Write all sample exports and mistakes, and a file for each alternative column name."""
-    for place, path in enumerate(sorted(path for path in exports.CASES.rglob("*") if path.is_file())):
+    folders = (exports.CASES / "exports", exports.CASES / "mistakes")
+    paths = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
+    for place, path in enumerate(paths):
         _cleaned(folder / str(place), path.name, path.read_bytes())
     for place, (name, field) in enumerate(SYNONYMS.items()):
         header = ",".join(name if column == field else column for column in ("date", *REQUIRED, "adj_close"))

@@ -46,7 +46,7 @@ def test_records_of_the_library_are_checked_at_every_level() -> None:
         logging.getLogger("predictor.somewhere").debug("refused: %s", token("debug"))
         logging.getLogger("elsewhere").warning("refused: %s", token("elsewhere"))
     assert [breach.what for breach in logs.breaches] == ["a token"]
-    assert "test_records_of_the_library_are_heard" in logs.breaches[0].test
+    assert "test_records_of_the_library_are_checked" in logs.breaches[0].test
     SUITE.breaches.remove(next(one for one in SUITE.breaches if token("debug") in one.line))
 
 

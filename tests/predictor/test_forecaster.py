@@ -144,7 +144,7 @@ def test_html_escapes_what_the_caller_named() -> None:
     html = forecast((named,))._repr_html_()
     assert "<script" not in html
     assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in html
-    reasons = replace(attribution(("A",)), row_names=(named, "b", "c"), unit=named)._repr_html_()
+    reasons = replace(attribution(("A",)), row_names=("a", "b", named), unit=named)._repr_html_()
     assert "<script" not in reasons
     assert reasons.count("&lt;script&gt;") == 2
     told = Internal(name=named, axis=InternalAxis.INPUTS, labels=(named,), values=np.ones((1, 1)))

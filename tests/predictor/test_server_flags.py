@@ -15,6 +15,7 @@ from predictor.server import __main__ as program
 TOKEN = "x" * 32
 EVERY = [
     *("--models", "models", "--listen", "192.0.2.1:5", "--device", "cuda:3", "--max-batch-rows", "7", "--threads", "2"),
+    *("--engine", "onnxruntime"),
     *("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--tls-client-ca", "ca.pem", "--token-file", "tokens"),
     *("--lock", "models.lock", "--watch", "--max-age", "4", "--admin-listen", "127.0.0.1:6", "--insecure-public"),
     *("--processes", "3", "--parent-watch", "--metrics-port", "7", "--otel", "--log-level", "debug", "--json"),
@@ -29,6 +30,7 @@ ASKED = ServerSettings(
     device="cuda:3",
     max_batch_rows=7,
     threads=2,
+    engine="onnxruntime",
     lock=Path("models.lock"),
     watch=True,
     admin_listen=Address("127.0.0.1", 6),

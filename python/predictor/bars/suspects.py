@@ -413,9 +413,9 @@ class _Judge:
         center, deviation = _robust(ranges)
         for bar in np.flatnonzero(ranges - center > max(LARGEST_MOVE, DEVIATIONS * deviation)):
             # raw prices: an adjustment that lacks the error would move the correct ones
-            near = float(self._raw["close"][bar - 1 if bar else 1])
-            above = math.log(float(self._raw["high"][bar]) / near)
-            below = math.log(float(self._raw["low"][bar]) / near)
+            near = math.log(self._raw["close"][bar - 1 if bar else 1])
+            above = math.log(self._raw["high"][bar]) - near
+            below = math.log(self._raw["low"][bar]) - near
             yield self._bar(int(bar), "high", above) if above > -below else self._bar(int(bar), "low", below)
 
     def _volumes(self) -> Iterator[SuspectBars]:
@@ -444,7 +444,7 @@ class _Judge:
     def _is_adjustment(self, bar: int) -> bool:
         """Whether the close of a bar is near the close before it, or for the first bar, the one after it."""
         close = self._raw["close"]
-        move = math.log(float(close[bar]) / float(close[bar - 1 if bar else 1]))
+        move = math.log(close[bar]) - math.log(close[bar - 1 if bar else 1])
         return abs(move - self._center) <= max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
 
     def _bar(self, bar: int, field: str, size: float) -> SuspectBars:
