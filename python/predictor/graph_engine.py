@@ -48,18 +48,15 @@ class GraphEngine(Engine):
         self.most_rows = most_rows
 
     @classmethod
-    def timed(cls, eager: Engine, graph: bytes, sample: Inputs) -> Self:
-        """Open a graph, and use it up to the tried number of rows at which torch becomes faster.
+    def timed(cls, eager: Engine, session: "InferenceSession", sample: Inputs) -> Self:
+        """Use a graph up to the tried number of rows at which torch becomes faster.
 
         Args:
             eager: The engine of the same network.
-            graph: The model as `predictor.export` writes it.
+            session: The model as `predictor.export` writes it, from `open_graph`.
             sample: Rows of inputs to time both with.
-
-        Raises:
-            MissingPackageError: onnxruntime is not installed.
         """
-        session, fastest = open_graph(graph), 0
+        fastest = 0
         quick = cls(eager, session, TRIED_ROWS[-1])
         for rows in TRIED_ROWS:
             places = torch.arange(rows) % len(sample.location)

@@ -95,7 +95,11 @@ def test_flags_without_a_command_are_answered_with_the_whole_command(
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [(["list"], "quantra models"), (["forecast", "--symbol", "A B"], "quantra predict --symbol 'A B'")],
+    [
+        (["list"], "quantra models"),
+        (["list", "m"], "quantra models --models m"),
+        (["forecast", "--symbol", "A B"], "quantra predict --symbol 'A B'"),
+    ],
 )
 def test_a_command_by_another_name_is_answered_with_the_whole_command(
     words: list[str], meant: str, capsys: Capture

@@ -18,7 +18,7 @@ from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
 from predictor.bars.folders import MOST_NAMED, name_of, read_paths
 from predictor.bars.panel import BarPanel
-from predictor.bars.suspects import unexplained_splits
+from predictor.bars.suspects import find_unexplained_splits
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
 
@@ -65,7 +65,7 @@ class BarReading:
         names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"{len(symbols)} symbols"
         span = f"{shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}"
         parts = [f"{self.name} read as {self.layout}", names, span, self.prices]
-        jumps = unexplained_splits(self.panel).count
+        jumps = find_unexplained_splits(self.panel).count
         if jumps:
             parts.append(f"{jumps} split{'s' if jumps > 1 else ''} suspected")
         return "; ".join([", ".join(parts), *self.remarks, *self.warnings])

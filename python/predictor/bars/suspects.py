@@ -186,10 +186,10 @@ def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray, volume:
             before = close_before(close)[:, 1:]
         moves = np.fmax(after / before, before / after)
         levels = np.fmax.reduce(moves, axis=1, initial=1.0)
-        return ranges | (levels > math.exp(UNUSUAL_MOVE)) | _may_be_wrong_volume(volume)
+        return ranges | (levels > math.exp(UNUSUAL_MOVE)) | _may_have_wrong_volume(volume)
 
 
-def _may_be_wrong_volume(volume: FloatArray) -> BoolArray:
+def _may_have_wrong_volume(volume: FloatArray) -> BoolArray:
     """[S] whether the highest or the last volume is far from the median of a sample of days."""
     traded = np.where(volume > 0, volume, np.nan)
     sample = np.sort(traded[:, ::SAMPLED_DAYS], axis=1)  # NaN comes last
@@ -248,7 +248,7 @@ def untraded_cells(bars: BarPanel) -> BoolArray:
     return same & (bars.volume == 0)
 
 
-def unexplained_splits(bars: BarPanel) -> PriceJumps:
+def find_unexplained_splits(bars: BarPanel) -> PriceJumps:
     """Price jumps that look like unrecorded splits, without those of suspect bars."""
     jumps = bars.suspicious_jumps()
     if not jumps.count:
@@ -258,7 +258,7 @@ def unexplained_splits(bars: BarPanel) -> PriceJumps:
     return without_suspects(bars, suspects).suspicious_jumps().apart_from(named)
 
 
-def sessions_with_news(bars: BarPanel) -> NDArray[np.int32]:
+def find_sessions_with_changes(bars: BarPanel) -> NDArray[np.int32]:
     """The sessions on which a bar differs from the one before; vendors repeat bars on holidays."""
     fields = ("open", "high", "low", "close")
     same = np.logical_and.reduce([getattr(bars, name) == close_before(getattr(bars, name)) for name in fields])

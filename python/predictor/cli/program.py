@@ -21,6 +21,8 @@ from predictor.interruption import INTERRUPTED, STOPPED, loading
 BAD_USAGE: Final = 2
 SYNONYMS: Final = {"list": "models", "ls": "models", "forecast": "predict", "show": "inspect"}
 """Commands by names that other programs use."""
+FOLDER_FLAGS: Final = {"models": "--models"}
+"""Flags for a folder that other programs take as an argument."""
 _OWN: Final = ("--help", "--version")
 
 
@@ -107,7 +109,9 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             meant = SYNONYMS.get(args[0], "")
             if meant in listed:
-                raise _MissingCommandError(shlex.join([ctx.command_path, meant, *args[1:]]), ctx)
+                has_folder = meant in FOLDER_FLAGS and len(args) > 1 and not args[1].startswith("-")
+                flag = [FOLDER_FLAGS[meant]] if has_folder else []
+                raise _MissingCommandError(shlex.join([ctx.command_path, meant, *flag, *args[1:]]), ctx)
             name, known, rest = super().resolve_command(ctx, args)
             return name, listed[name].load() if name in listed else known, rest
 

@@ -25,7 +25,7 @@ def cache_folder() -> Path:
     return Path(home or Path.home() / ".cache") / "quantra" / "graphs"
 
 
-def graph_of(folder: Path, stored: StoredArtifact) -> bytes:
+def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
     """Read the graph of an artifact from the cache, or write it there.
 
     The name of a file has the hash of what the graph is made from, and that of its content; a damaged file is written
@@ -50,7 +50,7 @@ def graph_of(folder: Path, stored: StoredArtifact) -> bytes:
         cache.mkdir(parents=True, exist_ok=True)
         replace_file(cache / f"{key}.{_digest(graph)}.onnx", graph)
     except OSError as error:
-        raise _no_graph(f"{error.filename or cache}: {error.strerror}") from error
+        raise _graph_error(f"{error.filename or cache}: {error.strerror}") from error
     return graph
 
 
@@ -65,14 +65,14 @@ def _write(folder: Path) -> bytes:
     try:
         ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=LONGEST_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise _no_graph(f"not finished after {LONGEST_S:g} seconds") from error
+        raise _graph_error(f"not finished after {LONGEST_S:g} seconds") from error
     finally:
         os.close(watched)
         os.close(held)
     if ran.returncode:
-        raise _no_graph(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
+        raise _graph_error(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
     return ran.stdout
 
 
-def _no_graph(reason: str) -> ArtifactError:
+def _graph_error(reason: str) -> ArtifactError:
     return ArtifactError(f"its ONNX graph cannot be written ({reason}); serve it with --engine eager")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.bars.suspects import sessions_with_news
+from predictor.bars.suspects import find_sessions_with_changes
 from predictor.errors import ConfigurationError, listed, shown_date
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
@@ -77,12 +77,12 @@ def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits:
     )
 
 
-def recognised_calendar(bars: BarPanel) -> str:
+def recognise_calendar(bars: BarPanel) -> str:
     """The calendar that fits the dates of all symbols, without those on which bars are repeated; empty if none does."""
-    return "" if mixed_exchanges(bars) else fitting_calendar(sessions_with_news(bars), bars.symbols)
+    return "" if describe_mixed_exchanges(bars) else fitting_calendar(find_sessions_with_changes(bars), bars.symbols)
 
 
-def mixed_exchanges(bars: BarPanel) -> str:
+def describe_mixed_exchanges(bars: BarPanel) -> str:
     """The exchanges of symbols, if they differ, as text; else empty.
 
     Symbols are of one exchange if they have the same suffix, and all or none of them trade on weekends.

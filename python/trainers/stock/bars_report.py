@@ -16,7 +16,7 @@ from rich.text import Text
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel, BarReading, PriceJumps, read_files
 from predictor.bars.files import file_stem
-from predictor.bars.suspects import SuspectBars, find_suspects, unexplained_splits, untraded_cells
+from predictor.bars.suspects import SuspectBars, find_suspects, find_unexplained_splits, untraded_cells
 from predictor.canonical import Json
 from predictor.charts import closes_lines
 from predictor.cli.flags import with_flags
@@ -27,7 +27,7 @@ from predictor.replacement import check_file, replace_file
 from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
 from predictor.report.templates import iso
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from trainers.stock.bar_requirements import bars_of_a_window, check_enough, mixed_exchanges, recognised_calendar
+from trainers.stock.bar_requirements import bars_of_a_window, check_enough, describe_mixed_exchanges, recognise_calendar
 from trainers.stock.feature_selection import features_named
 from trainers.stock.recipe import StockRecipe
 
@@ -121,7 +121,7 @@ def _of(
         stale=days[_repeats(bars, row, present)],
         without_volume=days[volume == 0],
         unknown_volume=days[np.isnan(volume)],
-        jumps=unexplained_splits(own),
+        jumps=find_unexplained_splits(own),
         suspects=named,
         untraded=bars.sessions[untraded_cells(own)[0]],
     )
@@ -275,7 +275,7 @@ def check(
     if fix is not None and fix.resolve() in {file.resolve() for file in files}:
         raise typer.BadParameter(f"--fix would overwrite {fix}; name another file")
     read = read_files(files, reading.options)
-    calendar, recognised = calendar or recognised_calendar(read.panel), not calendar
+    calendar, recognised = calendar or recognise_calendar(read.panel), not calendar
     checked = checked_bars(read, calendar)
     changes = () if fix is None else _fixed(checked, fix)
     if plot is not None:
@@ -299,7 +299,7 @@ def checked_bars(read: BarReading, calendar: str) -> BarsReport:
     """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
     sessions = _calendar(calendar, read.panel)
     findings = findings_of(read.panel, sessions)
-    needs, mixture = needs_of(read.panel, calendar), "" if calendar else mixed_exchanges(read.panel)
+    needs, mixture = needs_of(read.panel, calendar), "" if calendar else describe_mixed_exchanges(read.panel)
     return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs, mixture=mixture)
 
 

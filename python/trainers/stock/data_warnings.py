@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from predictor.bars import BarPanel
-from predictor.bars.suspects import suspect_lines, unexplained_splits
+from predictor.bars.suspects import find_unexplained_splits, suspect_lines
 from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
@@ -15,7 +15,7 @@ from predictor.model import Ensemble, Model, find_bars_warnings, limit_warnings
 from predictor.networks import kind_named
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
-from trainers.stock.bar_requirements import check_sessions, mixed_exchanges
+from trainers.stock.bar_requirements import check_sessions, describe_mixed_exchanges
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.feature_selection import needs_of
@@ -57,7 +57,7 @@ def of_recipe(
     """
     learns = kind_named(recipe.kind).learns
     needs = needs_of(features, covariates) if learns else ()
-    mixture = "" if recipe.calendar else mixed_exchanges(bars)
+    mixture = "" if recipe.calendar else describe_mixed_exchanges(bars)
     doubts = _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
     return (mixture, *doubts) if mixture else doubts
 
@@ -88,7 +88,7 @@ def _of(
 ) -> tuple[str, ...]:
     warnings = find_bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return limit_warnings(
-        (*warnings, *covariates.doubts(needs), *suspect_lines(bars), *unexplained_splits(bars).lines())
+        (*warnings, *covariates.doubts(needs), *suspect_lines(bars), *find_unexplained_splits(bars).lines())
     )
 
 

@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
 from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target, kind_named
 from trainers.options import RunOptions
-from trainers.stock.bar_requirements import recognised_calendar
+from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.card import features_identity
 from trainers.stock.edges import read_edges
 from trainers.stock.feature_selection import FeatureSelection, check_features, covariate_fields, features_named
@@ -225,7 +225,7 @@ def with_calendar(
         tell: receives the name of a recognised calendar, as text.
         setting: how the caller can choose another calendar.
     """
-    name = recipe.calendar or recognised_calendar(bars)
+    name = recipe.calendar or recognise_calendar(bars)
     if name == recipe.calendar:
         return recipe
     tell(f"calendar: {name} (recognised from the dates; {setting} chooses another)")
