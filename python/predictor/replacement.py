@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from predictor.errors import ConfigurationError
@@ -14,21 +13,6 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: the folder is not writable; the file at `path` is unchanged.
     """
-    _write(path, content, lambda draft: draft.replace(path))
-
-
-def create_file(path: Path, content: bytes) -> None:
-    """Write a new file as `replace_file` does; of several processes, one succeeds.
-
-    Raises:
-        FileExistsError: the file exists.
-        OSError: the folder is not writable, or its file system has no hard links.
-    """
-    _write(path, content, path.hardlink_to)
-
-
-def _write(path: Path, content: bytes, place: Callable[[Path], object]) -> None:
-    """Write a temporary file, and put it into its place."""
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -36,7 +20,7 @@ def _write(path: Path, content: bytes, place: Callable[[Path], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(draft).chmod(0o644)
-        place(Path(draft))
+        Path(draft).replace(path)
     finally:
         Path(draft).unlink(missing_ok=True)  # missing after a replacement
 

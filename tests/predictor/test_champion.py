@@ -4,7 +4,8 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -89,7 +90,9 @@ def test_a_folder_that_cannot_be_written_has_its_champion_in_memory(
     watch = FolderWatcher(folder)
     registry = folder.open()
     (warning,) = caplog.messages
-    assert "mine/aliases.json cannot be written (File exists), so version 2, the newest, is the champion of" in warning
+    assert (
+        "mine/aliases.json cannot be written (Is a directory), so version 2, the newest, is the champion of" in warning
+    )
     assert warning.endswith("set it with quantra alias mine champion 2")
     shutil.copytree(saved_artifacts / "2", models / "mine" / "3")
     followed = watch.poll(registry).registry
@@ -98,20 +101,32 @@ def test_a_folder_that_cannot_be_written_has_its_champion_in_memory(
     assert len(caplog.messages) == 1
 
 
-def test_of_many_servers_that_start_at_once_all_use_the_same_champion(models: Path) -> None:
-    begin = threading.Barrier(8)
-    found: list[int] = []
+def _run_at_once(tasks: Sequence[Callable[[], object]]) -> None:
+    begin = threading.Barrier(len(tasks))
 
-    def start(version: int) -> None:
+    def run(task: Callable[[], object]) -> None:
         begin.wait()
-        found.append(claim_champion(models / "mine", version))
+        task()
 
-    threads = [threading.Thread(target=start, args=(1 + n % 2,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(found) == {read_aliases(models / "mine")["champion"]}
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        for task in [pool.submit(run, task) for task in tasks]:
+            task.result()
+
+
+@pytest.mark.parametrize("aliases", [None, '{"trial":2}'])
+def test_of_many_servers_that_start_at_once_all_use_the_same_champion(models: Path, aliases: str | None) -> None:
+    line = models / "mine"
+    if aliases is not None:
+        (line / ALIASES).write_text(aliases)
+    champions: list[int] = []
+    _run_at_once([lambda n=n: champions.append(claim_champion(line, 1 + n % 2)) for n in range(8)])
+    assert set(champions) == {read_aliases(line)["champion"]}
+
+
+def test_aliases_that_are_set_at_once_are_all_kept(models: Path) -> None:
+    names = [f"trial-{n}" for n in range(8)]
+    _run_at_once([lambda name=name: set_alias(models / "mine", name, 1) for name in names])
+    assert read_aliases(models / "mine").keys() >= set(names)
 
 
 # --- the first version of a training

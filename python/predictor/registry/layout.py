@@ -13,9 +13,13 @@ from predictor.canonical import Record
 from predictor.card import Card
 from predictor.catalog import ModelListing
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError
-from predictor.replacement import check_file, create_file, replace_file
+from predictor.file_lock import locked
+from predictor.replacement import check_file, replace_file
 
 ALIASES: Final = "aliases.json"
+
+_LOCK: Final = f".{ALIASES}.lock"
+"""Held while the aliases are changed, so that no change is lost."""
 
 CHAMPION: Final = "champion"
 """The alias that a plain name resolves to."""
@@ -112,8 +116,8 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     if not artifact.is_artifact(line / str(version)):
         raise ConfigurationError(f"{line}: has no version {version}; it has {sorted(versions_in(line))}")
     check_file(line / ALIASES)
-    content = canonical.to_bytes(read_aliases(line) | {alias: version})
-    replace_file(line / ALIASES, content)
+    with locked(line / _LOCK):
+        replace_file(line / ALIASES, canonical.to_bytes(read_aliases(line) | {alias: version}))
 
 
 def claim_champion(line: Path, version: int) -> int:
@@ -123,20 +127,12 @@ def claim_champion(line: Path, version: int) -> int:
         ArtifactError: see `read_aliases`.
         OSError: the folder cannot be written.
     """
-    aliases = read_aliases(line)
-    if CHAMPION in aliases:
-        return aliases[CHAMPION]
-    path, content = line / ALIASES, canonical.to_bytes(aliases | {CHAMPION: version})
-    if path.is_file():
-        replace_file(path, content)
-        return version
-    try:
-        create_file(path, content)
-    except FileExistsError:
-        if not path.is_file():  # a folder, or a link that leads nowhere
-            raise
-        return claim_champion(line, version)  # another process was faster
-    return version
+    with locked(line / _LOCK):
+        aliases = read_aliases(line)
+        if CHAMPION not in aliases:
+            aliases[CHAMPION] = version
+            replace_file(line / ALIASES, canonical.to_bytes(aliases))
+    return aliases[CHAMPION]
 
 
 def claim_first_champion(folder: Path) -> None:
@@ -144,8 +140,9 @@ def claim_first_champion(folder: Path) -> None:
     line, version = folder.absolute().parent, version_number(folder.name)
     if version is None or versions_in(line) - {version}:
         return
-    with suppress(OSError):  # aliases exist, or files cannot be linked: the first server chooses and logs it
-        create_file(line / ALIASES, canonical.to_bytes({CHAMPION: version}))
+    with suppress(OSError), locked(line / _LOCK):  # without a lock, the first server chooses and logs it
+        if not (line / ALIASES).exists():
+            replace_file(line / ALIASES, canonical.to_bytes({CHAMPION: version}))
 
 
 _ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and not a number"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from predictor.file_lock import try_lock
 from trainers.loop.errors import CheckpointError
 
 UNIT = 1000
@@ -164,29 +165,6 @@ def flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    _LOCK_OFFSET = 1 << 30  # other processes cannot read the locked byte, but must read the holder's name
-
-    def _try_lock(handle: int) -> bool:
-        os.lseek(handle, _LOCK_OFFSET, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
 @contextmanager
 def lock(path: Path) -> Generator[None]:
     """Hold the lock file; the system releases it when this process ends for any reason.
@@ -196,7 +174,7 @@ def lock(path: Path) -> Generator[None]:
         OSError: The file cannot be written, or the file system does not support locks.
     """
     with path.open("a+b", buffering=0) as file:
-        if not _try_lock(file.fileno()):
+        if not try_lock(file.fileno()):
             holder = path.read_text(encoding="utf-8", errors="replace") or "another process"
             raise CheckpointError(
                 f"{path.parent} is in use by {holder}: two trainings cannot write into the same folder; wait "

@@ -1,0 +1,54 @@
+"""Locks on files, which the system releases when their process ends for any reason."""
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_PATIENCE_SECONDS: Final = 10
+_PAUSE_SECONDS: Final = 0.01
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCK_OFFSET = 1 << 30  # other processes cannot read the locked byte, but must read the holder's name
+
+    def try_lock(handle: int) -> bool:
+        """Lock an open file; False if another process, or another handle of this one, holds the lock."""
+        os.lseek(handle, _LOCK_OFFSET, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def try_lock(handle: int) -> bool:
+        """Lock an open file; False if another process, or another handle of this one, holds the lock."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock on this file, which is created if need be; waits for another holder.
+
+    Raises:
+        OSError: the file cannot be written, its file system has no locks, or it stays locked for 10 seconds.
+    """
+    end = time.monotonic() + _PATIENCE_SECONDS
+    with path.open("ab", buffering=0) as file:
+        while not try_lock(file.fileno()):
+            if time.monotonic() > end:
+                problem = f"another process has held the lock for {_PATIENCE_SECONDS} seconds"
+                raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
+            time.sleep(_PAUSE_SECONDS)
+        yield
