@@ -1,9 +1,10 @@
-"""Virtual environments of the peer libraries, created once in `.venv-peers`."""
+"""Programs that benchmarks run: the trainers' commands, and peer libraries in environments under `.venv-peers`."""
 
 import os
 import subprocess
 import sys
 import venv
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,15 @@ FORECASTERS: Final = {
     "gluonts": ("gluonts[torch]==0.17.0",),
 }
 """Requirements of the forecasting libraries."""
+
+
+def run_trainer(package: str, command: str, *words: object, allowed: Collection[int] = (0,)) -> str:
+    """Run a command of `python -m PACKAGE` in this environment and return its output."""
+    line = [sys.executable, "-m", package, command, *map(str, words)]
+    done = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    if done.returncode not in allowed:
+        raise subprocess.CalledProcessError(done.returncode, line)
+    return done.stdout
 
 
 class NoEnvironmentError(Exception):

@@ -6,7 +6,7 @@ one thread, medians of interleaved rounds.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -171,34 +171,27 @@ def measure(symbols: int, *, rounds: int, calls: int) -> dict[str, float]:
 
 def rows_of(*, quick: bool) -> list[Row]:
     """All rows; a short run measures the same and is not judged."""
-    rounds = 3 if quick else 31
+    rounds, judged = 3 if quick else 31, not quick
     one, many = measure(ONE, rounds=rounds, calls=20), measure(MANY, rounds=rounds, calls=1)
     detail = "checked panel, adjustment, 23 features, scaling; 140 bars, one thread"
     return [
-        at_most("1 symbol: bars to features, us", one["whole"] * 1e6, ONE_REACH_US, detail=detail, judged=not quick),
-        shown("1 symbol: the same by hand, us", one["by hand"] * 1e6, detail="no checks, no masks, no bit rules"),
-        at_most(
-            "1 symbol: ours / by hand",
-            one["whole"] / one["by hand"],
-            HAND_REACH,
-            detail="same run",
-            judged=not quick,
-        ),
-        shown("1 symbol: of this the checked and adjusted panel, us", one["panel"] * 1e6, detail=""),
-        shown("1 symbol: of this the evaluation, us", one["evaluation"] * 1e6, detail="116 steps"),
-        at_most(
-            "500 symbols: bars to features, ms", many["whole"] * 1e3, MANY_REACH_MS, detail=detail, judged=not quick
-        ),
-        shown("500 symbols: the same by hand, ms", many["by hand"] * 1e3, detail="no checks, no masks, no bit rules"),
-        at_most(
-            "500 symbols: ours / by hand",
-            many["whole"] / many["by hand"],
-            HAND_REACH,
-            detail="same run",
-            judged=not quick,
-        ),
-        shown("500 symbols: of this the checked and adjusted panel, ms", many["panel"] * 1e3, detail=""),
-        shown("500 symbols: of this the evaluation, ms", many["evaluation"] * 1e3, detail="116 steps per block of 64"),
+        at_most("1 symbol: bars to features, us", one["whole"] * 1e6, ONE_REACH_US, detail=detail, judged=judged),
+        *_part_rows("1 symbol", one, "us", 1e6, "116 steps", judged=judged),
+        at_most("500 symbols: bars to features, ms", many["whole"] * 1e3, MANY_REACH_MS, detail=detail, judged=judged),
+        *_part_rows("500 symbols", many, "ms", 1e3, "116 steps per block of 64", judged=judged),
+    ]
+
+
+def _part_rows(
+    symbols: str, seconds: Mapping[str, float], unit: str, per_second: float, steps: str, *, judged: bool
+) -> list[Row]:
+    ratio = seconds["whole"] / seconds["by hand"]
+    hand, panel, evaluation = (seconds[part] * per_second for part in ("by hand", "panel", "evaluation"))
+    return [
+        shown(f"{symbols}: the same by hand, {unit}", hand, detail="no checks, no masks, no bit rules"),
+        at_most(f"{symbols}: ours / by hand", ratio, HAND_REACH, detail="same run", judged=judged),
+        shown(f"{symbols}: of this the checked and adjusted panel, {unit}", panel, detail=""),
+        shown(f"{symbols}: of this the evaluation, {unit}", evaluation, detail=steps),
     ]
 
 

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.calling.load import Load
-from benchmarks.calling.rates import WINDOWS, ratio, rounds_of
+from benchmarks.calling.load import Load, Turn
+from benchmarks.calling.rates import WINDOWS, ratio, run_rounds
 from benchmarks.calling.subject import Subject, window_of
 from benchmarks.report import Row, at_least, shown
 from predictor._pb import inference_pb2 as pb
@@ -45,12 +45,12 @@ def _tensors(window: FeatureWindow) -> dict[str, NDArray[np.generic]]:
 def kserve_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
     """Calls per second of both protocols, at several numbers of calls in flight."""
     cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, KSERVE)]
-    found = rounds_of(load, cells, rounds, seconds)
+    found = run_rounds(lambda cell: load.run(Turn(*cell, seconds)), cells, rounds)
     detail = f"1 symbol; medians of {rounds} rounds of {seconds:g} s each"
     rates = [
         at_least(
             f"KServe / ours, windows in, {many} in flight, calls/s",
-            ratio(found, (KSERVE, many), (WINDOWS, many), lambda one: one.per_second),
+            ratio(found, (KSERVE, many), (WINDOWS, many)),
             REACH,
             detail=detail,
             judged=judged,

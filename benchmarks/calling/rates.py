@@ -1,8 +1,8 @@
 """Throughput and latency of forecasts from windows and from bars, with 1, 8 and 32 calls in flight."""
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from benchmarks.calling.load import Calls, Load, Turn
 from benchmarks.report import Row, at_least, at_most, shown
@@ -13,29 +13,30 @@ BARS_P50_REACH: Final = 1.4
 BARS_RATE_REACH: Final = 0.60
 MANY_RATE_REACH: Final = 3.0
 
-Cell = tuple[str, int]
-"""Name of the request, and number of calls in flight."""
-Round = dict[Cell, Calls]
+Cell = TypeVar("Cell")
+"""What a turn varies, such as the name of the request and the number of calls in flight."""
 
 
-def rounds_of(load: Load, cells: Sequence[Cell], rounds: int, seconds: float) -> list[Round]:
+def rate_of(calls: Calls) -> float:
+    """Calls per second."""
+    return calls.per_second
+
+
+def run_rounds(run: Callable[[Cell], Calls], cells: Sequence[Cell], rounds: int) -> list[dict[Cell, Calls]]:
     """Run every cell in every round; odd rounds run in reverse order."""
-    found: list[Round] = []
-    for count in range(rounds):
-        order = cells if count % 2 == 0 else cells[::-1]
-        found.append({(name, many): load.run(Turn(name, many, seconds)) for name, many in order})
-    return found
+    orders = (cells if count % 2 == 0 else cells[::-1] for count in range(rounds))
+    return [{cell: run(cell) for cell in order} for order in orders]
 
 
 def rate_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
     """Bars against windows, many calls in flight against one, and the numbers of each cell."""
     cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, BARS)]
-    found = rounds_of(load, cells, rounds, seconds)
+    found = run_rounds(lambda cell: load.run(Turn(*cell, seconds)), cells, rounds)
     most = IN_FLIGHT[-1]
     detail = f"1 symbol; medians of {rounds} rounds of {seconds:g} s each"
     slower = ratio(found, (BARS, 1), (WINDOWS, 1), lambda one: one.percentile_ms(50))
-    kept = ratio(found, (BARS, most), (WINDOWS, most), lambda one: one.per_second)
-    gained = ratio(found, (WINDOWS, most), (WINDOWS, 1), lambda one: one.per_second)
+    kept = ratio(found, (BARS, most), (WINDOWS, most))
+    gained = ratio(found, (WINDOWS, most), (WINDOWS, 1))
     return [
         at_most("bars in / windows in, one at a time, p50", slower, BARS_P50_REACH, detail=detail, judged=judged),
         at_least(
@@ -52,20 +53,22 @@ def rate_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[
     ]
 
 
-def ratio(found: Sequence[Round], over: Cell, under: Cell, number: Callable[[Calls], float]) -> float:
+def ratio(
+    found: Sequence[Mapping[Cell, Calls]], over: Cell, under: Cell, number: Callable[[Calls], float] = rate_of
+) -> float:
     """Ratio of two cells' numbers, median over rounds."""
     return statistics.median(number(one[over]) / number(one[under]) for one in found)
 
 
-def middle(found: Sequence[Round], cell: Cell, number: Callable[[Calls], float]) -> float:
+def middle(found: Sequence[Mapping[Cell, Calls]], cell: Cell, number: Callable[[Calls], float] = rate_of) -> float:
     """A cell's number, median over rounds."""
     return statistics.median(number(one[cell]) for one in found)
 
 
-def _cell_rows(found: Sequence[Round], cell: Cell, detail: str) -> list[Row]:
+def _cell_rows(found: Sequence[Mapping[tuple[str, int], Calls]], cell: tuple[str, int], detail: str) -> list[Row]:
     name, many = cell
     p50, p99 = (middle(found, cell, lambda one, p=p: one.percentile_ms(p)) for p in (50, 99))
-    calls = middle(found, cell, lambda one: one.per_second)
+    calls = middle(found, cell)
     return [
         shown(f"{name} in, {many} in flight, calls/s", calls, detail=detail),
         shown(f"{name} in, {many} in flight, p99, ms", p99, detail=f"p50 {p50:.3g} ms; {detail}"),

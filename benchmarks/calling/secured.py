@@ -1,12 +1,12 @@
 """Throughput with TLS and a token against plain text: two servers with the same model, called in turn."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.calling.load import Access, Load, Turn, load
-from benchmarks.calling.rates import IN_FLIGHT, WINDOWS, Round, middle, ratio
+from benchmarks.calling.load import Access, Calls, Load, Turn, load
+from benchmarks.calling.rates import IN_FLIGHT, WINDOWS, middle, ratio, run_rounds
 from benchmarks.calling.subject import Subject, server
 from benchmarks.report import Row, at_least
 from predictor.server.issued_certificates import issue
@@ -31,7 +31,8 @@ def secured_rows(subject: Subject, folder: Path, rounds: int, seconds: float, *,
     requests = {WINDOWS: subject.asked_with_windows()}
     with server(subject.models) as target, load(target, requests) as plain, secured(subject, folder) as safe:
         loads = {PLAIN: plain, SECURED: safe}
-        found = [_round(loads, seconds, is_backwards=count % 2 == 1) for count in range(rounds)]
+        cells = [(name, many) for many in IN_FLIGHT for name in loads]
+        found = run_rounds(lambda cell: loads[cell[0]].run(Turn(WINDOWS, cell[1], seconds)), cells, rounds)
     return [_row(found, many, seconds, judged=judged) for many in IN_FLIGHT]
 
 
@@ -51,15 +52,9 @@ def secured(subject: Subject, folder: Path) -> Generator[Load]:
         yield asking
 
 
-def _round(loads: dict[str, Load], seconds: float, *, is_backwards: bool) -> Round:
-    cells = [(name, many) for many in IN_FLIGHT for name in loads]
-    order = cells[::-1] if is_backwards else cells
-    return {(name, many): loads[name].run(Turn(WINDOWS, many, seconds)) for name, many in order}
-
-
-def _row(found: list[Round], many: int, seconds: float, *, judged: bool) -> Row:
-    kept = ratio(found, (SECURED, many), (PLAIN, many), lambda one: one.per_second)
-    rates = [middle(found, (name, many), lambda one: one.per_second) for name in (SECURED, PLAIN)]
+def _row(found: Sequence[Mapping[tuple[str, int], Calls]], many: int, seconds: float, *, judged: bool) -> Row:
+    kept = ratio(found, (SECURED, many), (PLAIN, many))
+    rates = [middle(found, (name, many)) for name in (SECURED, PLAIN)]
     detail = (
         f"windows, {rates[0]:.0f} and {rates[1]:.0f} calls/s, one of {OTHER_TOKENS + 1} tokens; medians of "
         f"{len(found)} rounds of {seconds:g} s each"

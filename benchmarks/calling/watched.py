@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.calling.load import Load, Turn, load
-from benchmarks.calling.rates import BARS, IN_FLIGHT, WINDOWS, Cell, Round, middle, ratio
+from benchmarks.calling.load import Turn, load
+from benchmarks.calling.rates import BARS, IN_FLIGHT, WINDOWS, middle, ratio, run_rounds
 from benchmarks.calling.subject import Subject, started
 from benchmarks.report import Row, at_least, shown
 
@@ -29,33 +29,18 @@ def watched_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool)
         load(str(watched["target"]), requests) as on,
         scraping(f"http://127.0.0.1:{watched['metrics_port']}/metrics"),
     ):
-        cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, BARS)]
-        found = [_round(on, off, cells, count, seconds) for count in range(rounds)]
+        sides = {"on": on, "off": off}
+        cells = [(name, many, watch) for many in IN_FLIGHT for name in (WINDOWS, BARS) for watch in sides]
+        found = run_rounds(lambda cell: sides[cell[2]].run(Turn(cell[0], cell[1], seconds)), cells, rounds)
     detail = f"medians of {rounds} rounds of {seconds:g} s each; scraped every {SCRAPE_S:g} s"
-    rows = [_row(found, cell, detail, judged=judged) for cell in cells]
-    return [*rows, *(_calls(found, cell, detail) for cell in cells)]
-
-
-def _round(on: Load, off: Load, cells: list[Cell], count: int, seconds: float) -> Round:
-    """Run every cell on both servers; odd rounds run in reverse order."""
-    turns = [(watch, side, cell) for cell in cells for watch, side in (("on", on), ("off", off))]
-    return {
-        (f"{name} {watch}", many): side.run(Turn(name, many, seconds))
-        for watch, side, (name, many) in (turns if count % 2 == 0 else turns[::-1])
-    }
-
-
-def _row(found: list[Round], cell: Cell, detail: str, *, judged: bool) -> Row:
-    name, many = cell
-    kept = ratio(found, (f"{name} on", many), (f"{name} off", many), lambda one: one.per_second)
-    title = f"{name} in, {many} in flight, metrics on / off, calls/s"
-    return at_least(title, kept, KEPT_REACH, detail=detail, judged=judged)
-
-
-def _calls(found: list[Round], cell: Cell, detail: str) -> Row:
-    name, many = cell
-    calls = middle(found, (f"{name} on", many), lambda one: one.per_second)
-    return shown(f"{name} in, {many} in flight, metrics on, calls/s", calls, detail=detail)
+    compared: list[Row] = []
+    calls: list[Row] = []
+    for name, many in dict.fromkeys((name, many) for name, many, _ in cells):
+        title, on_cell = f"{name} in, {many} in flight, metrics on", (name, many, "on")
+        kept = ratio(found, on_cell, (name, many, "off"))
+        compared.append(at_least(f"{title} / off, calls/s", kept, KEPT_REACH, detail=detail, judged=judged))
+        calls.append(shown(f"{title}, calls/s", middle(found, on_cell), detail=detail))
+    return [*compared, *calls]
 
 
 @contextmanager

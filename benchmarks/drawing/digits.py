@@ -7,14 +7,13 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
 from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
-from benchmarks.environments import ROOT
+from benchmarks.environments import ROOT, run_trainer
 from examples.make_digits import TRAIN, digits, transformer_of, write_images
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
@@ -61,7 +60,8 @@ class Workplace:
             pixels, targets = digits()
             write_images(self.held_out, pixels[TRAIN:until], targets[TRAIN:until])
         if not self.cache.is_dir():
-            run("cache", self.images, "--model", self.folder / "digits" / "base", "--out", self.cache, "--json")
+            model = ("--model", self.folder / "digits" / "base", "--out", self.cache)
+            run_trainer("trainers.dit", "cache", self.images, *model, "--json")
 
     def base(self, seed: int) -> Path:
         """The starting model of a seed: its first weights, and the common VAE and text encoder."""
@@ -78,7 +78,7 @@ class Workplace:
         place = self.folder / name
         if not place.is_dir():
             model = ("--model", self.base(seed), "--out", place, "--seed", seed)
-            run("train", self.cache, *model, "--resume", "--json", *words)
+            run_trainer("trainers.dit", "train", self.cache, *model, "--resume", "--json", *words)
         return place
 
     def tuned(self, name: str, start: Path, seed: int, *words: str) -> Path:
@@ -86,7 +86,7 @@ class Workplace:
         place = self.folder / name
         if not place.is_dir():
             model = ("--model", start, "--held-out", self.held_out, "--out", place, "--seed", seed)
-            run("grpo", self.images, *model, "--resume", "--json", *words, allowed=(0, 1))
+            run_trainer("trainers.dit", "grpo", self.images, *model, "--resume", "--json", *words, allowed=(0, 1))
             assert place.is_dir(), f"{place} was not saved"
         return place
 
@@ -113,14 +113,5 @@ def quieten() -> None:
 def seconds_of(model: Path) -> float:
     """Seconds of a training by its own reports, over all epochs; a repeated epoch counts once."""
     lines = model.with_name(f"{model.name}.run").joinpath("reports.jsonl").read_text("utf-8").splitlines()
-    reports: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
+    reports: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return sum({one["epoch"]: float(one["seconds"]) for one in reports if one["kind"] == "epoch"}.values())
-
-
-def run(command: str, *words: object, allowed: Collection[int] = (0,)) -> str:
-    """Run a command of `python -m trainers.dit` and return its output."""
-    line: Sequence[str] = [sys.executable, "-m", "trainers.dit", command, *(str(word) for word in words)]
-    done = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-    if done.returncode not in allowed:
-        raise subprocess.CalledProcessError(done.returncode, line)
-    return done.stdout

@@ -1,16 +1,14 @@
 """Time and memory of a training step in 16 bits on a CUDA device, for a wide transformer."""
 
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, final
+from typing import Any
 
 import torch
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
 
 from benchmarks.drawing.digits import Workplace
 from benchmarks.report import Row, shown, unmeasured
+from benchmarks.training.amp import Cost, cost_rows, measure_cost
 from trainers.dit.batches import EncodedImages
 from trainers.dit.encoders import Posterior
 from trainers.dit.models import ImageModel
@@ -18,24 +16,10 @@ from trainers.dit.networks import PromptCondition
 from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import build_loop
-from trainers.loop import IterableSource, PrecisionName, WindowReport, seed_everything
+from trainers.loop import IterableSource, PrecisionName, seed_everything
 
 SPEED, MEMORY = "16 bits / float32: time of a step", "16 bits / float32: peak memory"
 HEADS, WIDTH, LAYERS, SIDE, BATCH, WARM = 16, 64, 12, 32, 32, 5
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Cost of a step.
-
-    Attributes:
-        seconds: time of a step.
-        peak: peak device memory, in bytes.
-    """
-
-    seconds: float
-    peak: int
 
 
 def rows(work: Workplace, *, quick: bool) -> list[Row]:
@@ -48,19 +32,12 @@ def rows(work: Workplace, *, quick: bool) -> list[Row]:
     return [
         shown(SPEED, statistics.median(half.seconds / full.seconds for full, half in rounds), detail=detail),
         shown(MEMORY, statistics.median(half.peak / full.peak for full, half in rounds), detail=detail),
-        *_behind(rounds, detail),
+        *cost_rows(rounds, "step", detail),
     ]
 
 
-def _behind(rounds: Sequence[tuple[Cost, Cost]], detail: str) -> Iterator[Row]:
-    """The numbers behind the ratios."""
-    for name, costs in zip(("float32", "16 bits"), zip(*rounds, strict=True), strict=True):
-        yield shown(f"{name}: ms per step", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
-        yield shown(f"{name}: peak memory, MiB", statistics.median(one.peak for one in costs) / 2**20, detail=detail)
-
-
 def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
-    """Train on noise; float32 runs without TF32."""
+    """Train on noise."""
     model = wide(work)
     draw = torch.Generator().manual_seed(0)
     mean = torch.randn(BATCH, 4, SIDE, SIDE, generator=draw)
@@ -69,15 +46,7 @@ def cost(work: Workplace, precision: PrecisionName, steps: int) -> Cost:
     batches = [EncodedImages(Posterior(mean, torch.ones_like(mean)), condition)] * (WARM + steps)
     loop = build_loop(model, ImageRecipe(device="cuda", precision=precision))
     seed_everything(0)
-    started = 0.0
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
-        torch.cuda.reset_peak_memory_stats()
-        for report in run.epochs(IterableSource(batches), max_epochs=1):
-            if isinstance(report, WindowReport) and report.window == WARM - 1:
-                torch.cuda.synchronize()
-                started = perf_counter()
-        torch.cuda.synchronize()
-    return Cost((perf_counter() - started) / steps, torch.cuda.max_memory_allocated())
+    return measure_cost(loop, IterableSource(batches), warm=WARM, windows=steps)
 
 
 def wide(work: Workplace) -> ImageModel:

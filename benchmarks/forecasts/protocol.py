@@ -3,13 +3,16 @@
 python -m benchmarks.peers.forecast_with_LIBRARY TASK.npz QUANTILES.npz MODEL SEED STEPS
 """
 
+import logging
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from benchmarks.forecasts.task import LEVELS, Task
@@ -66,3 +69,13 @@ class TrainingRequest:
         kept: dict[str, Any] = {name: answer.astype(np.float32) for name, answer in quantiles.items()}
         np.savez(partial, **kept)
         partial.replace(self.answer)
+
+
+def train_peer(quantiles: Callable[[TrainingRequest], NDArray[np.floating]], *loggers: str) -> None:
+    """Write a library's quantiles [N, H, Q] of the test windows, as the command line asks; its loggers are silenced."""
+    warnings.filterwarnings("ignore")
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    request = TrainingRequest.of_command_line()
+    request.write_quantiles({"plain": quantiles(request)})

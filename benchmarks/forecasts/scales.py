@@ -9,7 +9,6 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.forecasts.daily_levels import daily_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import TargetKind, WindowLevels, WindowNormaliser
 from predictor.networks.econometric import TAPS
@@ -20,6 +19,8 @@ Array = NDArray[np.float64]
 
 RETURNS: Final = "ret"
 """The task whose target is a daily return."""
+SERIES_AT_ONCE: Final = 16
+"""Series whose windows are in memory at the same time."""
 SMALLEST: Final = 0.1
 """Smallest scale of a window, as a share of the median over the training part."""
 
@@ -36,6 +37,21 @@ def window_levels(task: Task) -> tuple[Array, Array]:
     _, scale = daily_levels(normaliser, values)
     usual = float(np.median(scale[:, : task.learnt]))
     return daily_levels(replace(normaliser, floor=max(normaliser.floor, SMALLEST * usual)), values)
+
+
+def daily_levels(normaliser: WindowNormaliser, daily: Array) -> tuple[Array, Array]:
+    """Location and scale [S, T] of the window that ends at each step of daily values [S, T]."""
+    parts = [
+        _levels(normaliser, daily[first : first + SERIES_AT_ONCE]) for first in range(0, len(daily), SERIES_AT_ONCE)
+    ]
+    locations, scales = zip(*parts, strict=True)
+    return np.concatenate(locations), np.concatenate(scales)
+
+
+def _levels(normaliser: WindowNormaliser, daily: Array) -> tuple[Array, Array]:
+    series, steps = (index.ravel() for index in np.indices(daily.shape))
+    location, scale = normaliser.levels((trailing_windows(daily, series, steps, normaliser.window),))
+    return location.reshape(daily.shape), scale.reshape(daily.shape)
 
 
 def forecast_levels(task: Task, asked: Windows) -> WindowLevels:

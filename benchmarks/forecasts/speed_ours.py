@@ -23,6 +23,7 @@ from benchmarks.forecasts.speed_work import (
     Kind,
     Windows,
     Work,
+    forecast_with,
 )
 from predictor.inference import freeze
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, Target
@@ -44,7 +45,7 @@ class Ours:
         """A training step, or a forecast of a frozen network."""
         torch.manual_seed(0)
         network, windows = _network(kind), Windows.of(work)
-        return _step(network, windows) if work == "step" else _forecast(freeze(network), windows)
+        return _step(network, windows) if work == "step" else forecast_with(freeze(network), _inputs(windows))
 
 
 def _network(kind: Kind) -> nn.Module:
@@ -79,16 +80,6 @@ def _step(network: nn.Module, windows: Windows) -> Callable[[], None]:
         optimizer.step()
 
     return step
-
-
-def _forecast(network: nn.Module, windows: Windows) -> Callable[[], object]:
-    inputs = _inputs(windows)
-
-    def forecast() -> object:
-        with torch.inference_mode():
-            return network(inputs)
-
-    return forecast
 
 
 SUBJECT = Ours()

@@ -2,12 +2,12 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Kind = Literal["tft", "lstm"]
 Work = Literal["step", "one", "many"]
@@ -55,6 +55,16 @@ class Subject(Protocol):
         ...
 
 
+def forecast_with(network: nn.Module, inputs: object) -> Callable[[], object]:
+    """A repeatable forecast."""
+
+    def forecast() -> object:
+        with torch.inference_mode():
+            return network(inputs)
+
+    return forecast
+
+
 class Seconds(NamedTuple):
     """Median time of a call: CPU time of this process, and wall time."""
 
@@ -67,14 +77,10 @@ def seconds(call: Callable[[], object], *, warm: int, calls: int) -> Seconds:
     for _ in range(warm):
         call()
     timed = [_timed(call) for _ in range(calls)]
-    return Seconds(_median([one.cpu for one in timed]), _median([one.wall for one in timed]))
+    return Seconds(*map(statistics.median, zip(*timed, strict=True)))
 
 
 def _timed(call: Callable[[], object]) -> Seconds:
     cpu, wall = time.process_time(), time.perf_counter()
     call()
     return Seconds(time.process_time() - cpu, time.perf_counter() - wall)
-
-
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values)

@@ -1,8 +1,5 @@
 """Darts: TFTModel with QuantileRegression and reversible instance normalisation."""
 
-import logging
-import warnings
-
 import numpy as np
 import pandas as pd
 import torch
@@ -10,7 +7,7 @@ from darts import TimeSeries
 from darts.models import TFTModel
 from darts.utils.likelihood_models.torch import QuantileRegression
 
-from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest
+from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest, train_peer
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 
@@ -74,17 +71,13 @@ def quantiles(model: TFTModel, task: Task, windows: Windows) -> np.ndarray:
         return model.model(inputs)[:, :, 0, :].numpy()
 
 
-def main() -> None:
-    warnings.filterwarnings("ignore")
-    logging.getLogger("darts").setLevel(logging.ERROR)
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    request = TrainingRequest.of_command_line()
+def train(request: TrainingRequest) -> np.ndarray:
+    """Quantiles [N, H, Q] of the test windows."""
     model = model_of(request)
     fit(model, request.task)
     batches = request.task.windows("test").batches(256)
-    request.write_quantiles({"plain": np.concatenate([quantiles(model, request.task, batch) for batch in batches])})
+    return np.concatenate([quantiles(model, request.task, batch) for batch in batches])
 
 
 if __name__ == "__main__":
-    main()
+    train_peer(train, "darts", "pytorch_lightning")

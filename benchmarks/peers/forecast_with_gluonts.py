@@ -1,8 +1,6 @@
 """GluonTS: TemporalFusionTransformerEstimator, which always scales each window by its mean and standard deviation."""
 
-import logging
 import tempfile
-import warnings
 
 import lightning.pytorch as pl
 import numpy as np
@@ -11,7 +9,7 @@ from gluonts.dataset.common import ListDataset
 from gluonts.torch.model.tft import TemporalFusionTransformerEstimator
 from torch import Tensor, nn
 
-from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest
+from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest, train_peer
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 
@@ -89,17 +87,13 @@ def quantiles(network: nn.Module, windows: Windows) -> np.ndarray:
     return (units * scale.reshape(count, 1, 1) + location.reshape(count, 1, 1)).numpy()
 
 
-def main() -> None:
-    warnings.filterwarnings("ignore")
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    request = TrainingRequest.of_command_line()
+def train(request: TrainingRequest) -> np.ndarray:
+    """Quantiles [N, H, Q] of the test windows."""
     pl.seed_everything(request.seed, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
         network = fit(estimator_of(request, folder), request.task)
-    batches = request.task.windows("test").batches(256)
-    request.write_quantiles({"plain": np.concatenate([quantiles(network, batch) for batch in batches])})
+    return np.concatenate([quantiles(network, batch) for batch in request.task.windows("test").batches(256)])
 
 
 if __name__ == "__main__":
-    main()
+    train_peer(train, "lightning.pytorch")

@@ -1,11 +1,7 @@
 """neuralforecast: TFT and LSTM with MQLoss and robust scaling of each window, through its cross-validation."""
 
-import logging
-import warnings
-
 import numpy as np
 import pandas as pd
-import torch
 from neuralforecast import NeuralForecast
 from neuralforecast.losses.pytorch import MQLoss
 from neuralforecast.models import LSTM, TFT
@@ -20,6 +16,7 @@ from benchmarks.forecasts.protocol import (
     LSTM_LAYERS,
     PEER_RATE,
     TrainingRequest,
+    train_peer,
 )
 from benchmarks.forecasts.task import LEVELS, Task
 
@@ -105,14 +102,5 @@ def quantiles(request: TrainingRequest) -> np.ndarray:
     return values[[place[f"u{s}", t] for s, t in zip(windows.series, windows.decisions, strict=True)]]
 
 
-def main() -> None:
-    warnings.filterwarnings("ignore")
-    for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "neuralforecast"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    request = TrainingRequest.of_command_line()
-    request.write_quantiles({"plain": quantiles(request)})
-
-
 if __name__ == "__main__":
-    main()
+    train_peer(quantiles, "pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "neuralforecast")

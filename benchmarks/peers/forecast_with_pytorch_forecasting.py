@@ -1,8 +1,5 @@
 """pytorch-forecasting: TemporalFusionTransformer with EncoderNormalizer, trained by Lightning."""
 
-import logging
-import warnings
-
 import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
@@ -10,7 +7,7 @@ import torch
 from pytorch_forecasting import QuantileLoss, TemporalFusionTransformer, TimeSeriesDataSet
 from pytorch_forecasting.data import EncoderNormalizer, NaNLabelEncoder
 
-from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest
+from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest, train_peer
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
 SMALLEST_SCALE = 1e-7
@@ -114,16 +111,13 @@ def quantiles(model: TemporalFusionTransformer, task: Task, windows: Windows) ->
         return model(batch)["prediction"].numpy()
 
 
-def main() -> None:
-    warnings.filterwarnings("ignore")
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    request = TrainingRequest.of_command_line()
+def train(request: TrainingRequest) -> np.ndarray:
+    """Quantiles [N, H, Q] of the test windows."""
     pl.seed_everything(request.seed, verbose=False)
     model = fit(request)
     batches = request.task.windows("test").batches(256)
-    request.write_quantiles({"plain": np.concatenate([quantiles(model, request.task, batch) for batch in batches])})
+    return np.concatenate([quantiles(model, request.task, batch) for batch in batches])
 
 
 if __name__ == "__main__":
-    main()
+    train_peer(train, "lightning.pytorch")

@@ -25,6 +25,7 @@ from benchmarks.forecasts.speed_work import (
     Kind,
     Windows,
     Work,
+    forecast_with,
 )
 
 
@@ -36,7 +37,7 @@ class WithNeuralforecast:
         """A training step with the library's default optimizer, or a forecast."""
         torch.manual_seed(0)
         network, windows = _network(kind), Windows.of(work)
-        return _step(network, windows) if work == "step" else _forecast(network.eval(), windows)
+        return _step(network, windows) if work == "step" else forecast_with(network.eval(), _batch(windows))
 
 
 def _network(kind: Kind) -> nn.Module:
@@ -82,16 +83,6 @@ def _step(network: nn.Module, windows: Windows) -> Callable[[], None]:
         optimizer.step()
 
     return step
-
-
-def _forecast(network: nn.Module, windows: Windows) -> Callable[[], object]:
-    batch = _batch(windows)
-
-    def forecast() -> object:
-        with torch.inference_mode():
-            return network(batch)
-
-    return forecast
 
 
 SUBJECT = WithNeuralforecast()

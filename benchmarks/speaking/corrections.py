@@ -17,8 +17,9 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from benchmarks.environments import run_trainer
 from benchmarks.report import Row, at_least, at_most, shown
-from benchmarks.speaking.voices import FIXTURE, RATE, Workplace, run
+from benchmarks.speaking.voices import FIXTURE, RATE, Workplace
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.recipe import FeedbackRecipe
 from trainers.vits.scoring import score
@@ -115,7 +116,7 @@ def corrected(work: Workplace, voice: Path, manifest: Path, name: str, *words: s
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(voice, copy)
         command = ("feedback", copy, "--corpus", work.corpus, "--manifest", manifest, "--skip-bad", "--json", *words)
-        kept.write_text(run(*command, allowed=(0, 1)).splitlines()[-1], "utf-8")
+        kept.write_text(run_trainer("trainers.vits", *command, allowed=(0, 1)).splitlines()[-1], "utf-8")
     return Outcome.of(json.loads(kept.read_text("utf-8")))
 
 

@@ -6,13 +6,13 @@ An interrupted run continues: finished voices and scores are read, an unfinished
 import json
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from typing import Any, Final, final
 
-from benchmarks.environments import ROOT
+from benchmarks.environments import ROOT, run_trainer
 from trainers.loop import seed_everything
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.versions import VoiceVersions
@@ -65,7 +65,7 @@ class Workplace:
     def prepare(self, recordings: Path, *words: str) -> None:
         """Make a corpus from a folder of recordings if it does not exist."""
         if not self.corpus.is_dir():
-            run("prepare", recordings, "--out", self.corpus, *words)
+            run_trainer("trainers.vits", "prepare", recordings, "--out", self.corpus, *words)
 
     def record(self, name: str, *words: str) -> Path:
         """Record sentences with espeak-ng if their folder does not exist."""
@@ -88,14 +88,14 @@ class Workplace:
         """Train a voice with these flags if it does not exist."""
         place = self.folder / name
         if not (place / "voice.json").is_file():
-            run("train", self.corpus, "--out", place, "--resume", "--json", *words)
+            run_trainer("trainers.vits", "train", self.corpus, "--out", place, "--resume", "--json", *words)
         return place
 
     def judged(self, voice: Path) -> VoiceScores:
         """Scores of a voice by `evaluate`, from an earlier run if they exist."""
         kept = self.folder / f"{voice.name}.json"
         if not kept.is_file():
-            kept.write_text(run("evaluate", voice, "--corpus", self.corpus, "--json"), "utf-8")
+            kept.write_text(run_trainer("trainers.vits", "evaluate", voice, "--corpus", self.corpus, "--json"), "utf-8")
         return VoiceScores.of(json.loads(kept.read_text("utf-8")))
 
 
@@ -117,12 +117,3 @@ def workplace(folder: Path, *, quick: bool) -> Workplace:
     recordings = place.record("recordings", "--clips", str(CLIPS))
     place.prepare(recordings, "--selection", str(PART), "--held-out", str(PART))
     return place
-
-
-def run(command: str, *words: object, allowed: Collection[int] = (0,)) -> str:
-    """Run a command of `python -m trainers.vits` and return its output."""
-    line: Sequence[str] = [sys.executable, "-m", "trainers.vits", command, *(str(word) for word in words)]
-    done = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-    if done.returncode not in allowed:
-        raise subprocess.CalledProcessError(done.returncode, line)
-    return done.stdout

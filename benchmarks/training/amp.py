@@ -4,13 +4,13 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.report import Row, at_least, at_most, shown, unmeasured
-from trainers.loop import Loop, Loss, Phase, ResidentSource, WindowReport, adamw
+from trainers.loop import Loop, Loss, Phase, ResidentSource, Source, WindowReport, adamw
 
 SPEED, MEMORY = "16 bits / float32: windows/s", "16 bits / float32: peak memory"
 SPEED_REACH, MEMORY_REACH = 2.5, 0.55
@@ -34,7 +34,7 @@ class WideLstm(nn.Module):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Seconds of a window, and its peak memory in bytes."""
 
@@ -61,19 +61,32 @@ def rows(*, quick: bool) -> list[Row]:
     return [
         at_least(SPEED, speed, SPEED_REACH, detail=detail, judged=not quick),
         at_most(MEMORY, memory, MEMORY_REACH, detail=detail, judged=not quick),
-        *_behind(rounds, detail),
+        *cost_rows(rounds, "window", detail),
     ]
 
 
-def _behind(rounds: Sequence[tuple[Cost, Cost]], detail: str) -> Iterator[Row]:
-    """The numbers behind the ratios."""
+def cost_rows(rounds: Sequence[tuple[Cost, Cost]], unit: str, detail: str) -> Iterator[Row]:
+    """The numbers behind the ratios, per window or step."""
     for name, costs in zip(("float32", "16 bits"), zip(*rounds, strict=True), strict=True):
-        yield shown(f"{name}: ms per window", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
+        yield shown(f"{name}: ms per {unit}", 1e3 * statistics.median(one.seconds for one in costs), detail=detail)
         yield shown(f"{name}: peak memory, MiB", statistics.median(one.peak for one in costs) / 2**20, detail=detail)
 
 
+def measure_cost(loop: Loop[Any], source: Source[Any], *, warm: int, windows: int) -> Cost:
+    """Train one epoch of warm-up windows and these; float32 runs without TF32."""
+    started = 0.0
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
+        torch.cuda.reset_peak_memory_stats()
+        for report in run.epochs(source, max_epochs=1):
+            if isinstance(report, WindowReport) and report.window == warm - 1:
+                torch.cuda.synchronize()
+                started = perf_counter()
+        torch.cuda.synchronize()
+    return Cost((perf_counter() - started) / windows, torch.cuda.max_memory_allocated())
+
+
 def _cost(precision: str, data: tuple[Tensor, Tensor]) -> Cost:
-    """Train with all guards; float32 runs without TF32."""
+    """Train with all guards."""
     torch.manual_seed(0)
     network = WideLstm()
 
@@ -86,13 +99,5 @@ def _cost(precision: str, data: tuple[Tensor, Tensor]) -> Cost:
         device="cuda",
         precision=precision,
     )
-    started = 0.0
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
-        torch.cuda.reset_peak_memory_stats()
-        for report in run.epochs(ResidentSource.of(data, batch_size=BATCH), max_epochs=1):
-            if isinstance(report, WindowReport) and report.window == WARM - 1:
-                torch.cuda.synchronize()
-                started = perf_counter()
-        torch.cuda.synchronize()
     windows = len(data[0]) // BATCH - WARM
-    return Cost(seconds=(perf_counter() - started) / windows, peak=torch.cuda.max_memory_allocated())
+    return measure_cost(loop, ResidentSource.of(data, batch_size=BATCH), warm=WARM, windows=windows)
