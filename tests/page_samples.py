@@ -23,6 +23,7 @@ from predictor.dates import as_date
 from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal, InternalAxis
+from predictor.replacement import replace_file
 from predictor.report import (
     PastForecasts,
     ReportContent,
@@ -31,10 +32,10 @@ from predictor.report import (
     write_reason_chart,
     write_report,
 )
-from trainers.stock.audit.page import write_audit_page
-from trainers.stock.backtest.page import write_backtest
+from trainers.stock.audit.page import render_audit
+from trainers.stock.backtest.page import render_backtest
 from trainers.stock.bars_report import checked_bars, doubts, write_bars_page
-from trainers.stock.evaluation.page import write_evaluation
+from trainers.stock.evaluation.page import render_evaluation
 
 NAME: Final = "demo/1"
 SYMBOLS: Final = ("AAPL", "GOOG")
@@ -172,10 +173,10 @@ STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "report": _report,
     "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS, card(), past()),
     "explain": _reasons,
-    "evaluation": lambda path: write_evaluation(path, NAME, evaluation(adaptive=True)),
-    "backtest": lambda path: write_backtest(path, NAME, backtest()),
+    "evaluation": lambda path: replace_file(path, render_evaluation(NAME, evaluation(adaptive=True)).encode()),
+    "backtest": lambda path: replace_file(path, render_backtest(NAME, backtest()).encode()),
     "check": _check,
-    "audit": lambda path: write_audit_page(path, NAME, audit_record()),
+    "audit": lambda path: replace_file(path, render_audit(NAME, audit_record()).encode()),
 }
 
 

@@ -44,7 +44,10 @@ def test_windows_have_the_same_bits_wherever_they_are_gathered() -> None:
     assert_same(StaticDropout(found, seed=3).gather(windows), StaticDropout(expected, seed=3).gather(windows))
     days = np.unique(windows.positions)[:4]
     there = expected.forecastable
-    assert_same(PanelDays(found, forecastable=there).gather(days), PanelDays(expected, forecastable=there).gather(days))
+    assert_same(
+        PanelDays(found.gather, forecastable=there).gather(days),
+        PanelDays(expected.gather, forecastable=there).gather(days),
+    )
 
 
 def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_no_wait() -> None:
@@ -56,7 +59,7 @@ def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_
         device.uploads.clear()
         batch = taught.gather(windows)
         sent = sum(map(_numbers, device.uploads))
-        panels = PanelDays(taught, forecastable=there).gather(days)
+        panels = PanelDays(taught.gather, forecastable=there).gather(days)
     assert {tensor.device for tensor in (*tensors(batch), *tensors(panels))} == {META}
     assert device.reads == []
     horizons, statics = batch.target.shape[1], batch.inputs.static.shape[1]

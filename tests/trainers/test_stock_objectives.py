@@ -18,7 +18,15 @@ from predictor.networks import Inputs, InputSizes, LSTMConfig, NetworkConfig, Ta
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.output import PanelOutput
 from trainers.loop import ContractError, EmptyTargetError, Loop, Phase, adamw
-from trainers.stock.data import History, PanelBatch, PanelDays, PanelSplitter, TrainingWindows, WindowBatch
+from trainers.stock.data import (
+    History,
+    PanelBatch,
+    PanelDays,
+    PanelSplitter,
+    TrainingWindows,
+    WindowBatch,
+    WindowGatherer,
+)
 from trainers.stock.edges import training_edges
 from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.objectives import PanelTask, ranking_loss
@@ -188,7 +196,7 @@ def test_a_training_without_any_target_is_an_error() -> None:
     given = batch()._replace(target=torch.full((ROWS, HORIZONS), torch.nan))
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=PanelSplitter())
-    days = PanelDays(_Always(given), forecastable=EVERY_DAY)
+    days = PanelDays(gather_from(given), forecastable=EVERY_DAY)
     with loop.running() as run, pytest.raises(EmptyTargetError):
         list(run.epochs(days.source(np.arange(PANELS), days=PANELS), max_epochs=1))
 
@@ -197,23 +205,20 @@ def _phase(model: nn.Module, task: PanelTask) -> Phase[PanelBatch]:
     return Phase("network", task.loss, model.parameters(), adamw(model.parameters(), lr=1e-2))
 
 
-class _Always:
-    """A history with one day per panel of a batch."""
+def gather_from(panels: PanelBatch) -> WindowGatherer:
+    """Gathers from a history with one day per panel of a batch."""
 
-    def __init__(self, given: PanelBatch) -> None:
-        self._given = given
-
-    def gather(self, windows: TrainingWindows) -> WindowBatch:
+    def gather(windows: TrainingWindows) -> WindowBatch:
         rows = torch.from_numpy(windows.positions * STOCKS + windows.symbols)
-        return WindowBatch(
-            inputs=Inputs(*(group[rows] for group in self._given.inputs)), target=self._given.target[rows]
-        )
+        return WindowBatch(inputs=Inputs(*(group[rows] for group in panels.inputs)), target=panels.target[rows])
+
+    return gather
 
 
 def test_every_weight_learns_and_the_loss_falls() -> None:
     model = network()
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    days = PanelDays(_Always(batch()), forecastable=EVERY_DAY)
+    days = PanelDays(gather_from(batch()), forecastable=EVERY_DAY)
     loop = Loop(
         [_phase(model, task)], modules={"network": model}, device="cpu", cutting=PanelSplitter(), audit_windows=5
     )
@@ -238,7 +243,7 @@ def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:
     given, there = batch(), EVERY_DAY.copy()
     there[3:5, 0] = False
     given.inputs.scale[4] = torch.nan
-    found = PanelDays(_Always(given), forecastable=there).gather(np.array([0]))
+    found = PanelDays(gather_from(given), forecastable=there).gather(np.array([0]))
     assert torch.isnan(found.target[3:5]).all()
     assert not found.inputs.mask[3:5].any()
     assert (found.inputs.scale[4] == 1).all()
@@ -253,7 +258,7 @@ def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
     yesterday = FeatureSet(observed=(FeatureDefinition("r", "Log(Ref($close, 1) / Ref($close, 2))", "", ""),))
     found = history_of(replace(panel, **columns), yesterday)
     assert found.encoded.mask[2, position].any()
-    day = PanelDays(found, forecastable=found.forecastable).gather(np.array([position]))
+    day = PanelDays(found.gather, forecastable=found.forecastable).gather(np.array([position]))
     assert day.inputs.mask.any(dim=(1, 2)).tolist() == [True, False, False]
     assert torch.isnan(day.target[2]).all()
 
@@ -290,7 +295,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
     model.connect(training_edges(bars(), int(bars().sessions[250]), neighbours=2))
     other = with_another_future(bars(), position)
     days = [
-        PanelDays(found, forecastable=found.forecastable).gather(np.array([position]))
+        PanelDays(found.gather, forecastable=found.forecastable).gather(np.array([position]))
         for found in (history(), history_of(other))
     ]
     plain, moved = (model(day.inputs, day.nodes, day.panels) for day in days)
@@ -302,7 +307,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
 def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() -> None:
     found, recipe = history(), StockRecipe(calendar="XNYS", encoder_length=20)
     positions = decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[-2:]
-    days = PanelDays(found, forecastable=found.forecastable).gather(positions)
+    days = PanelDays(found.gather, forecastable=found.forecastable).gather(positions)
     assert days.panels == 2
     assert days.nodes.tolist() == [0, 1, 2] * 2
     assert not days.inputs.mask[1::3].any()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from rich.console import Console
 
 from predictor.audit_record import AuditVerdict
 from predictor.skill import Verdict
-from trainers.stock.audit.page import render_audit, write_audit_page
+from trainers.stock.audit.page import render_audit
 from trainers.stock.backtest import summary_json
 from trainers.stock.backtest.book import Book, run_book
 from trainers.stock.backtest.command import backtest_tables
-from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, smoothed, write_backtest
+from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, smoothed
 from trainers.stock.backtest.result import (
     annual_returns,
     break_even,
@@ -30,7 +29,7 @@ from trainers.stock.backtest.result import (
     verdict_of,
 )
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid, write_evaluation
+from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid
 from trainers.stock.evaluation.summary import plain_text, span_text
 
 NAME = "demo/1"
@@ -67,18 +66,6 @@ def test_names_and_notes_that_others_wrote_are_shown_as_text(name: str) -> None:
     assert HOSTILE not in text
     assert page.text.count(HOSTILE) >= 3
     assert page.tags == page_of(PAGES[name]()).tags
-
-
-def test_pages_are_written_whole_in_place_of_older_ones(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("old")
-    write_evaluation(path, NAME, evaluation())
-    assert path.read_text("utf-8") == render_evaluation(NAME, evaluation())
-    write_backtest(path, NAME, backtest())
-    assert path.read_text("utf-8") == render_backtest(NAME, backtest())
-    write_audit_page(path, NAME, audit_record())
-    assert path.read_text("utf-8") == render_audit(NAME, audit_record())
-    assert list(tmp_path.iterdir()) == [path]
 
 
 # --- evaluations

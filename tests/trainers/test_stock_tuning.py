@@ -1,15 +1,17 @@
 """Hyper-parameter search: trials, storage, and the reported best score."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
 from market import bokeh_panel, learnable_bars
+from optuna.trial import FixedTrial
 
 from predictor import artifact
 from predictor.cli import run
@@ -81,19 +83,23 @@ class RecordingConsumer:
         self.said.append(said)
 
 
-class LowestTrial:
+class LowestTrial(FixedTrial):
     """A trial that suggests the lowest values and records the requests."""
 
     def __init__(self) -> None:
+        super().__init__({})
         self.asked: set[str] = set()
 
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        assert step is None
         assert low < high
         assert not log or low > 0
         self.asked.add(name)
         return low
 
-    def suggest_categorical(self, name: str, choices: tuple[int, ...]) -> int:
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         self.asked.add(name)
         return choices[0]
 

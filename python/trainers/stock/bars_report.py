@@ -297,15 +297,11 @@ def check(
 
 def checked_bars(read: BarReading, calendar: str) -> BarsReport:
     """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
-    sessions = _calendar(calendar, read.panel)
+    days = read.panel.sessions
+    sessions = SessionCalendar.named(calendar, int(days[0]), int(days[-1]))
     findings = findings_of(read.panel, sessions)
     needs, mixture = needs_of(read.panel, calendar), "" if calendar else describe_mixed_exchanges(read.panel)
     return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs, mixture=mixture)
-
-
-def _calendar(name: str, bars: BarPanel) -> SessionCalendar:
-    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
-    return SessionCalendar.named(name, first, last)
 
 
 def _fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:

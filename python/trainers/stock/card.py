@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import isfinite
@@ -143,7 +142,9 @@ def skill_card(skill: SkillScore) -> dict[str, Json]:
     verdict: dict[str, Json] = {"sentence": skill.sentence, "days_short": skill.days_short}
     days: dict[str, Json] = {"first_day": skill.first_day, "last_day": skill.last_day}
     rivals: dict[str, Json] = {"baseline": skill.baseline, "rivals": list(skill.rivals)}
-    return {**rivals, **days, "level": LEVEL, **verdict, **_improvement(skill)}
+    gain = skill.improvement
+    improvement: dict[str, Json] = {"improvement": gain.value, "lower": gain.lower, "upper": gain.upper}
+    return {**rivals, **days, "level": LEVEL, **verdict, **improvement}
 
 
 def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
@@ -153,8 +154,3 @@ def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
         for k, (train, selection) in enumerate(epochs)
         if isfinite(train) and isfinite(selection)
     ]
-
-
-def _improvement(skill: SkillScore) -> dict[str, Json]:
-    values = asdict(skill.improvement)
-    return {"improvement": values["value"], "lower": values["lower"], "upper": values["upper"]}

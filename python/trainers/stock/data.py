@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 import torch
@@ -261,12 +261,8 @@ def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
 
 
-class WindowSource(Protocol):
-    """Gathers windows, as a `History` does."""
-
-    def gather(self, windows: TrainingWindows) -> WindowBatch:
-        """Inputs and targets of these windows."""
-        ...
+WindowGatherer = Callable[[TrainingWindows], WindowBatch]
+"""Gathers windows, as `History.gather` does."""
 
 
 class PanelBatch(NamedTuple):
@@ -289,16 +285,16 @@ class PanelDays:
     """
 
     def __init__(
-        self, history: WindowSource, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
+        self, gather: WindowGatherer, *, forecastable: BoolArray, nodes: NDArray[np.int64] | None = None
     ) -> None:
         """Bind to a history.
 
         Args:
-            history: source of windows.
+            gather: gathers windows of a history.
             forecastable: [S, T] whether a stock can be forecast on a day.
             nodes: [S] node of each stock in the network's universe, -1 = unknown; None if they are in its order.
         """
-        self._history = history
+        self._gather_windows = gather
         self._forecastable = forecastable
         self._stocks = np.arange(len(forecastable), dtype=np.int64)
         self._nodes = self._stocks if nodes is None else nodes
@@ -307,7 +303,7 @@ class PanelDays:
         """The panels of the days at positions [P] of the date axis."""
         symbols = np.tile(self._stocks, len(positions))
         windows = TrainingWindows(symbols=symbols, positions=np.repeat(positions, len(self._stocks)))
-        batch = self._history.gather(windows)
+        batch = self._gather_windows(windows)
         inputs = batch.inputs
         device = inputs.observed.device
         present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions]).to(device)

@@ -68,7 +68,7 @@ def forecast_values(
 def _by_day(engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str]) -> NetworkForecasts:
     places = {symbol: k for k, symbol in enumerate(universe)}
     nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
-    days = PanelDays(history, forecastable=history.forecastable, nodes=nodes)
+    days = PanelDays(history.gather, forecastable=history.forecastable, nodes=nodes)
     positions, first = np.unique(windows.positions, return_index=True)
     units: list[Tensor] = []
     scores: list[Tensor] = []

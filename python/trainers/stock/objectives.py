@@ -22,7 +22,7 @@ from trainers.stock.data import (
     TrainingHistory,
     TrainingWindows,
     WindowBatch,
-    WindowSource,
+    WindowGatherer,
 )
 from trainers.stock.recipe import StockRecipe
 
@@ -233,9 +233,13 @@ def by_windows(
         loss=task.loss,
         selection_loss=task.loss,
         train=_window_batches(
-            StaticDropout(history, seed=settings.seed), train, settings.batch_size, seed=settings.seed, shuffle=True
+            StaticDropout(history, seed=settings.seed).gather,
+            train,
+            settings.batch_size,
+            seed=settings.seed,
+            shuffle=True,
         ),
-        selection=_window_batches(history, selection, ROWS, seed=0, shuffle=False),
+        selection=_window_batches(history.gather, selection, ROWS, seed=0, shuffle=False),
         cutting=SampleSplitter(),
     )
 
@@ -249,8 +253,8 @@ def by_days(
 ) -> StockObjective[PanelBatch]:
     """Whole days, shuffled; a batch has the number of days closest to the recipe's number of windows, at least one."""
     settings, stocks, forecastable = recipe.optimisation, len(history.bars.symbols), history.forecastable
-    training_days = PanelDays(StaticDropout(history, seed=settings.seed), forecastable=forecastable)
-    days = PanelDays(history, forecastable=forecastable)
+    training_days = PanelDays(StaticDropout(history, seed=settings.seed).gather, forecastable=forecastable)
+    days = PanelDays(history.gather, forecastable=forecastable)
     task = PanelTask(
         network,
         levels=recipe.quantiles,
@@ -273,11 +277,11 @@ def _days_per_batch(windows: int, stocks: int) -> int:
 
 
 def _window_batches(
-    history: WindowSource, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
+    gather_windows: WindowGatherer, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
 ) -> ResidentSource[WindowBatch]:
     def gather(index: torch.Tensor) -> WindowBatch:
         rows = index.numpy()
-        batch = history.gather(TrainingWindows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
+        batch = gather_windows(TrainingWindows(symbols=windows.symbols[rows], positions=windows.positions[rows]))
         return batch._replace(inputs=batch.inputs.as_float32())
 
     return ResidentSource(gather, samples=len(windows), batch_size=batch_size, seed=seed, shuffle=shuffle)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import final
 from weakref import WeakSet
@@ -18,15 +19,7 @@ from trainers.stock.data_warnings import Warn, discard
 
 def announcer(*, as_json: bool) -> Callable[[str], None]:
     """A function that prints the stages of a long run to standard output, as text or JSON."""
-
-    def announce(stage: str) -> None:
-        if as_json:
-            sys.stdout.write(json.dumps({"kind": "stage", "stage": stage}) + "\n")
-            sys.stdout.flush()
-        else:
-            _print(f"{stage} …", "dim")
-
-    return announce
+    return partial(_print_json, "stage") if as_json else lambda stage: _print(f"{stage} …", "dim")
 
 
 def tell(line: str) -> None:
@@ -36,15 +29,12 @@ def tell(line: str) -> None:
 
 def warner(*, as_json: bool) -> Callable[[str], None]:
     """A function that prints warnings to standard output, as text or JSON."""
+    return partial(_print_json, "warning") if as_json else lambda line: _print(f"warning: {line}", "yellow")
 
-    def warn(line: str) -> None:
-        if as_json:
-            sys.stdout.write(json.dumps({"kind": "warning", "warning": line}) + "\n")
-            sys.stdout.flush()
-        else:
-            _print(f"warning: {line}", "yellow")
 
-    return warn
+def _print_json(kind: str, line: str) -> None:
+    sys.stdout.write(json.dumps({"kind": kind, kind: line}) + "\n")
+    sys.stdout.flush()
 
 
 def warn_on_stderr(line: str) -> None:

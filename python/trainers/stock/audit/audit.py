@@ -137,7 +137,8 @@ def audit(
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
     judged = _judged(subject, positions, terms, tactic, stepwise)
     _refuse_unknown(judged)
-    book = _book(judged)
+    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
+    book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
     future = _future(subject, positions, depth, shown)
     return AuditRecord(
         digest=source.digest,
@@ -234,12 +235,6 @@ def _refuse_unknown(judged: AuditedForecasts) -> None:
         )
     if np.ptp(came[known]) == 0:
         raise ConfigurationError("prices are constant on the evaluated days; give other bars")
-
-
-def _book(judged: AuditedForecasts) -> Book:
-    """The strategy's book from its first trade on."""
-    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
-    return run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
 
 
 def _future(

@@ -16,13 +16,13 @@ from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import audit_table, given, print_next_commands, quantra
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
-from predictor.replacement import check_file
+from predictor.replacement import check_file, replace_file
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import no_progress, progress_for, progress_on
 from trainers.stock.audit.audit import AuditBudget, audit
-from trainers.stock.audit.page import write_audit_page
+from trainers.stock.audit.page import render_audit
 from trainers.stock.backtest.backtest import chosen_terms
 from trainers.stock.backtest.command import BacktestSubject
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
@@ -65,7 +65,7 @@ def audit_command(
         raise ConfigurationError(str(error)) from error
     write_audit(path, record)
     if report is not None:
-        write_audit_page(report, artifact_name(path), record)
+        replace_file(report, render_audit(artifact_name(path), record).encode())
     _print_audit(record, audit_path(path), as_json=run.as_json)
     if subject.artifact is not None and not run.as_json:
         refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.refuses}

@@ -1,10 +1,8 @@
 """HTML page of an audit, in one self-contained file."""
 
-from pathlib import Path
 from typing import Final
 
 from predictor.audit_record import AuditRecord, AuditVerdict, LagRow
-from predictor.replacement import replace_file
 from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from predictor.skill import Verdict
 from trainers.stock.audit.checks import detectable_leak
@@ -76,23 +74,8 @@ _LOOKS: Final = {
 }
 
 
-def write_audit_page(path: Path, name: str, record: AuditRecord) -> None:
-    """Write the page atomically.
-
-    Args:
-        path: The HTML file.
-        name: Name of the model, such as `demo/1`.
-        record: The audit.
-
-    Raises:
-        MissingPackageError: jinja2 is not installed.
-        OSError: The file cannot be written.
-    """
-    replace_file(path, render_audit(name, record).encode())
-
-
 def render_audit(name: str, record: AuditRecord) -> str:
-    """The page as deterministic HTML."""
+    """The page as deterministic HTML; raises MissingPackageError without the packages of pages."""
     return PageBuilder("trainers.stock.audit").render(
         {
             "name": name,

@@ -120,7 +120,8 @@ def backtest(
     if source.standing is not None:
         first, _ = decision_span(bars.sessions, plan)
         refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
-    _check_horizon(source, terms.horizon)
+    if terms.horizon not in source.horizons:
+        raise ConfigurationError(f"horizon {terms.horizon} is not forecast; the model has {list(source.horizons)}")
     _check_refits(source, plan)
     folds = folds_for(source, bars, plan)
     store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
@@ -128,11 +129,6 @@ def backtest(
         pass
     forecasts = joined_folds([store.read(fold) for fold in folds])
     return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
-
-
-def _check_horizon(source: ModelSource, horizon: int) -> None:
-    if horizon not in source.horizons:
-        raise ConfigurationError(f"horizon {horizon} is not forecast; the model has {list(source.horizons)}")
 
 
 def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:

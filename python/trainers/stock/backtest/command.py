@@ -31,7 +31,7 @@ from trainers.options import AnsweringDevice, RunOptions
 from trainers.progress import no_progress, progress_on
 from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, chosen_terms, plan_for
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, describe_fold
-from trainers.stock.backtest.page import write_backtest
+from trainers.stock.backtest.page import render_backtest
 from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
@@ -261,7 +261,7 @@ def backtest_command(
         raise
     replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(result)))
     if report is not None:
-        write_backtest(report, artifact_name(subject.path or folder.path), result)
+        replace_file(report, render_backtest(artifact_name(subject.path or folder.path), result).encode())
     _print_backtest(result, folder.path, as_json=run.as_json)
     if subject.artifact is not None and not run.as_json:
         print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))

@@ -1,7 +1,6 @@
 """HTML page of a backtest, in one self-contained file."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -9,7 +8,6 @@ import numpy as np
 from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
-from predictor.replacement import replace_file
 from predictor.report import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from trainers.stock.backtest.result import (
     Backtest,
@@ -31,23 +29,8 @@ COSTS_BPS: Final = (0.0, 5.0, 10.0, 20.0, 50.0)
 """Trading costs at which Sharpe ratios are shown, besides the charged cost."""
 
 
-def write_backtest(path: Path, name: str, backtest: Backtest) -> None:
-    """Write the page atomically.
-
-    Args:
-        path: The HTML file.
-        name: Name of the model, such as `demo/1`.
-        backtest: The result.
-
-    Raises:
-        MissingPackageError: plotly or jinja2 is not installed.
-        OSError: The file cannot be written.
-    """
-    replace_file(path, render_backtest(name, backtest).encode())
-
-
 def render_backtest(name: str, backtest: Backtest) -> str:
-    """The page as deterministic HTML."""
+    """The page as deterministic HTML; raises MissingPackageError without the packages of pages."""
     page, sessions = PageBuilder("trainers.stock.backtest"), backtest.strategy.sessions
     return page.render(
         {

@@ -15,7 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import FeatureSet, default_features
 from predictor.inference import choose_device
-from predictor.model import Model, Predictor
+from predictor.model import Model
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refits import MAX_ROWS, fewest_sessions
@@ -108,7 +108,9 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
     """
     runtime = Runtime(choose_device(device), MAX_ROWS)
     with artifact.name_folder_in_errors(folder):
-        model = _judgeable(load_model(folder, (folder.name, 0), runtime))
+        model = load_model(folder, (folder.name, 0), runtime)
+        if not isinstance(model, Judgeable):
+            raise ConfigurationError(f"a {type(model).__name__} has no manifest")
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
     return source_of_model(model, digest, covariates)
 
@@ -134,12 +136,6 @@ def source_of_model(model: Judgeable, digest: str, covariates: CovariateSource =
         standing=TrainedModel(model=model, splits=splits_of(manifest.card), last_seen=last_seen(model)),
         card=manifest.card,
     )
-
-
-def _judgeable(model: Predictor) -> Judgeable:
-    if isinstance(model, Judgeable):
-        return model
-    raise ConfigurationError(f"a {type(model).__name__} has no manifest")
 
 
 def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> ModelSource:

@@ -152,7 +152,9 @@ def weights_of(
     place = forecasts.place(horizon)
     match tactic.strategy:
         case Strategy.RANK:
-            return _rank(forecasts, place, tactic)
+            if forecasts.scores is None:
+                _require_returns(forecasts, Strategy.RANK)
+            return long_short(forecasts.ranking[..., place], tactic.share)
         case Strategy.SIGN:
             return _sign(forecasts, place, tactic)
         case Strategy.VOL_TARGET:
@@ -180,12 +182,6 @@ def long_short(scores: FloatArray, share: float) -> FloatArray:
 def equal_long(known: BoolArray) -> FloatArray:
     """[D, S] the whole book long with equal weights of the known stocks."""
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
-
-
-def _rank(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:
-    if forecasts.scores is None:
-        _require_returns(forecasts, Strategy.RANK)
-    return long_short(forecasts.ranking[..., place], tactic.share)
 
 
 def _sign(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:

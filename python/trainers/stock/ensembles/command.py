@@ -15,7 +15,7 @@ from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
 from trainers.options import Threads
 from trainers.progress import progress_on
-from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
+from trainers.stock.ensembles.ensemble import join
 from trainers.stock.flags import OutFolder, print_artifact_commands, version_folder
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
@@ -49,7 +49,10 @@ def ensemble(
     if as_json:
         write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
         return
-    _print(joined, Console(highlight=False))
+    console = Console(highlight=False)
+    console.print(judgement(joined.summary))
+    console.print(_improvement_over_members(joined.summary), markup=False)
+    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
     print_artifact_commands(out, bars, files)
 
 
@@ -62,12 +65,6 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
         candidates = (base, *(f"{base}-{k}" for k in range(2, len(folders) + 2)))
         by_name[next(name for name in candidates if name not in by_name)] = folder
     return by_name
-
-
-def _print(joined: JoinedEnsemble, console: Console) -> None:
-    console.print(judgement(joined.summary))
-    console.print(_improvement_over_members(joined.summary), markup=False)
-    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
 
 
 def _improvement_over_members(card: Card) -> str:

@@ -16,6 +16,7 @@ from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
+from predictor.replacement import replace_file
 from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
@@ -23,7 +24,7 @@ from trainers.progress import progress_for, progress_on
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
-from trainers.stock.evaluation.page import write_evaluation
+from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.tables import evaluation_summary, evaluation_tables
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
@@ -62,7 +63,7 @@ def evaluate_command(
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     if report is not None:
-        write_evaluation(report, artifact_name(artifact), evaluation)
+        replace_file(report, render_evaluation(artifact_name(artifact), evaluation).encode())
     if as_json:
         write_json(evaluation.to_json())
     else:

@@ -247,14 +247,14 @@ def evaluate(
         by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
         start_note=start_note_of(model.manifest.card),
-        notes=(*_notes(exam), *result.notes, *unseeded),
+        notes=(
+            *origins(model),
+            *missing_bar_notes(exam.bound.history, exam.tested.windows, exam.splits),
+            *result.notes,
+            *unseeded,
+        ),
         warnings=doubts,
     )
-
-
-def _notes(exam: EvaluationSetup) -> tuple[str, ...]:
-    """Notes on the model's ancestors and on missing bars."""
-    return (*origins(exam.model), *missing_bar_notes(exam.bound.history, exam.tested.windows, exam.splits))
 
 
 def _calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:

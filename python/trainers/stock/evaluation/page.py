@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
-from predictor.replacement import replace_file
 from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from predictor.report.templates import level, sessions
 from trainers.stock.evaluation.baselines import NAIVE
@@ -22,7 +20,6 @@ from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRo
 from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
 from trainers.stock.evaluation.summary import (
     SCALE,
-    Metric,
     band_text,
     findings,
     gain_text,
@@ -33,23 +30,8 @@ from trainers.stock.evaluation.summary import (
 )
 
 
-def write_evaluation(path: Path, name: str, evaluation: ModelEvaluation) -> None:
-    """Write the page atomically.
-
-    Args:
-        path: The HTML file.
-        name: Name of the model, such as `demo/1`.
-        evaluation: The result.
-
-    Raises:
-        MissingPackageError: plotly or jinja2 is not installed.
-        OSError: The file cannot be written.
-    """
-    replace_file(path, render_evaluation(name, evaluation).encode())
-
-
 def render_evaluation(name: str, evaluation: ModelEvaluation) -> str:
-    """The page as deterministic HTML."""
+    """The page as deterministic HTML; raises MissingPackageError without the packages of pages."""
     page = PageBuilder("trainers.stock.evaluation")
     return page.render(
         {
@@ -82,7 +64,7 @@ def render_evaluation(name: str, evaluation: ModelEvaluation) -> str:
 
 def loss_grid(evaluation: ModelEvaluation) -> ReportTable:
     """Losses of all rows, best first: one column per horizon, then the mean; the last line is the spread over seeds."""
-    rows = [_losses(row) for row in evaluation.rows]
+    rows = [[*(h.pinball for h in row.horizons), row.mean] for row in evaluation.rows]
     best = [min(one.value for one in column) for column in zip(*rows, strict=True)]
     lines = [
         TableRow(
@@ -95,10 +77,6 @@ def loss_grid(evaluation: ModelEvaluation) -> ReportTable:
         for row, losses in zip(evaluation.rows, rows, strict=True)
     ]
     return ReportTable(columns=(*_horizons(evaluation), "mean"), lines=(*lines, *_seed_lines(evaluation)))
-
-
-def _losses(row: ModelScores) -> list[Interval]:
-    return [*(h.pinball for h in row.horizons), row.mean]
 
 
 def _seed_lines(evaluation: ModelEvaluation) -> tuple[TableRow, ...]:
@@ -297,7 +275,10 @@ def horizon_grid(evaluation: ModelEvaluation) -> ReportTable:
     ours = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
     lines = (
-        TableRow(name=metric.name, cells=tuple(_metric_cell(metric, own) for own in ours.horizons))
+        TableRow(
+            name=metric.name,
+            cells=tuple(number_cell(metric.of(own), metric.show, note=metric.span(own)) for own in ours.horizons),
+        )
         for metric in metrics_of(evaluation, (ours,))
     )
     error = TableRow(name=f"MAE {naive.name}", cells=tuple(_interval_cell(h.mae, loss_text) for h in naive.horizons))
@@ -350,10 +331,3 @@ def _interval_cell(estimate: Interval, show: Callable[[float], str], *, is_best:
 def _spread_cell(spread: SeedSpread, show: Callable[[float], str]) -> TableCell:
     """A mean over trainings with its standard deviation below."""
     return number_cell(spread.mean, show, note=f"± {show(spread.sd)}")
-
-
-def _metric_cell(metric: Metric, horizon: HorizonScores) -> TableCell:
-    """The score of one horizon, with its interval below if available."""
-    interval = metric.interval(horizon)
-    note = "" if interval is None else span_text(interval, metric.show)
-    return number_cell(metric.of(horizon), metric.show, note=note)

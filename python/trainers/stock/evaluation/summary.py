@@ -71,10 +71,10 @@ class Metric:
         score = self.score(horizon)
         return score.value if isinstance(score, Interval) else score
 
-    def interval(self, horizon: HorizonScores) -> Interval | None:
-        """The interval at one horizon; None if unavailable."""
+    def span(self, horizon: HorizonScores) -> str:
+        """The interval at one horizon as text; empty if unavailable."""
         score = self.score(horizon)
-        return score if isinstance(score, Interval) else None
+        return span_text(score, self.show) if isinstance(score, Interval) else ""
 
     def shown(self, value: float | None) -> str:
         """The value as text; a dash if undefined."""
@@ -151,7 +151,8 @@ def _coverage_sentence(evaluation: ModelEvaluation) -> str:
     lowest, highest = evaluation.levels[0], evaluation.levels[-1]
     is_band = lowest < highest
     nominal = highest - lowest if is_band else lowest
-    shares = [h.band if is_band else h.below[0] for h in _model(evaluation).horizons]
+    model = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
+    shares = [h.band if is_band else h.below[0] for h in model.horizons]
     where = f"between the quantiles {level(lowest)} and {level(highest)}" if is_band else f"below the {level(lowest)}"
     held = sum(share.value for share in shares) / len(shares)
     fell = f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
@@ -185,7 +186,3 @@ def _spread_sentence(evaluation: ModelEvaluation) -> str:
         f"The error was smaller than that of {evaluation.skill.baseline} for {better} of {known} "
         f"symbol{'' if known == 1 else 's'}; only one training was evaluated, so the effect of its seed is unknown."
     )
-
-
-def _model(evaluation: ModelEvaluation) -> ModelScores:
-    return next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)

@@ -21,7 +21,6 @@ from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
 from trainers.stock.evaluation.summary import (
     SCALE,
-    Metric,
     band_text,
     findings,
     gain_text,
@@ -59,7 +58,8 @@ def evaluation_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
 def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """All tables of an evaluation, the verdict first."""
     yield _evaluated_days(evaluation)
-    yield _verdict(evaluation)
+    colour = VERDICT_COLOURS[evaluation.skill.verdict]
+    yield Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
     yield _losses(evaluation)
     yield _comparisons(evaluation)
     yield from _by_model(evaluation)
@@ -82,11 +82,6 @@ def _evaluated_days(evaluation: ModelEvaluation) -> str:
         f"{days.windows} forecasts of {symbols} on {days.days} days, {shown_date(days.first)} to "
         f"{shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
     )
-
-
-def _verdict(evaluation: ModelEvaluation) -> Panel:
-    colour = VERDICT_COLOURS[evaluation.skill.verdict]
-    return Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
 
 
 def _losses(evaluation: ModelEvaluation) -> Table:
@@ -145,16 +140,11 @@ def _by_horizon(evaluation: ModelEvaluation) -> Table:
     table = plain_table("this model by horizon", *_horizons(evaluation))
     for metric in metrics:
         table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
-        spans = [_span(metric, own) for own in ours.horizons]
+        spans = [metric.span(own) for own in ours.horizons]
         if any(spans) and not metric.grows:  # intervals of losses are too wide for a terminal; the page has them
             table.add_row("", *spans, style="dim")
     table.add_row(f"MAE {naive.name}", *(loss_text(other.mae.value) for other in naive.horizons))
     return table
-
-
-def _span(metric: Metric, horizon: HorizonScores) -> str:
-    interval = metric.interval(horizon)
-    return "" if interval is None else span_text(interval, metric.show)
 
 
 def _calibration(evaluation: ModelEvaluation) -> Table:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
@@ -26,7 +26,7 @@ from trainers.stock.splits import DataSplits, SplitPart
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.storages import RDBStorage
-    from optuna.trial import FrozenTrial
+    from optuna.trial import BaseTrial, FrozenTrial
 
 
 SETTINGS: Final = "settings_sha256"
@@ -140,19 +140,7 @@ WEIGHT_DECAY: Final = (1e-5, 1.0)
 BATCH_SIZES: Final = (32, 64, 128, 256)
 
 
-class ValueSuggester(Protocol):
-    """Suggests values of a trial: an optuna trial, or one with fixed values."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """A number from `low` to `high`; `log` draws its logarithm uniformly."""
-        ...
-
-    def suggest_categorical(self, name: str, choices: tuple[int, ...]) -> int:
-        """One of the choices."""
-        ...
-
-
-def suggested(trial: ValueSuggester, recipe: StockRecipe) -> StockRecipe:
+def suggested(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
     """The recipe with a trial's values."""
     return replace(
         recipe,
@@ -166,7 +154,7 @@ def suggested(trial: ValueSuggester, recipe: StockRecipe) -> StockRecipe:
     )
 
 
-def _network(trial: ValueSuggester, recipe: StockRecipe) -> dict[str, Setting]:
+def _network(trial: "BaseTrial", recipe: StockRecipe) -> dict[str, Setting]:
     settings = settings_from_config(recipe.config)
     sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
     return {**settings, **sizes, "dropout": trial.suggest_float("dropout", *DROPOUT)}
