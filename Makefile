@@ -68,7 +68,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	.venv-lowest/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt torch 'uv<1'
 	.venv-lowest/bin/uv pip install --python .venv-lowest/bin/python --resolution lowest-direct --constraint constraints.txt \
 	  --editable '.[all,arrow,pandas]' 'protobuf>=6.33.5,<7' 'tritonclient[grpc]>=2.60,<3' \
-	  'pytest>=9,<9.2' 'pytest-xdist>=3.8,<4' 'hypothesis>=6.130,<7'
+	  'pytest>=9,<9.2' 'pytest-xdist>=3.8,<4' 'hypothesis>=6.130,<7' 'h2>=4.2,<5'
 	touch $@
 
 clean:

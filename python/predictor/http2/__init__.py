@@ -1,0 +1,31 @@
+"""The server's end of an HTTP/2 connection, without I/O (RFC 9113)."""
+
+from predictor.http2.connection import Connection
+from predictor.http2.events import (
+    ConnectionEnded,
+    DataReceived,
+    Event,
+    Headers,
+    PingAnswered,
+    RequestReceived,
+    StreamReset,
+    StreamSent,
+)
+from predictor.http2.frames import ErrorCode
+from predictor.http2.header_blocks import encode_headers
+from predictor.http2.limits import ConnectionLimits
+
+__all__ = [
+    "Connection",
+    "ConnectionEnded",
+    "ConnectionLimits",
+    "DataReceived",
+    "ErrorCode",
+    "Event",
+    "Headers",
+    "PingAnswered",
+    "RequestReceived",
+    "StreamReset",
+    "StreamSent",
+    "encode_headers",
+]

@@ -1,0 +1,224 @@
+"""Header blocks: decoding with a cache, validation, and encoding without state (RFC 9113, section 8; RFC 7541)."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, final
+
+from hpack import Decoder, HPACKError, OversizedHeaderListError
+from hpack.table import HeaderTable
+
+from predictor.http2.events import Headers
+from predictor.http2.frames import ConnectionFault, ErrorCode, StreamFault
+
+_CACHED_BYTES: Final = 1 << 17
+_TABLE_SIZE_BITS, _TABLE_SIZE_UPDATE, _PREFIX_OF_FIVE = 0xE0, 0x20, 0x1F
+_MOST_TABLE_SIZE_UPDATES: Final = 2  # RFC 7541, section 4.2: the smallest size and the last one
+_PSEUDO_HEADERS: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
+_REQUIRED: Final = frozenset({b":method", b":scheme", b":path"})
+_CONNECTION_SPECIFIC: Final = frozenset(
+    {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
+)
+_is_token: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_is_name: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
+_is_value: Final = re.compile(rb"(?![ \t])[^\0\r\n]*(?<![ \t])").fullmatch  # section 8.2.1
+_is_length: Final = re.compile(rb"[0-9]{1,18}").fullmatch
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """Valid headers of a request."""
+
+    headers: Headers
+    content_length: int
+    """-1 if not declared."""
+
+
+@final
+class _Malformed(Exception):  # noqa: N818
+    """Headers that a request must not have."""
+
+
+@final
+class _WatchedTable(HeaderTable):
+    """The dynamic table of a decoder, which counts its changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+
+    def add(self, name: bytes, value: bytes) -> None:
+        self.changes += 1
+        super().add(name, value)
+
+
+@final
+class HeaderDecoder:
+    """Decodes the header blocks of one connection.
+
+    A block decodes to the same object as before while the dynamic table is unchanged. The cache stores 128 KiB of
+    blocks and headers and one more request, and the table 4 KiB.
+    """
+
+    def __init__(self, header_list: int) -> None:
+        self._header_list = header_list
+        self._decoder = Decoder(max_header_list_size=2 * header_list)
+        self._table = _WatchedTable()
+        self._decoder.header_table = self._table
+        self._cache: dict[bytes, RequestHeaders] = {}
+        self._cached_bytes = 0
+
+    def decode_request(self, stream: int, block: bytes) -> RequestHeaders:
+        """Decode the headers of a request.
+
+        Raises:
+            ConnectionFault: the block cannot be decoded.
+            StreamFault: the headers are malformed or too large.
+        """
+        known = self._cache.get(block)
+        if known is not None:
+            return known
+        headers, size, changes_table = self._decode(block)
+        self._check_size(stream, size)
+        try:
+            request = RequestHeaders(headers, _check_request(headers))
+        except _Malformed as problem:
+            raise StreamFault(stream, ErrorCode.PROTOCOL_ERROR, str(problem)) from None
+        if not changes_table:
+            if self._cached_bytes > _CACHED_BYTES:
+                self._clear()
+            self._cache[block] = request
+            self._cached_bytes += len(block) + size
+        return request
+
+    def decode_trailers(self, stream: int, block: bytes) -> None:
+        """Check the trailers of a request, whose content no gRPC server needs.
+
+        Raises:
+            ConnectionFault: the block cannot be decoded.
+            StreamFault: the trailers are malformed or too large.
+        """
+        headers, size, _ = self._decode(block)
+        self._check_size(stream, size)
+        try:
+            for name, value in headers:
+                _check_field(name, value)
+        except _Malformed as problem:
+            raise StreamFault(stream, ErrorCode.PROTOCOL_ERROR, str(problem)) from None
+
+    def skip(self, block: bytes) -> None:
+        """Decode a block whose headers are not used, since later ones may refer to it (section 4.3).
+
+        Raises:
+            ConnectionFault: the block cannot be decoded.
+        """
+        self._decode(block)
+
+    def _decode(self, block: bytes) -> tuple[Headers, int, bool]:
+        """Headers, their size, and whether the dynamic table changed."""
+        before = self._table.changes
+        has_new_size = _check_table_sizes(block)
+        try:
+            decoded = self._decoder.decode(block, raw=True)
+        except OversizedHeaderListError:
+            reason = f"the headers of a request have more than {2 * self._header_list} bytes"
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, reason) from None
+        except HPACKError as error:
+            reason = f"a header block cannot be decoded ({type(error).__name__})"
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, reason) from None
+        changes_table = has_new_size or self._table.changes != before
+        if changes_table:
+            self._clear()
+        headers = tuple((bytes(name), bytes(value)) for name, value in decoded)
+        return headers, sum(len(name) + len(value) + 32 for name, value in headers), changes_table
+
+    def _check_size(self, stream: int, size: int) -> None:
+        if size > self._header_list:
+            raise StreamFault(stream, ErrorCode.ENHANCE_YOUR_CALM, f"the headers have {size} bytes")
+
+    def _clear(self) -> None:
+        self._cache.clear()
+        self._cached_bytes = 0
+
+
+def _check_table_sizes(block: bytes) -> bool:
+    """Whether a block begins with sizes of the dynamic table, which take time to read and have no bytes of headers."""
+    at = updates = 0
+    while at < len(block) and block[at] & _TABLE_SIZE_BITS == _TABLE_SIZE_UPDATE:
+        updates += 1
+        if updates > _MOST_TABLE_SIZE_UPDATES:
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a header block changes the table's size too often")
+        is_long = block[at] & _PREFIX_OF_FIVE == _PREFIX_OF_FIVE
+        at += 1
+        if is_long:
+            while at < len(block) and block[at] & 0x80:
+                at += 1
+            at += 1
+    return updates > 0
+
+
+def _check_request(headers: Headers) -> int:
+    """Check the headers of a request and return its content length (sections 8.1.1 to 8.3.1)."""
+    pseudo: dict[bytes, bytes] = {}
+    host = content_length = None
+    is_regular = False
+    for name, value in headers:
+        if name[:1] == b":":
+            if is_regular or name in pseudo or name not in _PSEUDO_HEADERS or not _is_value(value):
+                raise _Malformed("a pseudo header is unknown, repeated, late or has a forbidden character")
+            pseudo[name] = value
+            continue
+        is_regular = True
+        _check_field(name, value)
+        if name == b"host":
+            if host not in {None, value}:
+                raise _Malformed("a request has two hosts")
+            host = value
+        elif name == b"content-length":
+            if not _is_length(value) or content_length not in {None, int(value)}:
+                raise _Malformed("the content length is no number, or there are two")
+            content_length = int(value)
+    if not pseudo.keys() >= _REQUIRED or not _is_token(pseudo[b":method"]) or not pseudo[b":scheme"]:
+        raise _Malformed("a request lacks its method, scheme or path")
+    if not (pseudo[b":path"].startswith(b"/") or pseudo[b":path"] == b"*"):
+        raise _Malformed("a path must begin with /")
+    if not (authority := pseudo.get(b":authority", host)) or host not in {None, authority}:
+        raise _Malformed("a request has no authority, or another than its host")
+    return -1 if content_length is None else content_length
+
+
+def _check_field(name: bytes, value: bytes) -> None:
+    """Check one header or trailer that is no pseudo header (sections 8.2.1 and 8.2.2)."""
+    if not _is_name(name) or not _is_value(value):
+        raise _Malformed("the name or value of a header has a forbidden character")
+    if name in _CONNECTION_SPECIFIC or (name == b"te" and value.lower() != b"trailers"):
+        raise _Malformed("a header belongs to HTTP/1 connections")
+
+
+def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode a header block that any peer decodes at any time: it uses the static table only."""
+    block = bytearray()
+    for name, value in headers:
+        index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
+        if value in values:
+            block += _encode_integer(values[value], 7, 0x80)
+            continue
+        block += _encode_integer(index, 4, 0)
+        if not index:
+            block += _encode_integer(len(name), 7, 0) + name
+        block += _encode_integer(len(value), 7, 0) + value
+    return bytes(block)
+
+
+def _encode_integer(number: int, bits: int, pattern: int) -> bytes:
+    """RFC 7541, section 5.1."""
+    most = (1 << bits) - 1
+    if number < most:
+        return bytes([pattern | number])
+    encoded, number = bytearray([pattern | most]), number - most
+    while number >= 0x80:  # noqa: PLR2004
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
