@@ -3,6 +3,7 @@
 import calendar
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ def day_array(dates: Sequence[int]) -> NDArray[np.datetime64]:
     return days_of(np.asarray(dates, np.int32))
 
 
+@lru_cache(maxsize=4096)
 def as_date(day: int) -> date:
     """Convert yyyymmdd to a date."""
     return date(day // 10000, day // 100 % 100, day % 100)

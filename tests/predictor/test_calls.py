@@ -110,7 +110,7 @@ def test_what_fails_fails_through_the_future(calls: Calls, name: str, body: byte
 
 
 def test_a_bug_of_ours_is_an_internal_error(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_forecast: Forecast) -> pb.Forecast:
+    def broken(_forecast: Forecast, _message: pb.Forecast) -> pb.Forecast:
         raise ZeroDivisionError
 
     monkeypatch.setattr(forecasts, "encode", broken)

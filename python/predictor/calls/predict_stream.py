@@ -347,9 +347,8 @@ class PredictStream:
 def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack) -> bytes:
     """Encode the response to one request."""
     if isinstance(outcome, Forecast):
-        response = pb.PredictStreamResponse(
-            request_id=request_id, session_id=session_id, forecast=forecasts.encode(outcome)
-        )
+        response = pb.PredictStreamResponse(request_id=request_id, session_id=session_id)
+        forecasts.encode(outcome, response.forecast)
     elif isinstance(outcome, QuantraError):
         response = pb.PredictStreamResponse(request_id=request_id, session_id=session_id, error=errors.encode(outcome))
     else:

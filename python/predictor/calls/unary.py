@@ -276,14 +276,14 @@ def encode_progress(progress: GlobalImportance) -> bytes:
 
 def encode_results(request_ids: Sequence[str], outcomes: Sequence[Outcome]) -> bytes:
     """Encode the Predict response."""
-    pairs = zip(request_ids, outcomes, strict=True)
-    return pb.PredictResponse(results=[_result(*pair) for pair in pairs]).SerializeToString()
-
-
-def _result(request_id: str, outcome: Outcome) -> pb.Result:
-    if isinstance(outcome, Forecast):
-        return pb.Result(request_id=request_id, forecast=forecasts.encode(outcome))
-    return pb.Result(request_id=request_id, error=errors.encode(outcome))
+    response = pb.PredictResponse()
+    for request_id, outcome in zip(request_ids, outcomes, strict=True):
+        result = response.results.add(request_id=request_id)
+        if isinstance(outcome, Forecast):
+            forecasts.encode(outcome, result.forecast)
+        else:
+            result.error.CopyFrom(errors.encode(outcome))
+    return response.SerializeToString()
 
 
 def encode_explanation(request_id: str, explanation: Explanation) -> bytes:

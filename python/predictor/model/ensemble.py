@@ -22,12 +22,11 @@ from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
-from predictor.model.dates import DateReader
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
 from predictor.model.explanations import compute_cost, index_targets
 from predictor.model.model import Model
 from predictor.model.predictor import ModelIdentity, PreparedBatch, compute_prices, default_targets, prepare_batch
-from predictor.model.preparation import prepare_each
+from predictor.model.preparation import InstancePreparation
 from predictor.model.prepared_instance import (
     PreparedInstance,
     find_data_warnings,
@@ -105,20 +104,21 @@ class JointPreparation:
         recipes = [member.pipeline.recipe for member in members]
         self._members = tuple((recipes.index(recipe), member) for recipe, member in zip(recipes, members, strict=True))
         """Each member with the index of the first member that reads the same inputs."""
-        self._panel_inputs = {index for index, member in self._members if member.manifest.kind.is_panel_model}
-        """Indices of inputs read by networks that look across symbols."""
+        panels = {index for index, member in self._members if member.manifest.kind.is_panel_model}
         self._training_summaries = tuple(member.training_summary for member in members)
         pipelines = {index: members[index].pipeline for index, _ in self._members}
         # The member that needs the most bars goes first: its error then states how many the ensemble needs.
         ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
-        self._dates = {index: DateReader(pipeline) for index, pipeline in ordered}
+        self._preparations = {
+            index: InstancePreparation(pipeline, together=index not in panels) for index, pipeline in ordered
+        }
         self.covariates = merge_by_name(member.pipeline.covariates for member in members)
         """Covariates that the members read, each as its first member defines it."""
 
     @property
     def bars_needed(self) -> int:
         """Bars that one forecast needs: the maximum over the members."""
-        return next(iter(self._dates.values())).pipeline.bars_needed
+        return next(iter(self._preparations.values())).pipeline.bars_needed
 
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
@@ -129,10 +129,10 @@ class JointPreparation:
         for k, instance in enumerate(instances):
             if (error := self._find_input_error(instance)) is not None:
                 errors[k] = error
-        for index, dates in self._dates.items():
+        for index, preparation in self._preparations.items():
             left = [k for k in range(len(instances)) if k not in errors]
-            reduced = [_select_covariates(dates.pipeline, instances[k]) for k in left]
-            prepared = prepare_each(dates, reduced, now, deadline, together=index not in self._panel_inputs)
+            reduced = [_select_covariates(preparation.pipeline, instances[k]) for k in left]
+            prepared = preparation.prepare_each(reduced, now, deadline)
             for k, one in zip(left, prepared, strict=True):
                 if isinstance(one, QuantraError):
                     errors[k] = one
@@ -145,7 +145,7 @@ class JointPreparation:
     def _find_input_error(self, instance: Instance) -> QuantraError | None:
         """Return the error of an instance that does not have the members' inputs."""
         if not isinstance(instance.input, BarPanel):
-            return None if len(self._dates) == 1 else FeatureMismatchError(DIFFERENT_WINDOWS)
+            return None if len(self._preparations) == 1 else FeatureMismatchError(DIFFERENT_WINDOWS)
         try:
             check_sent(self.covariates, instance.covariates)
         except QuantraError as error:

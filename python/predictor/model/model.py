@@ -21,19 +21,18 @@ from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
-from predictor.model.dates import DateReader
 from predictor.model.explanations import check_tolerance, compute_cost, index_targets
 from predictor.model.predictor import (
     ForecastSource,
     ModelIdentity,
     PreparedBatch,
     build_attribution,
-    build_forecast,
+    build_forecasts,
     default_targets,
     prepare_batch,
     sum_groups,
 )
-from predictor.model.preparation import prepare_each
+from predictor.model.preparation import InstancePreparation
 from predictor.model.prepared_instance import (
     PreparedInstance,
     TrainingSummary,
@@ -41,7 +40,7 @@ from predictor.model.prepared_instance import (
     limit_warnings,
     no_usable_symbol_error,
 )
-from predictor.model.runner import PanelRunner, RowRunner, Runner
+from predictor.model.runner import PanelRunner, RowRunner, Runner, stack_rows
 from predictor.networks import GraphForecaster, Internals, OutputMap, Target
 from predictor.windows import Pipeline
 
@@ -67,7 +66,7 @@ class Model:
         self.engine = engine
         self.runner = runner
         self.training_summary = TrainingSummary.of(manifest, pipeline)
-        self._dates = DateReader(pipeline)
+        self._preparation = InstancePreparation(pipeline, together=not manifest.kind.is_panel_model)
         self._source = ForecastSource(
             identity=identity,
             target=manifest.target,
@@ -127,8 +126,7 @@ class Model:
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[PreparedInstance | QuantraError]:
         """See `TwoStagePredictor.prepare_each`."""
-        together = not self.manifest.kind.is_panel_model
-        prepared = prepare_each(self._dates, instances, now, deadline, together=together)
+        prepared = self._preparation.prepare_each(instances, now, deadline)
         return [
             self.identity.name_in_error(one) if isinstance(one, QuantraError) else self._add_warnings(instance, one)
             for instance, one in zip(instances, prepared, strict=True)
@@ -151,8 +149,8 @@ class Model:
         Raises:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
-        answers = self.runner.answers(prepared, deadline)
-        return [build_forecast(self._source, p, answer) for p, answer in zip(prepared, answers, strict=True)]
+        rows = stack_rows(prepared)
+        return build_forecasts(self._source, prepared, rows, self.runner.forecast(prepared, rows, deadline))
 
     def prepare_batch(
         self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation

@@ -20,7 +20,7 @@ from predictor.instance import INTEGRATED_GRADIENTS, Cancellation, Instance, Que
 from predictor.internals import Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
-from predictor.networks import Target, TargetKind, anchor_index
+from predictor.networks import Inputs, Target, TargetKind, anchor_index
 from predictor.skill import Skill
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -172,42 +172,69 @@ def _as_dates(sessions: NDArray[np.int32]) -> tuple[date, ...]:
     return tuple(as_date(day) for day in sessions.tolist())
 
 
-def build_forecast(source: ForecastSource, prepared: PreparedInstance, answer: NetworkForecast) -> Forecast:
-    """Build the forecast of one instance.
+def build_forecasts(
+    source: ForecastSource, prepared: Sequence[PreparedInstance], rows: Inputs, output: NetworkForecast
+) -> list[Forecast]:
+    """Build the forecast of each instance.
 
     Args:
         source: the model.
-        prepared: the instance.
-        answer: the network's output for its N usable symbols.
+        prepared: the instances.
+        rows: their rows in order, R in total.
+        output: the network's output for the R rows.
     """
-    values = _scatter_symbols(answer.values, prepared.usable)
-    returns = values if source.target.kind is TargetKind.LOG_RETURN else None
-    anchor = prepared.anchor
+    encoded = [(group.numpy().tobytes(), group[0].nbytes) for group in rows]
+    is_return, end = source.target.kind is TargetKind.LOG_RETURN, 0
     # With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
-    prices = None if returns is None or anchor is None or source.target.lag else compute_prices(anchor, returns)
-    return Forecast(
-        symbols=prepared.symbols,
-        as_of_session=optional_date(prepared.as_of),
-        target_sessions=_as_dates(prepared.target_sessions),
-        lag=source.target.lag,
-        base_session=optional_date(prepared.base_session),
-        horizons=source.target.horizons,
-        quantiles=source.levels,
-        target_kind=source.target.kind.value,
-        values=values,
-        returns=returns,
-        prices=prices,
-        anchor_price=anchor,
-        model=source.identity.name,
-        version=source.identity.version,
-        weights_hash=source.identity.weights_hash,
-        warnings=prepared.warnings,
-        refusals=prepared.refusals,
-        skill=source.skill,
-        forecast_id=_hash_forecast(source, prepared),
-        scores=None if answer.scores is None else _scatter_symbols(answer.scores, prepared.usable),
-        ranks=None if answer.scores is None else _scatter(rank_scores(answer.scores), prepared.usable, fill=0),
-        universe_hash="" if answer.scores is None else hash_universe(prepared.symbols, prepared.usable),
+    has_prices = is_return and not source.target.lag
+    prices = compute_prices(_stack_anchors(prepared), output.values) if has_prices else None
+    forecasts: list[Forecast] = []
+    for one in prepared:
+        first, end = end, end + one.rows.stop - one.rows.start
+        values = _scatter_symbols(output.values[first:end], one.usable)
+        scores = None if output.scores is None else output.scores[first:end]
+        forecasts.append(
+            Forecast(
+                symbols=one.symbols,
+                as_of_session=optional_date(one.as_of),
+                target_sessions=_as_dates(one.target_sessions),
+                lag=source.target.lag,
+                base_session=optional_date(one.base_session),
+                horizons=source.target.horizons,
+                quantiles=source.levels,
+                target_kind=source.target.kind.value,
+                values=values,
+                returns=values if is_return else None,
+                prices=None
+                if prices is None or one.anchor is None
+                else _scatter_symbols(prices[first:end], one.usable),
+                anchor_price=one.anchor,
+                model=source.identity.name,
+                version=source.identity.version,
+                weights_hash=source.identity.weights_hash,
+                warnings=one.warnings,
+                refusals=one.refusals,
+                skill=source.skill,
+                forecast_id=_hash_forecast(source, one, [data[first * size : end * size] for data, size in encoded]),
+                scores=None if scores is None else _scatter_symbols(scores, one.usable),
+                ranks=None if scores is None else _scatter(rank_scores(scores), one.usable, fill=0),
+                universe_hash="" if scores is None else hash_universe(one.symbols, one.usable),
+            )
+        )
+    return forecasts
+
+
+def _stack_anchors(prepared: Sequence[PreparedInstance]) -> FloatArray:
+    """Stack the last closes [R] of all rows; NaN where unknown."""
+    return np.concatenate(
+        [
+            np.full(one.rows.stop - one.rows.start, np.nan)
+            if one.anchor is None
+            else one.anchor[one.usable]
+            if one.refusals
+            else one.anchor
+            for one in prepared
+        ]
     )
 
 
@@ -312,18 +339,20 @@ def sum_groups(columns: FloatArray, groups: Sequence[int], count: int) -> FloatA
     return sums
 
 
-def _hash_forecast(source: ForecastSource, prepared: PreparedInstance) -> str:
-    """Hash everything that determines the forecast: 16 hex digits of a SHA-256.
+def _hash_forecast(source: ForecastSource, prepared: PreparedInstance, inputs: Sequence[bytes]) -> str:
+    """Hash everything that determines the forecast: 16 hex digits of a SHA-256; `inputs` are the bytes of its rows.
 
     All NaN bit patterns hash alike, because languages write different ones.
     """
     anchor = prepared.anchor
+    if anchor is not None and prepared.refusals:  # otherwise no anchor is NaN
+        anchor = np.where(np.isnan(anchor), np.nan, anchor)
     parts = [
         f"{source.fingerprint}|{prepared.as_of}|".encode(),
         *(symbol.encode() + b"\0" for symbol in prepared.symbols),
         prepared.usable.tobytes(),
-        *(group.numpy().tobytes() for group in prepared.inputs),
-        b"" if anchor is None else np.where(np.isnan(anchor), np.nan, anchor).tobytes(),
+        *inputs,
+        b"" if anchor is None else anchor.tobytes(),
     ]
     # Hash in one call: each call on a large buffer releases the interpreter lock and has to reacquire it.
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]

@@ -37,7 +37,7 @@ from predictor.model.prepared_instance import (
     find_warnings,
     no_usable_symbol_error,
 )
-from predictor.model.window_inputs import check_form, prepare_windows
+from predictor.model.window_inputs import WindowReader
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
@@ -167,25 +167,38 @@ ROWS_AT_ONCE: Final = 256
 The fixed cost per computation is small by then, and the memory stays at a few MiB."""
 
 
-def prepare_each(
-    dates: DateReader, instances: Sequence[Instance], now: datetime, deadline: Cancellation, *, together: bool
-) -> list[PreparedInstance | QuantraError]:
-    """Check instances and compute their inputs; returns the inputs or the error of each.
+@final
+class InstancePreparation:
+    """Checks instances and computes their inputs for one pipeline. Thread-safe.
 
     Args:
-        dates: the date reader of the pipeline that computes the inputs.
-        instances: bars or windows.
-        now: the present, with a time zone.
-        deadline: checked before each instance and before each joint computation.
+        pipeline: computes the inputs.
         together: whether instances may share a computation.
-
-    Raises:
-        DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
     """
-    preparation = _Preparation(dates, now, deadline, rows_at_once=ROWS_AT_ONCE if together else 0)
-    for index, instance in enumerate(instances):
-        preparation.take(index, instance)
-    return preparation.finish()
+
+    def __init__(self, pipeline: Pipeline, *, together: bool) -> None:
+        self.pipeline = pipeline
+        self._rows_at_once = ROWS_AT_ONCE if together else 0
+        self._dates = DateReader(pipeline)
+        self._windows = WindowReader(pipeline)
+
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[PreparedInstance | QuantraError]:
+        """Prepare instances; returns the inputs or the error of each.
+
+        Args:
+            instances: bars or windows.
+            now: the present, with a time zone.
+            deadline: checked before each instance and before each joint computation.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
+        """
+        collected = _Preparation(self._dates, self._windows, now, deadline, rows_at_once=self._rows_at_once)
+        for index, instance in enumerate(instances):
+            collected.take(index, instance)
+        return collected.finish()
 
 
 ReadT = TypeVar("ReadT")
@@ -207,14 +220,17 @@ class _PendingInstances(Generic[ReadT]):
 class _Preparation:
     """Collects instances and computes their inputs once a joint computation is full."""
 
-    def __init__(self, dates: DateReader, now: datetime, deadline: Cancellation, *, rows_at_once: int) -> None:
+    def __init__(
+        self, dates: DateReader, windows: WindowReader, now: datetime, deadline: Cancellation, *, rows_at_once: int
+    ) -> None:
         self._pipeline = dates.pipeline
         self._dates = dates
         self._now = now
         self._deadline = deadline
         self._rows_at_once = rows_at_once
         self._bars: dict[Hashable, _PendingInstances[AlignedInstance]] = {}
-        self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(partial(prepare_windows, self._pipeline))
+        self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(windows.prepare)
+        self._check_window = windows.check
         self._prepared: dict[int, PreparedInstance | QuantraError] = {}
 
     def take(self, index: int, instance: Instance) -> None:
@@ -243,7 +259,7 @@ class _Preparation:
                 aligned = align_instance(instance, instance.input, self._dates, self._now)
                 check_age(calendar, aligned.dates.as_of, most_age, self._now)
                 return aligned
-            check_form(self._pipeline, instance.input)
+            self._check_window(instance.input)
             check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
         except QuantraError as error:
             return error
@@ -356,13 +372,13 @@ def _compute_together(
     anchors = stack.close[:, -1].copy()
     anchors.setflags(write=False)
     prepared: list[PreparedInstance | QuantraError] = []
-    for aligned, rows, own in zip(aligned_instances, stack.rows, _split(inputs, stack.rows), strict=True):
+    for aligned, rows in zip(aligned_instances, stack.rows, strict=True):
         if is_plain[rows].all() and not aligned.refusals:
-            prepared.append(_build_prepared(pipeline, aligned, own, anchors[rows], {}, ()))
+            prepared.append(_build_prepared(pipeline, aligned, inputs, rows, anchors[rows], {}, ()))
             continue
         own_faults = faults if len(aligned_instances) == 1 else adjust_each(stack_bars([aligned]))[1]
         panel = PanelState(bars=aligned.dates.recent(aligned.bars), symbols=states.part(rows), faults=own_faults)
-        prepared.append(_prepare_checked(pipeline, aligned, panel, own, anchors[rows]))
+        prepared.append(_prepare_checked(pipeline, aligned, panel, inputs, rows, anchors[rows]))
     return prepared
 
 
@@ -385,29 +401,22 @@ def _compute_known_features(
     )
 
 
-def _split(inputs: Inputs, rows: Sequence[slice]) -> Iterator[Inputs]:
-    """Split the inputs by instance."""
-    if len(rows) == 1:
-        return iter((inputs,))
-    sizes = [part.stop - part.start for part in rows]
-    return (Inputs(*groups) for groups in zip(*(group.split(sizes) for group in inputs), strict=True))
-
-
 def _prepare_checked(
-    pipeline: Pipeline, aligned: AlignedInstance, panel: PanelState, rows: Inputs, anchor: FloatArray
+    pipeline: Pipeline, aligned: AlignedInstance, panel: PanelState, batch: Inputs, rows: slice, anchor: FloatArray
 ) -> PreparedInstance | QuantraError:
     """Prepare an instance that has warnings or errors; leaves out symbols that cannot be forecast."""
     refusals = {**find_refusals(pipeline, panel), **aligned.refusals}
     if len(refusals) == len(aligned.bars.symbols):
         return no_usable_symbol_error(refusals)
     remarks = find_warnings(pipeline, panel, refusals)
-    return _build_prepared(pipeline, aligned, rows, anchor, refusals, tuple(remarks))
+    return _build_prepared(pipeline, aligned, batch, rows, anchor, refusals, tuple(remarks))
 
 
 def _build_prepared(
     pipeline: Pipeline,
     aligned: AlignedInstance,
-    rows: Inputs,
+    batch: Inputs,
+    rows: slice,
     anchor: FloatArray,
     refusals: Mapping[str, QuantraError],
     remarks: tuple[str, ...],
@@ -417,14 +426,16 @@ def _build_prepared(
     if refusals:
         usable &= [symbol not in refusals for symbol in symbols]
         keep = torch.from_numpy(usable)
-        rows = Inputs(*(group[keep] for group in rows))
+        batch = Inputs(*(group[rows][keep] for group in batch))
+        rows = slice(0, len(batch.observed))
     return PreparedInstance(
         symbols=symbols,
         usable=usable,
-        inputs=rows,
+        batch=batch,
+        rows=rows,
         sessions=dates.encoder,
         as_of=dates.as_of,
-        target_sessions=dates.target_sessions.copy(),
+        target_sessions=dates.target_sessions,
         base_session=dates.base_session,
         anchor=anchor,
         warnings=(*remarks, *aligned.warnings, *dates.warnings, *_warn_of_unknown_values(pipeline, aligned)),

@@ -52,8 +52,10 @@ class PreparedInstance:
     symbols: tuple[str, ...]
     usable: BoolArray
     """[S] which symbols have a row in `inputs`."""
-    inputs: Inputs
-    """N rows, one per usable symbol."""
+    batch: Inputs
+    """Inputs of all instances that were prepared together."""
+    rows: slice
+    """N rows of `batch`, one per usable symbol."""
     sessions: NDArray[np.int32]
     """[T] encoder sessions; empty if unknown."""
     as_of: int
@@ -69,6 +71,11 @@ class PreparedInstance:
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol that cannot be forecast."""
 
+    @property
+    def inputs(self) -> Inputs:
+        """The N rows of this instance."""
+        return self.batch.rows(self.rows.start, self.rows.stop)
+
     def only(self, symbols: Sequence[str]) -> "PreparedInstance":
         """Select symbols, in the order given; an empty sequence selects all.
 
@@ -80,12 +87,14 @@ class PreparedInstance:
         _check_among(symbols, self.symbols)
         indices = find_indices(symbols, self.symbols)
         rows = torch.from_numpy((np.cumsum(self.usable) - 1)[indices][self.usable[indices]])
+        inputs = self.inputs
         return replace(
             self,
             symbols=tuple(symbols),
             usable=self.usable[indices],
             refusals={symbol: self.refusals[symbol] for symbol in symbols if symbol in self.refusals},
-            inputs=Inputs(*(group[rows] for group in self.inputs)),
+            batch=Inputs(*(group[rows] for group in inputs)),
+            rows=slice(0, len(rows)),
             anchor=None if self.anchor is None else self.anchor[indices],
         )
 
@@ -94,7 +103,8 @@ class PreparedInstance:
         return PreparedInstance(
             symbols=self.symbols,
             usable=self.usable,
-            inputs=self.inputs,
+            batch=self.batch,
+            rows=self.rows,
             sessions=self.sessions,
             as_of=self.as_of,
             target_sessions=self.target_sessions,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import final
 
 import torch
@@ -14,14 +13,14 @@ from predictor.explain import NODE_COUNTS, Contributions, Explainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
 from predictor.model.prepared_instance import PreparedInstance, find_indices
-from predictor.networks import Inputs
+from predictor.networks import Inputs, PanelOutput
 
 Point = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkForecast:
-    """A network's output for the N usable symbols of an instance."""
+    """A network's output for the N usable symbols of several instances."""
 
     values: FloatArray
     """[N, H, Q] calibrated quantiles in the target's unit."""
@@ -49,11 +48,14 @@ class RowRunner:
         """Compute quantiles [N, H, Q] in units of each window's scale."""
         return self._engine.units(prepared.inputs)
 
-    def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """Return one forecast per instance; checks the deadline before every forward pass."""
-        values = self._engine.values(_concatenate([p.inputs for p in prepared]), deadline).numpy()
-        ends = accumulate((len(p.inputs.observed) for p in prepared), initial=0)
-        return [NetworkForecast(values=values[first:end]) for first, end in pairwise(ends)]
+    def forecast(
+        self,
+        prepared: Sequence[PreparedInstance],  # noqa: ARG002 - a row needs no other
+        rows: Inputs,
+        deadline: Cancellation,
+    ) -> NetworkForecast:
+        """Forecast the rows of all instances; checks the deadline before every forward pass."""
+        return NetworkForecast(values=self._engine.values(rows, deadline).numpy())
 
     def contributions(
         self,
@@ -80,11 +82,18 @@ class RowRunner:
         )
 
 
-def _concatenate(groups: Sequence[Inputs]) -> Inputs:
-    """Concatenate the rows; the memory layout does not depend on the number of groups."""
-    if len(groups) == 1:
-        return Inputs(*(group.contiguous() for group in groups[0]))
-    return Inputs(*(torch.cat(parts) for parts in zip(*groups, strict=True)))
+def stack_rows(prepared: Sequence[PreparedInstance]) -> Inputs:
+    """Stack the rows of all instances, without a copy if they are neighbours in one batch.
+
+    The memory layout does not depend on the number of instances.
+    """
+    batch, first, end = prepared[0].batch, prepared[0].rows.start, prepared[0].rows.stop
+    for one in prepared[1:]:
+        if one.batch is not batch or one.rows.start != end:
+            return Inputs(*(torch.cat(parts) for parts in zip(*(p.inputs for p in prepared), strict=True)))
+        end = one.rows.stop
+    rows = batch if end - first == len(batch.location) else batch.rows(first, end)
+    return Inputs(*(group.contiguous() for group in rows))
 
 
 @final
@@ -130,15 +139,15 @@ class PanelRunner:
         """See `RowRunner.units`; [N, H, Q]."""
         return self._engine.panel(prepared.inputs, self._find_nodes(prepared)).quantiles
 
-    def answers(self, prepared: Sequence[PreparedInstance], deadline: Cancellation) -> list[NetworkForecast]:
-        """See `RowRunner.answers`."""
-        return [self._answer(p, deadline) for p in prepared]
-
-    def _answer(self, prepared: PreparedInstance, deadline: Cancellation) -> NetworkForecast:
-        deadline.check()
-        output = self._engine.panel(prepared.inputs, self._find_nodes(prepared))
-        values = self._engine.calibrated(output.quantiles, prepared.inputs.location, prepared.inputs.scale)
-        return NetworkForecast(values=values.numpy(), scores=output.scores.double().numpy())
+    def forecast(self, prepared: Sequence[PreparedInstance], rows: Inputs, deadline: Cancellation) -> NetworkForecast:
+        """See `RowRunner.forecast`."""
+        outputs: list[PanelOutput] = []
+        for one in prepared:
+            deadline.check()
+            outputs.append(self._engine.panel(one.inputs, self._find_nodes(one)))
+        quantiles, scores = (torch.cat(parts) for parts in zip(*outputs, strict=True))
+        values = self._engine.calibrated(quantiles, rows.location, rows.scale)
+        return NetworkForecast(values=values.numpy(), scores=scores.double().numpy())
 
     def contributions(
         self,

@@ -1,10 +1,7 @@
 """Network inputs from the feature windows of callers, checked and copied in batches."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
-from itertools import chain
-from typing import NamedTuple, Self, final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -12,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.checks import check_symbols
-from predictor.dates import as_number, optional_number
+from predictor.dates import optional_number
 from predictor.errors import (
     FeatureMismatchError,
     InvalidInputError,
@@ -43,6 +40,12 @@ LARGEST_VALUES: Mapping[str, float] = {
     "scale": LARGEST_SCALE,
 }
 """Bounds for callers' windows: far above real feature values, and far below values that overflow prices."""
+
+
+MOST_CACHED: Final = 256
+"""Most forms, and most sessions, that a reader remembers."""
+
+_NO_SESSIONS: Final = np.zeros(0, np.int32)
 
 
 class WindowInputs(NamedTuple):
@@ -88,20 +91,88 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         )
 
 
-def prepare_windows(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
-    """Prepare windows with a valid form; a window with an impossible number gets an InvalidInputError."""
-    groups = _concatenate(pipeline, windows)
-    fault = _find_fault(groups, tuple(chain.from_iterable(window.symbols for window in windows)))
-    if fault is None:
-        inputs = _split(groups, [len(window.symbols) for window in windows])
-        dates = {as_of: _Dates.of(pipeline, as_of) for as_of in {window.as_of_session for window in windows}}
-        return [
-            _build_prepared(window, dates[window.as_of_session], own)
-            for window, own in zip(windows, inputs, strict=True)
-        ]
-    if len(windows) == 1:
-        return [fault]
-    return [one for window in windows for one in prepare_windows(pipeline, [window])]
+class WindowDates(NamedTuple):
+    """Dates that follow from a window's last session."""
+
+    target_sessions: NDArray[np.int32]
+    base_session: int
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, as_of: int) -> Self:
+        """Compute the dates of a session; raises CalendarEndedError."""
+        if not as_of:
+            return cls(np.zeros(0, np.int32), 0)
+        return cls(pipeline.target_sessions(as_of), pipeline.base_session(as_of))
+
+
+@final
+class WindowReader:
+    """Checks feature windows and stacks them to inputs, for one pipeline. Thread-safe.
+
+    It remembers valid forms and the dates of sessions, because the windows sent to a model share few of them.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._forms: set[Hashable] = set()
+        self._dates: dict[int, WindowDates] = {}
+
+    def check(self, window: FeatureWindow) -> None:
+        """Check a window's form and dates, but not its numbers and prices; raises as `check_form`."""
+        as_of, form = optional_number(window.as_of_session), _form_of(window)
+        if form in self._forms and as_of in self._dates:
+            check_symbols(window.symbols)
+            return
+        check_form(self._pipeline, window)
+        dates = WindowDates.of(self._pipeline, as_of)
+        for remembered in (self._forms, self._dates):
+            if len(remembered) >= MOST_CACHED:
+                remembered.clear()
+        self._forms.add(form)
+        self._dates[as_of] = dates
+
+    def prepare(self, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
+        """Prepare checked windows; one with an impossible number gets an InvalidInputError."""
+        groups = _concatenate(self._pipeline, windows)
+        prices = [window.anchor_price for window in windows if window.anchor_price is not None]
+        if not (_are_possible(groups) and (not prices or can_anchor(np.concatenate(prices)).all())):
+            if len(windows) > 1:
+                return [one for window in windows for one in self.prepare([window])]
+            fault = _find_fault(groups, windows[0])
+            if fault is not None:
+                return [fault]
+        return self._build(windows, Inputs(*map(torch.from_numpy, groups)))
+
+    def _build(self, windows: Sequence[FeatureWindow], batch: Inputs) -> list[PreparedInstance | QuantraError]:
+        usable, end = np.ones(len(batch.location), np.bool_), 0
+        prepared: list[PreparedInstance | QuantraError] = []
+        for window in windows:
+            first, end = end, end + len(window.symbols)
+            as_of = optional_number(window.as_of_session)
+            dates = self._dates.get(as_of) or WindowDates.of(self._pipeline, as_of)
+            prepared.append(
+                PreparedInstance(
+                    symbols=window.symbols,
+                    usable=usable[first:end],
+                    batch=batch,
+                    rows=slice(first, end),
+                    sessions=_NO_SESSIONS,
+                    as_of=as_of,
+                    target_sessions=dates.target_sessions,
+                    base_session=dates.base_session,
+                    anchor=window.anchor_price,
+                    warnings=(),
+                )
+            )
+        return prepared
+
+
+def _form_of(window: FeatureWindow) -> Hashable:
+    """What `check_form` depends on, besides symbols, prices and dates."""
+    groups = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
+    prices = None if window.anchor_price is None else window.anchor_price.shape
+    forms = tuple((group.shape, group.dtype) for group in groups)
+    return (window.features, window.schema_hash, len(window.symbols), prices, forms)
 
 
 def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:
@@ -127,8 +198,24 @@ def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Window
     )
 
 
-def _find_fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputError | None:
-    """Return the error of the first impossible number; `symbols` [N] belong to the rows."""
+def _are_possible(groups: WindowInputs) -> bool:
+    """Whether `_find_fault` finds nothing, with as few passes as possible."""
+    if not all(_is_within(getattr(groups, name), largest) for name, largest in LARGEST_VALUES.items()):
+        return False
+    if not groups.mask.all() and (groups.observed[~groups.mask].any() or not groups.mask.any(axis=(1, 2)).all()):
+        return False
+    return bool(groups.scale.min() > 0)
+
+
+def _is_within(values: NDArray[np.generic], largest: float) -> bool:
+    """Whether no value is NaN or beyond `largest`."""
+    return not values.size or bool(values.max() <= largest and values.min() >= -largest)
+
+
+def _find_fault(groups: WindowInputs, window: FeatureWindow) -> InvalidInputError | None:
+    """Return the error of the first impossible price or number of a window."""
+    if window.anchor_price is not None and not can_anchor(window.anchor_price).all():
+        return _anchor_error()
     for name, largest in LARGEST_VALUES.items():
         if not (np.abs(getattr(groups, name)) <= largest).all():
             return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
@@ -137,51 +224,12 @@ def _find_fault(groups: WindowInputs, symbols: Sequence[str]) -> InvalidInputErr
     unknown = np.flatnonzero(~groups.mask.any(axis=(1, 2)))
     if unknown.size:
         return InvalidInputError(
-            f"mask marks every cell of {symbols[int(unknown[0])]} as unknown, which leaves nothing to "
+            f"mask marks every cell of {window.symbols[int(unknown[0])]} as unknown, which leaves nothing to "
             "forecast from; leave the symbol out"
         )
     if not (groups.scale > 0).all():
         return InvalidInputError("scale holds a value that is not positive")
     return None
-
-
-def _split(groups: WindowInputs, sizes: Sequence[int]) -> Iterator[Inputs]:
-    """Split the inputs by window."""
-    whole = Inputs(*map(torch.from_numpy, groups))
-    if len(sizes) == 1:
-        return iter((whole,))
-    parts = (group.split(list(sizes)) for group in whole)
-    return (Inputs(*own) for own in zip(*parts, strict=True))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Dates:
-    """Dates that follow from a window's last session; windows of a batch usually share it."""
-
-    target_sessions: NDArray[np.int32]
-    base_session: int
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, as_of: date | None) -> Self:
-        if as_of is None:
-            return cls(np.zeros(0, np.int32), 0)
-        day = as_number(as_of)
-        return cls(pipeline.target_sessions(day), pipeline.base_session(day))
-
-
-def _build_prepared(window: FeatureWindow, dates: _Dates, inputs: Inputs) -> PreparedInstance:
-    return PreparedInstance(
-        symbols=window.symbols,
-        usable=np.ones(len(window.symbols), np.bool_),
-        inputs=inputs,
-        sessions=np.zeros(0, np.int32),
-        as_of=optional_number(window.as_of_session),
-        target_sessions=dates.target_sessions.copy(),
-        base_session=dates.base_session,
-        anchor=window.anchor_price,
-        warnings=(),
-    )
 
 
 def _check_features(names: tuple[str, ...], ours: tuple[str, ...]) -> None:
@@ -229,4 +277,8 @@ def _check_anchor(prices: FloatArray, symbols: int) -> None:
     if prices.shape != (symbols,):
         raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
     if not can_anchor(prices).all():
-        raise InvalidInputError(f"anchor_price holds a value that is not above 0 and at most {LARGEST_PRICE:g}")
+        raise _anchor_error()
+
+
+def _anchor_error() -> InvalidInputError:
+    return InvalidInputError(f"anchor_price holds a value that is not above 0 and at most {LARGEST_PRICE:g}")

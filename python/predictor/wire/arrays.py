@@ -34,7 +34,7 @@ def decode_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64]
     Raises:
         MalformedRequestError: the number of bytes does not match the shape.
     """
-    check_length(data, shape, FLOAT64, field)
+    check_length(len(data), shape, FLOAT64, field)
     return np.frombuffer(data, FLOAT64).reshape(shape)
 
 
@@ -45,7 +45,7 @@ def decode_optional_float64(data: bytes, shape: Shape, field: str) -> NDArray[np
 
 def decode_float32(data: bytes, shape: Shape, field: str) -> NDArray[np.float32]:
     """Decode a float32 array of this shape; raises as `decode_float64`."""
-    check_length(data, shape, FLOAT32, field)
+    check_length(len(data), shape, FLOAT32, field)
     return np.frombuffer(data, FLOAT32).reshape(shape)
 
 
@@ -55,7 +55,7 @@ def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:
     Raises:
         MalformedRequestError: the number of bytes does not match the shape, or a byte is neither 0 nor 1.
     """
-    check_length(data, shape, np.dtype(np.bool_), field)
+    check_length(len(data), shape, np.dtype(np.bool_), field)
     if data.translate(None, b"\x00\x01"):
         raise MalformedRequestError(
             f"{field}: has a byte that is neither 0 nor 1; send one byte per truth value", metadata={"field": field}
@@ -120,17 +120,17 @@ def check_values(values: Sized, shape: Shape, field: str) -> None:
         )
 
 
-def check_length(data: bytes, shape: Shape, kind: np.dtype[np.generic], field: str) -> None:
+def check_length(size: int, shape: Shape, kind: np.dtype[np.generic], field: str) -> None:
     """Check that the number of bytes matches a shape, before an array is built.
 
     Raises:
         MalformedRequestError: they differ.
     """
     need = prod(shape) * kind.itemsize
-    if len(data) != need:
-        size = " x ".join(str(length) for length in shape)
+    if size != need:
+        values = " x ".join(str(length) for length in shape)
         raise MalformedRequestError(
-            f"{field}: have {len(data)} bytes, need {need} ({size} values of {kind.itemsize} bytes, {kind.name}, "
+            f"{field}: have {size} bytes, need {need} ({values} values of {kind.itemsize} bytes, {kind.name}, "
             "little-endian, row-major)",
-            metadata={"field": field, "have": str(len(data)), "need": str(need)},
+            metadata={"field": field, "have": str(size), "need": str(need)},
         )

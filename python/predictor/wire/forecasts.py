@@ -1,6 +1,7 @@
 """Conversion of forecasts and of their model's skill."""
 
 from collections.abc import Mapping
+from datetime import date
 from functools import lru_cache
 from typing import Final
 
@@ -51,31 +52,67 @@ def decode_skill(message: pb.Skill) -> Skill:
     )
 
 
-def encode(forecast: Forecast) -> pb.Forecast:
-    """Encode a forecast."""
+def encode(forecast: Forecast, message: pb.Forecast | None = None) -> pb.Forecast:
+    """Encode a forecast, into `message` if there is one: an empty part of another message."""
+    message = pb.Forecast() if message is None else message
+    message.CopyFrom(
+        _shared_message(
+            forecast.as_of_session,
+            forecast.target_sessions,
+            forecast.base_session,
+            forecast.horizons,
+            forecast.quantiles,
+            forecast.target_kind,
+            forecast.model,
+            forecast.version,
+            forecast.weights_hash,
+            forecast.skill,
+        )
+    )
+    message.symbols.extend(forecast.symbols)
+    message.lag = forecast.lag
+    message.values = arrays.encode_float64(forecast.values)
+    message.returns = message.values if forecast.returns is forecast.values else arrays.encode_float64(forecast.returns)
+    message.prices = arrays.encode_float64(forecast.prices)
+    message.anchor_price = arrays.encode_float64(forecast.anchor_price)
+    message.forecast_id = forecast.forecast_id
+    if forecast.warnings:
+        message.warnings.extend(forecast.warnings)
+    if forecast.refusals:
+        message.refusals.extend(errors.encode_each(forecast.refusals))
+    if forecast.scores is not None:
+        message.scores = arrays.encode_float64(forecast.scores)
+        message.universe_hash = forecast.universe_hash
+    if forecast.ranks is not None:
+        message.ranks.extend(forecast.ranks.ravel().tolist())
+    return message
+
+
+@lru_cache(maxsize=256)
+def _shared_message(
+    as_of: date | None,
+    target_sessions: tuple[date, ...],
+    base_session: date | None,
+    horizons: tuple[int, ...],
+    quantiles: tuple[float, ...],
+    target_kind: str,
+    model: str,
+    version: int,
+    weights_hash: str,
+    skill: Skill | None,
+) -> pb.Forecast:
+    """Encode what the forecasts of a model for one day share, into a message that must not be modified."""
     return pb.Forecast(
-        symbols=forecast.symbols,
-        as_of_session=optional_number(forecast.as_of_session),
-        target_sessions=[as_number(day) for day in forecast.target_sessions],
-        lag=forecast.lag,
-        base_session=optional_number(forecast.base_session),
-        horizons=forecast.horizons,
-        quantiles=forecast.quantiles,
-        target_kind=forecast.target_kind,
-        values=arrays.encode_float64(forecast.values),
-        returns=arrays.encode_float64(forecast.returns),
-        prices=arrays.encode_float64(forecast.prices),
-        anchor_price=arrays.encode_float64(forecast.anchor_price),
-        model=forecast.model,
-        version=forecast.version,
-        weights_hash=forecast.weights_hash,
-        warnings=forecast.warnings,
-        forecast_id=forecast.forecast_id,
-        scores=arrays.encode_float64(forecast.scores),
-        ranks=() if forecast.ranks is None else forecast.ranks.ravel().tolist(),
-        universe_hash=forecast.universe_hash,
-        refusals=errors.encode_each(forecast.refusals),
-        skill=encode_skill(forecast.skill),
+        as_of_session=optional_number(as_of),
+        target_sessions=[as_number(day) for day in target_sessions],
+        base_session=optional_number(base_session),
+        horizons=horizons,
+        quantiles=quantiles,
+        target_kind=target_kind,
+        model=model,
+        version=version,
+        weights_hash=weights_hash,
+        skill=encode_skill(skill),
     )
 
 

@@ -5,6 +5,7 @@ The model, not this module, checks that the shapes of a window match its schema.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -343,20 +344,25 @@ def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
 
 
 def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDArray[np.float32]:
-    tensor = _checked(message, name, pb.DATA_TYPE_FLOAT32)
-    return arrays.decode_float32(tensor.data, _shape(tensor, name, (rank,), rows), f"window.{name}")
+    tensor = _present(message, name)
+    data = tensor.data  # each access copies the bytes
+    shape = _checked_shape(name, tensor.type, _axes(tensor), len(data), pb.DATA_TYPE_FLOAT32, (rank,), rows)
+    return np.frombuffer(data, FLOAT32).reshape(shape)
 
 
 def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
     """Decode levels: one per symbol, or one per symbol and horizon."""
-    tensor = _checked(message, name, pb.DATA_TYPE_FLOAT64)
-    return arrays.decode_float64(tensor.data, _shape(tensor, name, (1, 2), rows), f"window.{name}")
+    tensor = _present(message, name)
+    data = tensor.data
+    shape = _checked_shape(name, tensor.type, _axes(tensor), len(data), pb.DATA_TYPE_FLOAT64, (1, 2), rows)
+    return np.frombuffer(data, FLOAT64).reshape(shape)
 
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     if not message.HasField("mask"):
-        return np.ones(shape, np.bool_)
-    tensor = _checked(message, "mask", pb.DATA_TYPE_BOOL)
+        return np.frombuffer(b"\1" * prod(shape), np.bool_).reshape(shape)
+    tensor = message.mask
+    _check_type("mask", tensor.type, pb.DATA_TYPE_BOOL)
     if tuple(tensor.shape) != shape:
         raise MalformedRequestError(
             f"window.mask: has shape {list(tensor.shape)[:4]}, need the shape of observed {list(shape)}",
@@ -377,21 +383,35 @@ def _anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] |
     return np.fromiter(message.anchor_price, np.float64, rows)
 
 
-def _checked(message: pb.FeatureWindow, name: str, kind: pb.DataType) -> pb.Tensor:
+def _present(message: pb.FeatureWindow, name: str) -> pb.Tensor:
     if not message.HasField(name):  # pyright: ignore[reportArgumentType] - the name is one of the message's fields
         raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
     tensor: pb.Tensor = getattr(message, name)
-    if tensor.type != kind:
-        raise MalformedRequestError(
-            f"window.{name}: has data type {tensor.type}, need {kind} ({pb.DataType.Name(kind)})",
-            metadata={"field": f"window.{name}", "have": str(tensor.type), "need": str(kind)},
-        )
     return tensor
 
 
-def _shape(tensor: pb.Tensor, name: str, ranks: tuple[int, ...], rows: int) -> Shape:
-    """Check the shape of a tensor: its rank, one row per symbol, no axis below 0 or too long."""
-    shape = tuple(tensor.shape[: MAX_AXES + 1])
+def _axes(tensor: pb.Tensor) -> Shape:
+    """The axes, but only one more than any tensor has."""
+    return tuple(tensor.shape[: MAX_AXES + 1])
+
+
+def _check_type(name: str, have: int, need: pb.DataType) -> None:
+    if have != need:
+        raise MalformedRequestError(
+            f"window.{name}: has data type {have}, need {need} ({pb.DataType.Name(need)})",
+            metadata={"field": f"window.{name}", "have": str(have), "need": str(need)},
+        )
+
+
+@lru_cache(maxsize=256)
+def _checked_shape(
+    name: str, kind: int, shape: Shape, size: int, need: pb.DataType, ranks: tuple[int, ...], rows: int
+) -> Shape:
+    """Check a tensor's type, its shape and its bytes: one row per symbol, no axis below 0 or too long.
+
+    Cached, because the requests to a model have few shapes.
+    """
+    _check_type(name, kind, need)
     if len(shape) not in ranks or shape[0] != rows or min(shape) < 0:
         raise MalformedRequestError(
             f"window.{name}: has shape {list(shape)}, need {ranks[0]} axes, the first of length {rows}, one row per "
@@ -400,4 +420,5 @@ def _shape(tensor: pb.Tensor, name: str, ranks: tuple[int, ...], rows: int) -> S
         )
     check_count(f"window.{name}", max(shape), MAX_SESSIONS)
     check_count(f"window.{name}: values", prod(shape), MAX_CELLS)
+    arrays.check_length(size, shape, FLOAT32 if need == pb.DATA_TYPE_FLOAT32 else FLOAT64, f"window.{name}")
     return shape

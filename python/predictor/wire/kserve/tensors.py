@@ -79,7 +79,7 @@ class InputTensor:
         self.check("INT64", shape)
         if self.is_raw:
             data = self._raw_data()
-            arrays.check_length(data, shape, INT64, self.name)
+            arrays.check_length(len(data), shape, INT64, self.name)
             return _sessions(np.frombuffer(data, INT64), self.name).reshape(shape)
         data = b"".join(self._field_contents())
         check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * prod(shape))
