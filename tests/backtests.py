@@ -4,7 +4,7 @@ import numpy as np
 
 from trainers.stock.backtest import Backtest, Fold, StrategySettings, TradingTerms
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.result import BookTrack, track_of
+from trainers.stock.backtest.result import BookTrack, create_track
 
 TERMS = TradingTerms(horizon=2, cost_bps=20, borrow_bps=100)
 
@@ -16,7 +16,7 @@ def track(name: str, seed: int, *, drift: float = 0.0) -> BookTrack:
     wanted = np.abs(random.uniform(-1, 1, (80, 3))) / 3 if drift else random.uniform(-1, 1, (80, 3)) / 3
     days = np.arange(np.datetime64("2011-03-01"), np.datetime64("2011-03-01") + np.timedelta64(80, "D"))
     sessions = np.array([int(str(day).replace("-", "")) for day in days], np.int32)
-    return track_of(name, sessions, run_book(wanted, closes, TERMS), TERMS)
+    return create_track(name, sessions, run_book(wanted, closes, TERMS), TERMS)
 
 
 def backtest(*, strategy: BookTrack | None = None, note: str = "a note", symbol: str = "AAPL") -> Backtest:

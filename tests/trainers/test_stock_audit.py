@@ -38,30 +38,30 @@ from trainers.stock.audit.checks import (
     check_lags,
     check_permutations,
     check_trials,
-    counted_trials,
-    daily_losses,
+    count_trials,
     estimate,
     expected_best,
-    outcomes,
-    plain_quantiles,
+    forecast_yardstick,
+    measure_daily_losses,
+    measure_outcomes,
+    measure_relative_gain,
     probabilistic_sharpe,
     rank_ic,
-    relative_gain,
 )
 from trainers.stock.audit.leak_check import (
     FORECAST,
     FittedNumbers,
     ModelStages,
     Stages,
-    adjusted_panel,
+    adjust_panel,
     check_future,
     with_noise,
 )
 from trainers.stock.backtest import Strategy, StrategySettings, TradingTerms, artifact_source
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import assembled
-from trainers.stock.backtest.result import break_even, sharpe
+from trainers.stock.backtest.refits import assemble_model
+from trainers.stock.backtest.result import find_break_even_cost, sharpe
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
 from trainers.stock.splits import decisions
@@ -101,7 +101,7 @@ def trained_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(trained_artifact: Path) -> Model:
-    return assembled(load(trained_artifact).artifact)
+    return assemble_model(load(trained_artifact).artifact)
 
 
 # --- the future
@@ -177,7 +177,7 @@ def test_numbers_that_are_fitted_on_more_than_the_training_part_are_found() -> N
 
 
 def test_noise_leaves_the_past_as_it_was_and_nothing_of_the_future() -> None:
-    plain = adjusted_panel(bars())
+    plain = adjust_panel(bars())
     noised = with_noise(plain, 300)
     for name in ("open", "high", "low", "close", "volume"):
         before, after = getattr(plain, name), getattr(noised, name)
@@ -268,7 +268,7 @@ def test_the_sharpe_ratio_of_a_lag_is_that_of_the_book_from_its_first_trade_on_b
 
 def test_skill_is_the_loss_that_is_saved_of_the_mean_loss_without_a_model() -> None:
     plain, ours = np.array([1.0, 3.0, np.nan, 2.0]), np.array([0.5, 2.5, 1.0, np.nan])
-    assert relative_gain(ours, plain).tolist() == [0.25, 0.25]
+    assert measure_relative_gain(ours, plain).tolist() == [0.25, 0.25]
 
 
 def test_a_days_loss_is_the_mean_of_its_stocks_and_horizons_each_over_its_spread() -> None:
@@ -280,7 +280,7 @@ def test_a_days_loss_is_the_mean_of_its_stocks_and_horizons_each_over_its_spread
         values=np.array([[[[-1.0, 0], [-2, 0]], [[np.nan] * 2] * 2]] * 2),
     )
     outcome = np.array([[[1.0, -6], [1, 1]], [[np.nan, np.nan], [1, 1]]])
-    found = daily_losses(told, told.values, outcome, np.array([1.0, 2.0]))
+    found = measure_daily_losses(told, told.values, outcome, np.array([1.0, 2.0]))
     # One stock is forecast: (0.25 x 2 + 0.5 x 1) / 2 at the first horizon, (0.75 x 4 + 0.5 x 6) / 2 / 2 at the second.
     assert found[0] == pytest.approx((0.5 + 1.5) / 2)
     assert np.isnan(found[1])
@@ -307,10 +307,10 @@ def test_skill_of_few_overlapping_outcomes_is_seldom_found_where_there_is_none()
 
 def test_outcomes_of_a_lag_begin_so_many_closes_later() -> None:
     adjusted = bars().adjusted()
-    found = outcomes(Target(horizons=(1, 3)), adjusted, 2)
+    found = measure_outcomes(Target(horizons=(1, 3)), adjusted, 2)
     np.testing.assert_allclose(found[10, :, 1], np.log(adjusted.close[:, 15] / adjusted.close[:, 12]), rtol=1e-12)
     one = Target(horizons=(1, 3), lag=1).labels(adjusted).transpose(1, 0, 2)
-    np.testing.assert_array_equal(outcomes(Target(horizons=(1, 3)), adjusted, 1), one)
+    np.testing.assert_array_equal(measure_outcomes(Target(horizons=(1, 3)), adjusted, 1), one)
 
 
 def test_a_forecast_that_true_outcomes_reach_whatever_the_labels_is_caught() -> None:
@@ -381,7 +381,7 @@ def test_at_the_cost_of_breaking_even_the_mean_return_is_zero() -> None:
     followed = np.vstack([np.zeros(4), wanted[:-1]])
     closes = np.exp(np.cumsum(0.02 * random.standard_normal((200, 4)) + 0.1 * followed, axis=0))
     terms = TradingTerms(horizon=2, delay=0, cost_bps=3)
-    found = break_even(run_book(wanted, closes, terms), terms)
+    found = find_break_even_cost(run_book(wanted, closes, terms), terms)
     assert found is not None
     again = replace(terms, cost_bps=found)
     assert run_book(wanted, closes, again).net.mean() == pytest.approx(0, abs=1e-15)
@@ -443,18 +443,18 @@ def test_more_trials_deflate_the_same_returns_further() -> None:
 
 def test_nothing_passes_without_a_number_of_trials() -> None:
     returns = 0.003 + 0.01 * np.random.default_rng(3).standard_normal(750)
-    counted, uncounted = (check_trials(returns, counted_trials(said, {})) for said in (1, None))
+    counted, uncounted = (check_trials(returns, count_trials(said, {})) for said in (1, None))
     assert counted.deflated == uncounted.deflated
     assert (counted.verdict, uncounted.verdict) == (AuditVerdict.PASS, AuditVerdict.UNDECIDED)
     assert "give --trials" in uncounted.sentence
 
 
 def test_trials_are_those_that_are_said_else_those_of_the_card() -> None:
-    assert counted_trials(7, {"tuning": {"trials": 40}}).count == 7
-    assert counted_trials(None, {"tuning": {"trials": 40}}).count == 40
-    assert counted_trials(None, {}).count == 1
+    assert count_trials(7, {"tuning": {"trials": 40}}).count == 7
+    assert count_trials(None, {"tuning": {"trials": 40}}).count == 40
+    assert count_trials(None, {}).count == 1
     with pytest.raises(ConfigurationError, match="trials is 0"):
-        counted_trials(0, {})
+        count_trials(0, {})
 
 
 # --- the whole audit, its record and the command
@@ -498,7 +498,7 @@ def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model
     case = InformationSet.of(history, splits, splits.calibration.last, model.manifest.quantiles)
     fitted = case.fitted(YARDSTICK, YARDSTICK_FIT)
     days = np.unique(windows.positions)
-    found = plain_quantiles(history, splits, model.manifest.quantiles, days)
+    found = forecast_yardstick(history, splits, model.manifest.quantiles, days)
     cells = found[np.searchsorted(days, windows.positions), windows.symbols]
     np.testing.assert_array_equal(cells, fitted.forecasts(MeasuredWindows.of(history, windows)))
     assert YARDSTICK.named(YARDSTICK_FIT) == YARDSTICK_NAME

@@ -37,12 +37,12 @@ from trainers.stock.backtest import (
     recipe_source,
     refits,
 )
-from trainers.stock.backtest.backtest import plan_for, settings_of, traded
+from trainers.stock.backtest.backtest import collect_settings, complete_plan, trade_forecasts
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.folds import folds_of
+from trainers.stock.backtest.folds import split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import ForecastStore, forecast_refit, refit_job, refit_splits
-from trainers.stock.backtest.strategies import benchmark_weights, weights_of
+from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_refit, refit_splits
+from trainers.stock.backtest.strategies import compute_benchmark_weights, decide_weights
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import decisions
 from trainers.stock.training_data import TrainingMaterial
@@ -122,7 +122,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_folds_follow_one_another_and_end_with_the_period() -> None:
-    folds = folds_of(bars().sessions, WalkForwardPlan(start=session(300), end=session(349), refit=20))
+    folds = split_sessions(bars().sessions, WalkForwardPlan(start=session(300), end=session(349), refit=20))
     assert [(f.number, f.first, f.last) for f in folds] == [
         (1, session(300), session(319)),
         (2, session(320), session(339)),
@@ -134,7 +134,7 @@ def test_folds_follow_one_another_and_end_with_the_period() -> None:
 
 def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
     plan = WalkForwardPlan(start=session(300), end=session(349), refit=25, rolling=100, embargo=7)
-    assert [(f.learn_first, f.learn_last) for f in folds_of(bars().sessions, plan)] == [
+    assert [(f.learn_first, f.learn_last) for f in split_sessions(bars().sessions, plan)] == [
         (session(193), session(292)),
         (session(218), session(317)),
     ]
@@ -142,8 +142,8 @@ def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
 
 @pytest.mark.parametrize("recipe", [TINY, replace(TINY, target=Target(horizons=(1, 20), lag=1))])
 def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: StockRecipe) -> None:
-    for fold in folds_of(bars().sessions, replace(PLAN, embargo=2)):
-        job = refit_job(fold, bars(), FEATURES, recipe)
+    for fold in split_sessions(bars().sessions, replace(PLAN, embargo=2)):
+        job = create_refit_job(fold, bars(), FEATURES, recipe)
         learnt = job.bars.until(fold.learn_last)
         splits = refit_splits(learnt, job.recipe)
         for part in (splits.train, splits.selection, splits.calibration):
@@ -153,9 +153,9 @@ def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: Sto
 
 
 def test_refits_learn_labels_that_can_be_traded_whatever_the_recipes_lag() -> None:
-    fold = folds_of(bars().sessions, PLAN)[0]
+    fold = split_sessions(bars().sessions, PLAN)[0]
     assert TINY.target.lag == 0
-    assert refit_job(fold, bars(), FEATURES, TINY).recipe.target == Target(horizons=(1, 3), lag=1)
+    assert create_refit_job(fold, bars(), FEATURES, TINY).recipe.target == Target(horizons=(1, 3), lag=1)
 
 
 def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
@@ -166,12 +166,12 @@ def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
 
 def test_bars_that_begin_with_the_first_decision_leave_nothing_to_learn_from() -> None:
     with pytest.raises(ConfigurationError, match="no session before 2011-"):
-        folds_of(bars().sessions, WalkForwardPlan(start=20000101, end=20130101, refit=10))
+        split_sessions(bars().sessions, WalkForwardPlan(start=20000101, end=20130101, refit=10))
 
 
 def test_a_period_outside_the_bars_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="do not have two sessions from 2014-01-01 to 2014-02-01"):
-        folds_of(bars().sessions, WalkForwardPlan(start=20140101, end=20140201))
+        split_sessions(bars().sessions, WalkForwardPlan(start=20140101, end=20140201))
 
 
 def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_
 
 
 def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
-    fold = folds_of(bars().sessions, PLAN)[0]
-    job = refit_job(fold, bars(), FEATURES, TINY)
+    fold = split_sessions(bars().sessions, PLAN)[0]
+    job = create_refit_job(fold, bars(), FEATURES, TINY)
     first = int(np.searchsorted(job.bars.sessions, fold.first))
     columns = {name: np.array(getattr(job.bars, name)) for name in ("open", "high", "low", "close", "adj_close")}
     factors = np.random.default_rng(0).choice([0.5, 2.0], (3, len(job.bars.sessions) - first - 1))
@@ -235,8 +235,8 @@ def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Pat
     plan, bare = replace(PLAN, refit=None), delisted(10)
     terms, folder = TradingTerms(horizon=1), BacktestFolder(path=tmp_path / "run")
     backtest(source, bare, plan, terms=terms, tactic=StrategySettings(), folder=folder)
-    store = ForecastStore(folder.path, settings_of(source, bare, plan), resume=True)
-    known = np.isfinite(store.read(folds_of(bare.sessions, plan)[0]).median[..., 0])
+    store = ForecastStore(folder.path, collect_settings(source, bare, plan), resume=True)
+    known = np.isfinite(store.read(split_sessions(bare.sessions, plan)[0]).median[..., 0])
     assert known[:-10].all()
     assert known[-10:].tolist() == [[False, True, True]] * 10
 
@@ -251,9 +251,9 @@ def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelS
         values=np.sort(np.random.default_rng(0).standard_normal((80, 4, 2, 3)), axis=-1),
     )
     tactic, terms = StrategySettings(share=0.5), TradingTerms(horizon=3, cost_bps=30)
-    found = traded(source, panel, told, (), terms=terms, tactic=tactic, digest="")
+    found = trade_forecasts(source, panel, told, (), terms=terms, tactic=tactic, digest="")
     closes = panel.adjusted().close.T
-    wanted = (weights_of(told, 3, tactic), *benchmark_weights(closes[:380], 300, 0.5).values())
+    wanted = (decide_weights(told, 3, tactic), *compute_benchmark_weights(closes[:380], 300, 0.5).values())
     for track, weights in zip(found.tracks, wanted, strict=True):
         book = run_book(weights, closes[places], terms).since(1)
         assert track.book.net.tobytes() == book.net.tobytes()
@@ -318,9 +318,9 @@ def test_a_covariate_that_becomes_known_ahead_makes_another_backtest(recipe_file
     observed, known = CovariateFields(observed=("rate",)), CovariateFields(known=("rate",))
     now, later = (recipe_source(recipe_file, FEATURES.with_covariates(fields)) for fields in (observed, known))
     assert now.digest != later.digest
-    ForecastStore(tmp_path / "run", settings_of(now, bars(), PLAN), resume=False)
+    ForecastStore(tmp_path / "run", collect_settings(now, bars(), PLAN), resume=False)
     with pytest.raises(ConfigurationError, match="other settings: features, source"):
-        ForecastStore(tmp_path / "run", settings_of(later, bars(), PLAN), resume=True)
+        ForecastStore(tmp_path / "run", collect_settings(later, bars(), PLAN), resume=True)
 
 
 def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Path) -> None:
@@ -387,14 +387,14 @@ def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained_a
     assert source.standing is not None
     last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
     given = ParsedFlags[WalkForwardPlan]({"embargo": 2})
-    plan = plan_for(source, bars(), given, said.append)
+    plan = complete_plan(source, bars(), given, said.append)
     assert plan == WalkForwardPlan(start=session(last + 3), end=session(-1), embargo=2)
     assert said == [f"decisions start on {shown_date(session(last + 3))}, the first day that the model has not seen"]
 
 
 def test_given_days_are_kept(trained_artifact: Path) -> None:
     given = ParsedFlags[WalkForwardPlan]({"start": session(400), "end": session(410)})
-    plan = plan_for(artifact_source(trained_artifact, "cpu"), bars(), given, pytest.fail)
+    plan = complete_plan(artifact_source(trained_artifact, "cpu"), bars(), given, pytest.fail)
     assert plan == WalkForwardPlan(start=session(400), end=session(410))
 
 
@@ -402,25 +402,25 @@ def test_an_artifact_that_has_seen_all_bars_leaves_no_day(trained_artifact: Path
     source = artifact_source(trained_artifact, "cpu")
     assert source.standing is not None
     with pytest.raises(InSampleError, match="first allowed decision day is none of these bars"):
-        plan_for(source, bars().until(source.standing.last_seen), ParsedFlags(), pytest.fail)
+        complete_plan(source, bars().until(source.standing.last_seen), ParsedFlags(), pytest.fail)
 
 
 def test_a_recipe_decides_from_the_first_day_that_it_can_be_trained_before(source: ModelSource) -> None:
     given = ParsedFlags[WalkForwardPlan]({"end": session(60)})
-    plan = plan_for(source, bars(), given, list[str]().append)
+    plan = complete_plan(source, bars(), given, list[str]().append)
     for position, is_enough in (
         (plan.start, True),
         (session(int(np.searchsorted(bars().sessions, plan.start)) - 1), False),
     ):
-        (fold,) = folds_of(bars().sessions, WalkForwardPlan(start=position, end=session(60)))
-        job = refit_job(fold, bars(), FEATURES, TINY)
+        (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=position, end=session(60)))
+        job = create_refit_job(fold, bars(), FEATURES, TINY)
         with nullcontext() if is_enough else pytest.raises(ConfigurationError, match="needs at least 25 there"):
             forecast_refit(job)
 
 
 def test_too_few_bars_for_a_recipe_are_refused_with_their_number(source: ModelSource) -> None:
     with pytest.raises(ConfigurationError, match=r"have 36 sessions, but .* need 37; give more bars"):
-        plan_for(source, bars().last(36), ParsedFlags(), pytest.fail)
+        complete_plan(source, bars().last(36), ParsedFlags(), pytest.fail)
 
 
 def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(

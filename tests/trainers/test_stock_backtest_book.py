@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from predictor.errors import ConfigurationError
 from predictor.networks import TargetKind
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
-from trainers.stock.backtest.result import drawdown, equity, figures_of, performance, sharpe, sharpe_lead
+from trainers.stock.backtest.forecasts import DailyForecasts, join_folds
+from trainers.stock.backtest.result import drawdown, equity, measure_figures, measure_performance, sharpe, sharpe_lead
 from trainers.stock.backtest.strategies import (
     EQUAL_WEIGHT,
     MOMENTUM,
@@ -18,11 +18,11 @@ from trainers.stock.backtest.strategies import (
     Strategy,
     StrategySettings,
     TradingTerms,
-    benchmark_weights,
-    equal_long,
-    long_short,
-    sessions_a_year,
-    weights_of,
+    compute_benchmark_weights,
+    count_sessions_a_year,
+    decide_weights,
+    go_long_and_short,
+    go_long_equally,
 )
 from trainers.stock.evaluation.evaluation_set import standard_error
 
@@ -136,7 +136,7 @@ def forecasts_of(
 
 
 def test_rank_is_long_the_best_and_short_the_worst_with_half_of_the_book_each() -> None:
-    weights = weights_of(forecasts_of([[3, 1, 4, 2, np.nan]]), 4, StrategySettings(share=0.5))
+    weights = decide_weights(forecasts_of([[3, 1, 4, 2, np.nan]]), 4, StrategySettings(share=0.5))
     assert weights.tolist() == [[0.25, -0.25, 0.25, -0.25, 0]]
 
 
@@ -147,29 +147,29 @@ def test_each_side_holds_its_share_of_the_stocks_that_are_known_rounded_down(
     share: float, stocks: int, count: int
 ) -> None:
     scores = np.concatenate([np.random.default_rng(0).permutation(stocks), np.full(5, np.nan)])
-    (weights,) = long_short(scores[None], share)
+    (weights,) = go_long_and_short(scores[None], share)
     assert np.flatnonzero(weights > 0).tolist() == np.flatnonzero(scores >= stocks - count).tolist()
     assert np.flatnonzero(weights < 0).tolist() == np.flatnonzero(scores < count).tolist()
     assert np.abs(weights).sum() == pytest.approx(1)
 
 
 def test_among_equal_scores_the_order_of_the_stocks_decides() -> None:
-    (weights,) = long_short(np.repeat([1.0, 0.0], 50)[None], 0.02)
+    (weights,) = go_long_and_short(np.repeat([1.0, 0.0], 50)[None], 0.02)
     assert np.flatnonzero(weights > 0).tolist() == [48, 49]
     assert np.flatnonzero(weights < 0).tolist() == [50, 51]
 
 
 def test_rank_goes_by_a_ranking_models_score_and_not_by_the_median() -> None:
     told = replace(forecasts_of([[3, 1]]), scores=np.array([[[0.0], [1.0]]]))
-    assert weights_of(told, 4, StrategySettings()).tolist() == [[-0.5, 0.5]]
+    assert decide_weights(told, 4, StrategySettings()).tolist() == [[-0.5, 0.5]]
 
 
 def test_days_with_one_stock_or_equal_scores_stay_flat() -> None:
-    assert not long_short(np.array([[1.0, np.nan], [2, 2], [np.nan, np.nan]]), 0.1).any()
+    assert not go_long_and_short(np.array([[1.0, np.nan], [2, 2], [np.nan, np.nan]]), 0.1).any()
 
 
 def test_sign_is_long_short_or_flat_within_the_threshold() -> None:
-    weights = weights_of(
+    weights = decide_weights(
         forecasts_of([[0.01, -0.01, 0.0005, np.nan]]), 4, StrategySettings(strategy=Strategy.SIGN, threshold_bps=5)
     )
     np.testing.assert_allclose(weights, [[1 / 3, -1 / 3, 0, 0]])
@@ -178,16 +178,16 @@ def test_sign_is_long_short_or_flat_within_the_threshold() -> None:
 def test_vol_target_scales_each_stock_down_to_the_volatility_aimed_at() -> None:
     tactic = StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
     yearly = 0.02 / (2 * 1.2815515655) * (252 / 4) ** 0.5
-    wide = weights_of(forecasts_of([[0.0, 0.0]], width=0.04), 4, tactic)
+    wide = decide_weights(forecasts_of([[0.0, 0.0]], width=0.04), 4, tactic)
     np.testing.assert_allclose(wide, [[0.05 / (2 * yearly)] * 2])
-    assert weights_of(forecasts_of([[0.0, 0.0]], width=0.001), 4, tactic).tolist() == [[0.5, 0.5]]
+    assert decide_weights(forecasts_of([[0.0, 0.0]], width=0.001), 4, tactic).tolist() == [[0.5, 0.5]]
 
 
 def test_vol_target_reads_forecasts_of_volatility_too() -> None:
     daily = 0.2 / 252**0.5
     told = forecasts_of([[float(np.log(daily))]], kind=TargetKind.LOG_VOLATILITY)
     np.testing.assert_allclose(
-        weights_of(told, 4, StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)), [[0.5]]
+        decide_weights(told, 4, StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)), [[0.5]]
     )
 
 
@@ -195,31 +195,34 @@ def test_vol_target_reads_forecasts_of_volatility_too() -> None:
 def test_a_forecast_of_volatility_gives_no_direction(strategy: Strategy) -> None:
     told = forecasts_of([[-4.0, -5.0]], kind=TargetKind.LOG_VOLATILITY)
     with pytest.raises(ConfigurationError, match=f"strategy {strategy} needs forecasts of log-return"):
-        weights_of(told, 4, StrategySettings(strategy=strategy))
+        decide_weights(told, 4, StrategySettings(strategy=strategy))
 
 
 def test_a_horizon_that_is_not_forecast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"horizon 5 is not forecast; the model has \[4\]"):
-        weights_of(forecasts_of([[1.0]]), 5, StrategySettings())
+        decide_weights(forecasts_of([[1.0]]), 5, StrategySettings())
 
 
 def test_forecasts_of_folds_are_joined_in_order() -> None:
     one, two = forecasts_of([[1.0]]), forecasts_of([[2.0], [3.0]])
-    assert joined_folds([one, two]).median[..., 0].tolist() == [[1], [2], [3]]
+    assert join_folds([one, two]).median[..., 0].tolist() == [[1], [2], [3]]
 
 
 # --- benchmarks
 
 
 def test_equal_weight_holds_every_stock_that_has_a_bar() -> None:
-    assert equal_long(np.array([[True, True, False], [False, False, False]])).tolist() == [[0.5, 0.5, 0], [0, 0, 0]]
+    assert go_long_equally(np.array([[True, True, False], [False, False, False]])).tolist() == [
+        [0.5, 0.5, 0],
+        [0, 0, 0],
+    ]
 
 
 def test_momentum_leaves_the_last_month_out_and_reversal_is_the_last_week_alone() -> None:
     closes = np.ones((300, 2))
     closes[100:, 0] = 2.0
     closes[297:, 1] = 2.0
-    wanted = benchmark_weights(closes, 299, 0.1)
+    wanted = compute_benchmark_weights(closes, 299, 0.1)
     assert wanted[MOMENTUM].tolist() == [[0.5, -0.5]]
     assert wanted[REVERSAL].tolist() == [[0.5, -0.5]]
     assert wanted[EQUAL_WEIGHT].tolist() == [[0.5, 0.5]]
@@ -227,23 +230,23 @@ def test_momentum_leaves_the_last_month_out_and_reversal_is_the_last_week_alone(
 
 def test_a_benchmark_compares_the_closes_of_its_own_sessions_and_no_others() -> None:
     _, closes = random_market(5, sessions=330, stocks=6)
-    wanted = benchmark_weights(closes, 260, 0.5)
+    wanted = compute_benchmark_weights(closes, 260, 0.5)
     logs = np.log(closes)
-    np.testing.assert_array_equal(wanted[MOMENTUM], long_short(logs[239:309] - logs[8:78], 0.5))
-    np.testing.assert_array_equal(wanted[REVERSAL], long_short(logs[255:325] - logs[260:], 0.5))
+    np.testing.assert_array_equal(wanted[MOMENTUM], go_long_and_short(logs[239:309] - logs[8:78], 0.5))
+    np.testing.assert_array_equal(wanted[REVERSAL], go_long_and_short(logs[255:325] - logs[260:], 0.5))
 
 
 def test_momentum_leaves_out_a_stock_that_has_no_bar_today() -> None:
     _, closes = random_market(6, sessions=300, stocks=4)
     closes[299, 2] = np.nan
-    (weights,) = benchmark_weights(closes, 299, 0.5)[MOMENTUM]
+    (weights,) = compute_benchmark_weights(closes, 299, 0.5)[MOMENTUM]
     assert weights[2] == 0
     assert np.count_nonzero(weights) == 2
 
 
 def test_momentum_is_flat_where_the_history_is_too_short() -> None:
     closes = np.exp(np.random.default_rng(0).standard_normal((30, 3)))
-    wanted = benchmark_weights(closes, 20, 0.1)
+    wanted = compute_benchmark_weights(closes, 20, 0.1)
     assert not wanted[MOMENTUM].any()
     assert wanted[REVERSAL].any()
 
@@ -316,7 +319,7 @@ def test_the_error_of_a_lead_is_how_far_it_scatters_over_pairs_that_move_alike()
 
 
 def test_returns_that_never_move_have_no_sharpe_ratio() -> None:
-    found = performance(np.zeros(10))
+    found = measure_performance(np.zeros(10))
     assert np.isnan(found.sharpe)
     assert found.drawdown.depth == 0
 
@@ -333,31 +336,31 @@ def test_a_fall_from_the_start_begins_before_the_first_session() -> None:
 
 
 def test_annual_return_is_compounded() -> None:
-    assert performance(np.full(504, 0.001)).annual_return == pytest.approx(1.001**252 - 1)
+    assert measure_performance(np.full(504, 0.001)).annual_return == pytest.approx(1.001**252 - 1)
 
 
 def test_annual_volatility_grows_with_the_root_of_the_sessions() -> None:
-    assert performance(np.array([0.01, -0.01] * 50)).annual_volatility == pytest.approx(0.01 * 252**0.5)
+    assert measure_performance(np.array([0.01, -0.01] * 50)).annual_volatility == pytest.approx(0.01 * 252**0.5)
 
 
 def test_costs_that_take_more_than_there_is_leave_nothing() -> None:
-    assert performance(np.array([0.1, -1.2, 0.3, 0.0, 0.0])).annual_return == -1
+    assert measure_performance(np.array([0.1, -1.2, 0.3, 0.0, 0.0])).annual_return == -1
 
 
 def test_figures_tell_net_exposure_and_returns_before_and_after_costs() -> None:
     wanted, closes = random_market(7)
     book = run_book(wanted, closes, TradingTerms(horizon=3, cost_bps=30))
-    figures = figures_of(book)
+    figures = measure_figures(book)
     assert figures.net_exposure == pytest.approx(book.weights.sum() / 60)
     assert figures.exposure == pytest.approx(np.abs(book.weights).sum() / 60)
-    assert figures.gross == performance(book.gross)
-    assert figures.net == performance(book.net)
+    assert figures.gross == measure_performance(book.gross)
+    assert figures.net == measure_performance(book.net)
 
 
 def test_the_hit_rate_counts_sessions_with_a_position_alone() -> None:
     closes = np.array([[1.0], [1], [2], [1], [2], [2]])
     wanted = np.array([[1.0], [1], [1], [0], [0], [0]])
-    figures = figures_of(run_book(wanted, closes, FREE))
+    figures = measure_figures(run_book(wanted, closes, FREE))
     assert figures.hit_rate == pytest.approx(2 / 3)
     assert figures.exposure == pytest.approx(3 / 6)
     assert figures.turnover == pytest.approx(2 / 6)
@@ -368,7 +371,7 @@ def test_the_hit_rate_counts_sessions_with_a_position_alone() -> None:
 
 def test_figures_of_what_trades_every_day_are_of_365_days() -> None:
     returns = np.random.default_rng(3).normal(0.001, 0.02, 400)
-    found, (ratio, error) = performance(returns, 365), sharpe(returns)
+    found, (ratio, error) = measure_performance(returns, 365), sharpe(returns)
     assert found.annual_volatility == pytest.approx(returns.std() * 365**0.5)
     assert found.annual_return == pytest.approx(np.prod(1 + returns) ** (365 / 400) - 1)
     assert (found.sharpe, found.sharpe_error) == pytest.approx((ratio * (365 / 252) ** 0.5, error * (365 / 252) ** 0.5))
@@ -377,18 +380,18 @@ def test_figures_of_what_trades_every_day_are_of_365_days() -> None:
 
 
 def test_a_calendars_name_says_how_many_sessions_a_year_has() -> None:
-    assert [sessions_a_year(name) for name in ("24/7", "XNYS", "weekdays", "")] == [365, 252, 252, 252]
+    assert [count_sessions_a_year(name) for name in ("24/7", "XNYS", "weekdays", "")] == [365, 252, 252, 252]
     assert TradingTerms(horizon=1, borrow_bps=365, sessions_a_year=365).borrow == pytest.approx(1e-4)
 
 
 def test_risk_aimed_at_is_that_of_the_calendars_year() -> None:
     told, tactic = forecasts_of([[0.0]], width=0.04), StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
-    weights, daily = weights_of(told, 4, tactic), weights_of(told, 4, tactic, 365)
+    weights, daily = decide_weights(told, 4, tactic), decide_weights(told, 4, tactic, 365)
     np.testing.assert_allclose(daily, weights * (252 / 365) ** 0.5)
 
 
 def test_momentum_looks_back_twelve_months_of_the_calendars_year() -> None:
     closes = np.exp(np.cumsum(np.random.default_rng(7).normal(0, 0.02, (400, 6)), axis=0))
-    (wanted,) = benchmark_weights(closes, 399, 0.5, 365)[MOMENTUM]
+    (wanted,) = compute_benchmark_weights(closes, 399, 0.5, 365)[MOMENTUM]
     rise = np.log(closes[399 - 30] / closes[399 - 365])
     assert (wanted > 0).tolist() == (rise >= np.sort(rise)[3]).tolist()

@@ -27,9 +27,9 @@ from trainers.stock.backtest import (
     artifact_source,
     backtest,
 )
-from trainers.stock.backtest.backtest import GIVEN_EDGES, settings_of
-from trainers.stock.backtest.folds import folds_of
-from trainers.stock.backtest.refits import ForecastStore, forecast_refit, refit_job
+from trainers.stock.backtest.backtest import GIVEN_EDGES, collect_settings
+from trainers.stock.backtest.folds import split_sessions
+from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_refit
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import (
     among,
@@ -322,10 +322,10 @@ def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(
     terms, folder = TradingTerms(horizon=3), BacktestFolder(path=tmp_path / "backtest")
     found = backtest(given_edges_model, bars, plan, terms=terms, tactic=StrategySettings(), folder=folder)
     assert GIVEN_EDGES in found.notes
-    (fold,) = folds_of(bars.sessions, plan)
-    kept = ForecastStore(folder.path, settings_of(given_edges_model, bars, plan), resume=True).read(fold)
+    (fold,) = split_sessions(bars.sessions, plan)
+    kept = ForecastStore(folder.path, collect_settings(given_edges_model, bars, plan), resume=True).read(fold)
     wanted, other = (
-        forecast_refit(refit_job(fold, bars, FEATURES, given_edges_model.known_recipe(), edges=edges))
+        forecast_refit(create_refit_job(fold, bars, FEATURES, given_edges_model.known_recipe(), edges=edges))
         for edges in (GIVEN, None)
     )
     np.testing.assert_array_equal(kept.values, wanted.values)

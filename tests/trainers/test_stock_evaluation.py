@@ -28,7 +28,7 @@ from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import Optimisation, StockRecipe, TrainingResult, train
-from trainers.stock.backtest.refits import assembled
+from trainers.stock.backtest.refits import assemble_model
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FitScope, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
@@ -342,7 +342,7 @@ def calibrated_until(made: TrainingResult, session: int) -> Model:
         "test": {**splits["test"], "first": session + 100},
     }
     manifest = replace(stored.manifest, card={**stored.manifest.card, "splits": later})
-    return assembled(replace(stored, manifest=manifest))
+    return assemble_model(replace(stored, manifest=manifest))
 
 
 def test_an_ensemble_has_seen_what_any_of_its_members_was_calibrated_on(trained_model: TrainingResult) -> None:

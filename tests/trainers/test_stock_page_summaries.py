@@ -8,7 +8,7 @@ from audits import audit_record
 from evaluations import evaluation
 
 from predictor.audit_record import AuditVerdict
-from trainers.stock.audit.page import findings as audit_findings
+from trainers.stock.audit.page import describe_findings as audit_findings
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.summary import findings

@@ -17,16 +17,16 @@ from trainers.stock.audit.page import render_audit
 from trainers.stock.backtest import summary_json
 from trainers.stock.backtest.book import Book, run_book
 from trainers.stock.backtest.command import backtest_tables
-from trainers.stock.backtest.page import cost_grid, fallen, render_backtest, smoothed
+from trainers.stock.backtest.page import build_cost_table, measure_drawdowns, render_backtest, smooth
 from trainers.stock.backtest.result import (
-    annual_returns,
-    break_even,
-    lead_over,
-    sentence_of,
+    create_track,
+    describe_leads,
+    describe_sharpe,
+    find_break_even_cost,
+    judge,
+    measure_annual_returns,
+    measure_lead,
     sharpe_at,
-    sharpe_leads,
-    track_of,
-    verdict_of,
 )
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid
@@ -178,7 +178,7 @@ def test_the_page_of_a_backtest_says_its_sharpe_ratio_with_its_error_net_and_gro
     found = backtest()
     figures = found.strategy.figures
     page = page_of(render_backtest(NAME, found))
-    assert sentence_of(found) in page.words
+    assert describe_sharpe(found) in page.words
     assert f"{figures.net.sharpe:+.2f} ± {figures.net.sharpe_error:.2f} after costs" in page.words
     assert f"{figures.gross.sharpe:+.2f} ± {figures.gross.sharpe_error:.2f} before" in page.words
 
@@ -192,26 +192,26 @@ def test_the_page_holds_the_figures_of_every_book() -> None:
 
 def test_the_verdict_of_a_backtest_needs_the_whole_interval_on_one_side() -> None:
     good = backtest(strategy=track("model", 4, drift=0.01))
-    assert verdict_of(good) is Verdict.BETTER
+    assert judge(good) is Verdict.BETTER
     assert '<section class="verdict better"' in render_backtest(NAME, good)
     figures = good.strategy.figures
     for errors, verdict in ((1.95, Verdict.UNDECIDED), (1.97, Verdict.BETTER)):
         near = replace(figures, net=replace(figures.net, sharpe_error=figures.net.sharpe / errors))
-        assert verdict_of(replace(good, strategy=replace(good.strategy, figures=near))) is verdict
+        assert judge(replace(good, strategy=replace(good.strategy, figures=near))) is verdict
     lost = replace(figures, net=replace(figures.net, sharpe=-figures.net.sharpe))
-    assert verdict_of(replace(good, strategy=replace(good.strategy, figures=lost))) is Verdict.WORSE
+    assert judge(replace(good, strategy=replace(good.strategy, figures=lost))) is Verdict.WORSE
 
 
 def test_the_lead_over_every_benchmark_stands_on_the_page_in_json_and_in_words() -> None:
     found = backtest()
     numbers = set(page_of(render_backtest(NAME, found)).numbers)
-    leads = [lead_over(found, one) for one in found.benchmarks]
+    leads = [measure_lead(found, one) for one in found.benchmarks]
     assert {lead for lead, _ in leads} <= numbers
     assert summary_json(found)["leads"] == [
         {"over": one.name, "sharpe": lead, "sharpe_error": error}
         for one, (lead, error) in zip(found.benchmarks, leads, strict=True)
     ]
-    assert f"of equal weight {leads[0][0]:+.2f} ± {leads[0][1]:.2f}" in sharpe_leads(found)
+    assert f"of equal weight {leads[0][0]:+.2f} ± {leads[0][1]:.2f}" in describe_leads(found)
 
 
 def test_the_assumed_return_of_a_delisting_stands_on_the_page_in_the_table_and_in_json() -> None:
@@ -240,14 +240,14 @@ def test_the_table_of_a_backtest_fits_a_terminal_of_80_columns(capsys: pytest.Ca
     Console(width=80, highlight=False).print(backtest_tables(found))
     told = capsys.readouterr().out
     assert "…" not in told
-    assert sharpe_leads(found) in " ".join(told.split())
+    assert describe_leads(found) in " ".join(told.split())
 
 
 def test_a_strategy_that_never_moves_has_no_sharpe_ratio() -> None:
-    flat = track_of("model", np.arange(20110301, 20110331, dtype=np.int32), _flat(), TERMS)
+    flat = create_track("model", np.arange(20110301, 20110331, dtype=np.int32), _flat(), TERMS)
     found = backtest(strategy=flat)
-    assert sentence_of(found) == "model: the returns are constant, so the Sharpe ratio is undefined."
-    assert verdict_of(found) is Verdict.UNDECIDED
+    assert describe_sharpe(found) == "model: the returns are constant, so the Sharpe ratio is undefined."
+    assert judge(found) is Verdict.UNDECIDED
 
 
 def _flat() -> Book:
@@ -256,11 +256,11 @@ def _flat() -> Book:
 
 def test_what_a_book_paid_adds_up() -> None:
     book = track("model", 1).book
-    paid = annual_returns(book, TERMS)
+    paid = measure_annual_returns(book, TERMS)
     assert paid.gross - paid.trading - paid.borrowing == pytest.approx(paid.net)
     assert paid.trading == pytest.approx(252 * 0.002 * book.traded.mean())
     assert paid.borrowing > 0
-    cells = cost_grid(backtest()).lines[0].cells
+    cells = build_cost_table(backtest()).lines[0].cells
     assert [cell.value for cell in cells[:4]] == [paid.gross, -paid.trading, -paid.borrowing, paid.net]
 
 
@@ -274,7 +274,7 @@ def test_a_sharpe_ratio_at_another_cost_is_that_of_a_book_which_paid_it() -> Non
 
 def test_at_the_cost_at_which_it_breaks_even_a_book_has_a_sharpe_ratio_of_0() -> None:
     book = track("model", 4, drift=0.01).book
-    even = break_even(book, TERMS)
+    even = find_break_even_cost(book, TERMS)
     assert even is not None
     assert sharpe_at(book, TERMS, even)[0] == pytest.approx(0, abs=1e-9)
 
@@ -287,13 +287,12 @@ def test_the_page_tells_who_decided_when_and_on_which_terms() -> None:
 
 
 def test_a_fall_counts_from_the_start_too() -> None:
-    np.testing.assert_allclose(fallen(np.array([0.9, 1.2, 0.6, 1.2])), [-0.1, 0, -0.5, 0])
+    np.testing.assert_allclose(measure_drawdowns(np.array([0.9, 1.2, 0.6, 1.2])), [-0.1, 0, -0.5, 0])
 
 
 def test_turnover_is_smoothed_over_the_sessions_there_have_been() -> None:
     daily = np.concatenate([[21.0, 0.0], np.zeros(20), [4.2]])
-    smooth = smoothed(daily)
-    np.testing.assert_allclose(smooth[[0, 1, 20, 21, 22]], [21, 10.5, 1, 0, 0.2], atol=1e-12)
+    np.testing.assert_allclose(smooth(daily)[[0, 1, 20, 21, 22]], [21, 10.5, 1, 0, 0.2], atol=1e-12)
 
 
 # --- audits

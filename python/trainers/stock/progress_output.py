@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from trainers.loop import Report
 from trainers.progress import ConsumerChain, ReportConsumer, is_cell, progress_for
-from trainers.stock.backtest.backtest import Watch, without_progress
+from trainers.stock.backtest.backtest import Watch, iterate_silently
 from trainers.stock.backtest.folds import Fold, describe_fold
 from trainers.stock.data_warnings import Warn, discard
 
@@ -80,7 +80,7 @@ def open_progress(*, quiet: bool) -> Generator[ProgressOutput]:
     """Show progress on standard output unless `quiet`; live bars stop when the block ends, also on an exception."""
     if quiet:
         yield ProgressOutput(
-            consume=ConsumerChain(), announce=discard, tell=discard, warn=discard, watch=without_progress
+            consume=ConsumerChain(), announce=discard, tell=discard, warn=discard, watch=iterate_silently
         )
         return
     progress = _EndedProgress(progress_for(sys.stdout))

@@ -39,9 +39,9 @@ from trainers.stock.backtest import (
     WalkForwardPlan,
     backtest,
 )
-from trainers.stock.backtest.backtest import chosen_terms, plan_for
+from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
-from trainers.stock.backtest.source import source_of_model
+from trainers.stock.backtest.source import use_model
 from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.progress_output import ProgressOutput, open_progress
@@ -396,14 +396,14 @@ class StockTrainer:
         tactic = parse_settings(StrategySettings, settings)
         with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
-            source = source_of_model(model, fitted.stored.manifest_hash, covariates_of(covariates))
+            source = use_model(model, fitted.stored.manifest_hash, covariates_of(covariates))
             panel = bars_of(bars)
             data_warnings.emit(source.doubts(panel), output.warn)
             return backtest(
                 source,
                 panel,
-                plan_for(source, panel, days, output.tell),
-                terms=chosen_terms(terms, source),
+                complete_plan(source, panel, days, output.tell),
+                terms=choose_terms(terms, source),
                 tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
                 folder=BacktestFolder(path=Path(folder) / "backtest"),
                 workers=workers,

@@ -24,17 +24,17 @@ from trainers.stock.audit.checks import (
     check_lags,
     check_permutations,
     check_trials,
-    counted_trials,
-    outcomes,
-    plain_quantiles,
+    count_trials,
+    forecast_yardstick,
+    measure_outcomes,
 )
 from trainers.stock.audit.leak_check import FittedNumbers, ModelStages, check_future
-from trainers.stock.backtest.backtest import closing_note
+from trainers.stock.backtest.backtest import describe_closings
 from trainers.stock.backtest.book import Book, run_book
-from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
-from trainers.stock.backtest.refits import assembled, refit
+from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
+from trainers.stock.backtest.refits import assemble_model, refit
 from trainers.stock.backtest.source import ModelSource
-from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, weights_of
+from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, decide_weights
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
@@ -131,15 +131,15 @@ def audit(
     doubts = emit(source.doubts(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     shown = _AuditProgress(announce=announce, stepwise=stepwise, consume=consume)
-    subject = _subject(source, bars, shown)
-    positions = _days(subject)
+    subject = _prepare_model(source, bars, shown)
+    positions = _select_days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
-    judged = _judged(subject, positions, terms, tactic, stepwise)
+    judged = _forecast_days(subject, positions, terms, tactic, stepwise)
     _refuse_unknown(judged)
-    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
+    wanted = decide_weights(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
     book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
-    future = _future(subject, positions, depth, shown)
+    future = _check_future(subject, positions, depth, shown)
     return AuditRecord(
         digest=source.digest,
         told=source.description,
@@ -147,23 +147,23 @@ def audit(
         first_session=first,
         last_session=last,
         future=future,
-        permutation=_permutation(subject, judged, depth, shown),
+        permutation=_check_permutations(subject, judged, depth, shown),
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
-        trials=check_trials(book.net, counted_trials(depth.trials, source.card), terms.sessions_a_year),
-        notes=(*_notes(subject, depth), *_closings(book, terms, tactic)),
+        trials=check_trials(book.net, count_trials(depth.trials, source.card), terms.sessions_a_year),
+        notes=(*_list_notes(subject, depth), *_note_closings(book, terms, tactic)),
         warnings=doubts,
     )
 
 
-def _subject(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _AuditedModel:
+def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _AuditedModel:
     recipe = source.known_recipe()
     if source.standing is None:
         splits = recipe.splits(bars.sessions)
         shown.announce("training the recipe")
         learnt = bars.between(splits.train.first, seen_until(splits))
         made = refit(learnt, source.features, recipe, splits, covariates=source.covariates, consume=shown.consume)
-        model = assembled(made)
+        model = assemble_model(made)
     elif isinstance(source.standing.model, Model):
         splits, model = source.standing.splits, source.standing.model
     else:
@@ -181,7 +181,7 @@ def _check_reach(bars: BarPanel, splits: DataSplits) -> None:
         )
 
 
-def _days(subject: _AuditedModel) -> NDArray[np.int64]:
+def _select_days(subject: _AuditedModel) -> NDArray[np.int64]:
     """Positions of the decision days after the last label seen whose outcomes are known at every lag.
 
     Raises:
@@ -198,7 +198,7 @@ def _days(subject: _AuditedModel) -> NDArray[np.int64]:
     return np.arange(allowed, end)
 
 
-def _judged(
+def _forecast_days(
     subject: _AuditedModel,
     positions: NDArray[np.int64],
     terms: TradingTerms,
@@ -210,12 +210,12 @@ def _judged(
     adjusted = history.adjusted
     levels = subject.model.manifest.quantiles
     return AuditedForecasts(
-        forecasts=daily_forecasts(
+        forecasts=forecast_daily(
             subject.model, bars, bars.sessions[positions], subject.source.covariates, stepwise=stepwise
         ),
         yardstick=YARDSTICK_NAME,
-        plain=plain_quantiles(history, subject.splits, levels, positions),
-        outcomes=tuple(outcomes(target, adjusted, lag)[positions] for lag in LAGS),
+        plain=forecast_yardstick(history, subject.splits, levels, positions),
+        outcomes=tuple(measure_outcomes(target, adjusted, lag)[positions] for lag in LAGS),
         closes=np.ascontiguousarray(adjusted.close.T[positions]),
         spread=target.spread,
         terms=terms,
@@ -237,22 +237,24 @@ def _refuse_unknown(judged: AuditedForecasts) -> None:
         raise ConfigurationError("prices are constant on the evaluated days; give other bars")
 
 
-def _future(
+def _check_future(
     subject: _AuditedModel, positions: NDArray[np.int64], depth: AuditBudget, shown: _AuditProgress
 ) -> FutureCheck:
     """Run the leak check at some of these positions [D]."""
     shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
     staging = partial(ModelStages, subject.model, subject.source.covariates)
-    return check_future(subject.bars, staging, _spread(positions, depth.sessions), _fitting(subject), shown.stepwise)
+    return check_future(
+        subject.bars, staging, _space_evenly(positions, depth.sessions), _fit_numbers(subject), shown.stepwise
+    )
 
 
-def _spread(positions: NDArray[np.int64], count: int) -> list[int]:
+def _space_evenly(positions: NDArray[np.int64], count: int) -> list[int]:
     """At most `count` evenly spaced positions."""
     chosen = np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(np.int64)
     return [int(position) for position in positions[chosen]]
 
 
-def _fitting(subject: _AuditedModel) -> FittedNumbers:
+def _fit_numbers(subject: _AuditedModel) -> FittedNumbers:
     """The scaling of the features, fitted on the training split."""
     last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
 
@@ -265,19 +267,19 @@ def _fitting(subject: _AuditedModel) -> FittedNumbers:
     return FittedNumbers(fit=fit, last=last)
 
 
-def _permutation(
+def _check_permutations(
     subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, shown: _AuditProgress
 ) -> PermutationCheck:
     return check_permutations(
         judged,
-        lambda seed: _shuffled(subject, judged, depth, seed, shown),
+        lambda seed: _retrain_on_shuffled_labels(subject, judged, depth, seed, shown),
         count=depth.permutations,
         epochs=depth.epochs,
         lag=subject.recipe.target.lag,
     )
 
 
-def _shuffled(
+def _retrain_on_shuffled_labels(
     subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, seed: int, shown: _AuditProgress
 ) -> DailyForecasts:
     """Forecasts of a model trained on shuffled labels."""
@@ -294,17 +296,17 @@ def _shuffled(
         labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
         consume=shown.consume,
     )
-    return daily_forecasts(
-        assembled(made), subject.bars, judged.forecasts.sessions, source.covariates, stepwise=shown.stepwise
+    return forecast_daily(
+        assemble_model(made), subject.bars, judged.forecasts.sessions, source.covariates, stepwise=shown.stepwise
     )
 
 
-def _closings(book: Book, terms: TradingTerms, tactic: StrategySettings) -> tuple[str, ...]:
+def _note_closings(book: Book, terms: TradingTerms, tactic: StrategySettings) -> tuple[str, ...]:
     closed = int(book.closed.sum())
-    return (closing_note(f"strategy {tactic.strategy}", closed, terms),) if closed else ()
+    return (describe_closings(f"strategy {tactic.strategy}", closed, terms),) if closed else ()
 
 
-def _notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
+def _list_notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
     least = 1 / (depth.permutations + 1)
     count = (

@@ -20,8 +20,8 @@ from predictor.networks import Target, normalise, restore
 from predictor.windows import Pipeline
 from trainers.stock.backtest.book import Book, run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.result import STANDARD_ERRORS_95, break_even, sharpe
-from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, StrategySettings, TradingTerms, weights_of
+from trainers.stock.backtest.result import STANDARD_ERRORS_95, find_break_even_cost, sharpe
+from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, StrategySettings, TradingTerms, decide_weights
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, InformationSet, MeasuredWindows
 from trainers.stock.evaluation.evaluated_days import seen_until
@@ -40,16 +40,16 @@ def check_costs(book: Book, terms: TradingTerms, strategy: str) -> CostCheck:
     """Pass if the 95 % interval of the Sharpe ratio after costs is above 0, fail if below."""
     ratio, error = sharpe(book.net, terms.sessions_a_year)
     return CostCheck(
-        verdict=_cost_verdict(ratio, error),
+        verdict=_judge_costs(ratio, error),
         strategy=strategy,
         charged_bps=terms.cost_bps,
-        break_even_bps=break_even(book, terms),
+        break_even_bps=find_break_even_cost(book, terms),
         sharpe=ratio if isfinite(ratio) else None,
         sharpe_error=error if isfinite(error) else None,
     )
 
 
-def _cost_verdict(ratio: float, error: float) -> AuditVerdict:
+def _judge_costs(ratio: float, error: float) -> AuditVerdict:
     if not isfinite(ratio) or abs(ratio) <= STANDARD_ERRORS_95 * error:
         return AuditVerdict.UNDECIDED
     return AuditVerdict.PASS if ratio > 0 else AuditVerdict.FAIL
@@ -70,7 +70,7 @@ class TrialCount:
             raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
 
 
-def counted_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
+def count_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
     """The given count, else that of the tuning in the card, else 1."""
     if given is not None:
         return TrialCount(count=given, counted_by="as given")
@@ -93,7 +93,7 @@ def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS
     moments = ReturnMoments.of(returns) if np.ptp(returns) > 0 else None
     deflated = None if moments is None else probabilistic_sharpe(moments, best)
     return TrialsCheck(
-        verdict=_trials_verdict(deflated, trials),
+        verdict=_judge_trials(deflated, trials),
         trials=trials.count,
         counted_by=trials.counted_by,
         sessions=len(returns),
@@ -150,7 +150,7 @@ def expected_best(trials: int, sessions: int) -> float:
     return highest / sqrt(sessions - 1)
 
 
-def _trials_verdict(deflated: float | None, trials: TrialCount) -> AuditVerdict:
+def _judge_trials(deflated: float | None, trials: TrialCount) -> AuditVerdict:
     if deflated is not None and deflated <= 1 - SURE:
         return AuditVerdict.FAIL
     if deflated is None or deflated < SURE or not trials.known:
@@ -184,7 +184,7 @@ class SkillEstimate:
         return self.value > 2 * self.error
 
 
-def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
+def measure_outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
     """[T, S, H] outcomes that start at the close `lag` sessions after each session; NaN where unknown."""
     labels = Target(kind=target.kind, lag=0, horizons=target.horizons).labels(bars).transpose(1, 0, 2)
     moved = np.full_like(labels, np.nan)
@@ -192,7 +192,7 @@ def outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
     return moved
 
 
-def plain_quantiles(
+def forecast_yardstick(
     history: History, splits: DataSplits, levels: tuple[float, ...], positions: NDArray[np.int64]
 ) -> FloatArray:
     """[D, S, H, Q] forecasts of the yardstick; NaN for windows without volatility.
@@ -207,7 +207,9 @@ def plain_quantiles(
     return forecasts.reshape(len(positions), stocks, *forecasts.shape[1:])
 
 
-def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray) -> FloatArray:
+def measure_daily_losses(
+    forecasts: DailyForecasts, values: FloatArray, outcome: FloatArray, spread: FloatArray
+) -> FloatArray:
     """[D] mean pinball loss over stocks and horizons, each divided by its spread; NaN without outcomes.
 
     Args:
@@ -225,7 +227,7 @@ def daily_losses(forecasts: DailyForecasts, values: FloatArray, outcome: FloatAr
     return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
 
-def relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
+def measure_relative_gain(ours: FloatArray, plain: FloatArray) -> FloatArray:
     """[D] improvement of each day's loss over the yardstick's, relative to the yardstick's mean."""
     known = np.isfinite(ours) & np.isfinite(plain)
     return (plain[known] - ours[known]) / plain[known].mean()
@@ -282,35 +284,35 @@ class AuditedForecasts:
         return self.forecasts.horizons[-1]
 
 
-def gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
+def measure_gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
     """[D] daily improvement of values [D, S, H, Q] over the yardstick, relative to its mean loss."""
     outcome = judged.outcomes[LAGS.index(lag)]
-    ours = daily_losses(judged.forecasts, values, outcome, judged.spread)
-    return relative_gain(ours, daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
+    ours = measure_daily_losses(judged.forecasts, values, outcome, judged.spread)
+    return measure_relative_gain(ours, measure_daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
 
 
 def check_lags(judged: AuditedForecasts) -> LagCheck:
     """Fail if skill at lag 0 is lost at lag 1, when one can trade, beyond luck."""
-    daily = {lag: gains(judged, judged.forecasts.values, lag) for lag in LAGS}
+    daily = {lag: measure_gains(judged, judged.forecasts.values, lag) for lag in LAGS}
     skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)
     return LagCheck(
-        verdict=_lag_verdict(skill[0], skill[1], lost),
+        verdict=_judge_lags(skill[0], skill[1], lost),
         horizon=judged.horizon,
         yardstick=judged.yardstick,
-        rows=tuple(_row(judged, lag, skill[lag]) for lag in LAGS),
+        rows=tuple(_build_lag_row(judged, lag, skill[lag]) for lag in LAGS),
     )
 
 
-def _lag_verdict(now: SkillEstimate, later: SkillEstimate, lost: SkillEstimate) -> AuditVerdict:
+def _judge_lags(now: SkillEstimate, later: SkillEstimate, lost: SkillEstimate) -> AuditVerdict:
     if later.positive:
         return AuditVerdict.PASS
     return AuditVerdict.FAIL if now.positive and lost.positive else AuditVerdict.UNDECIDED
 
 
-def _row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
-    ratio, ratio_error = _sharpe(judged, lag)
-    ic = _ic(judged, lag)
+def _build_lag_row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
+    ratio, ratio_error = _measure_sharpe(judged, lag)
+    ic = _estimate_ic(judged, lag)
     return LagRow(
         lag=lag,
         skill=skill.value,
@@ -322,16 +324,16 @@ def _row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
     )
 
 
-def _ic(judged: AuditedForecasts, lag: int) -> SkillEstimate | None:
+def _estimate_ic(judged: AuditedForecasts, lag: int) -> SkillEstimate | None:
     place = judged.forecasts.place(judged.horizon)
     outcome = judged.outcomes[LAGS.index(lag)][..., place]
     daily = rank_ic(judged.forecasts.ranking[..., place], outcome)
     return estimate(daily, judged.horizon) if len(daily) else None
 
 
-def _sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
+def _measure_sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
     a_year = judged.terms.sessions_a_year
-    wanted = weights_of(judged.forecasts, judged.horizon, judged.tactic, a_year)
+    wanted = decide_weights(judged.forecasts, judged.horizon, judged.tactic, a_year)
     gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
     return sharpe(gross, a_year)
 
@@ -385,11 +387,11 @@ def check_permutations(
         epochs: Maximum epochs of each training.
         lag: Lag of the outcomes: the model's own.
     """
-    own = gains(judged, judged.forecasts.values, lag)
-    shuffled = [gains(judged, retrain(seed).values, lag) for seed in range(count)]
+    own = measure_gains(judged, judged.forecasts.values, lag)
+    shuffled = [measure_gains(judged, retrain(seed).values, lag) for seed in range(count)]
     mean = estimate(np.mean(shuffled, axis=0), judged.reach)
     return PermutationCheck(
-        verdict=_permutation_verdict(mean),
+        verdict=_judge_permutations(mean),
         epochs=epochs,
         yardstick=judged.yardstick,
         skill=float(own.mean()),
@@ -398,7 +400,7 @@ def check_permutations(
     )
 
 
-def _permutation_verdict(left: SkillEstimate) -> AuditVerdict:
+def _judge_permutations(left: SkillEstimate) -> AuditVerdict:
     if left.value > detectable_leak(left.error):
         return AuditVerdict.FAIL
     return AuditVerdict.PASS if detectable_leak(left.error) <= BLIND else AuditVerdict.UNDECIDED

@@ -23,7 +23,7 @@ from trainers.options import RunOptions
 from trainers.progress import no_progress, progress_for, progress_on
 from trainers.stock.audit.audit import AuditBudget, audit
 from trainers.stock.audit.page import render_audit
-from trainers.stock.backtest.backtest import chosen_terms
+from trainers.stock.backtest.backtest import choose_terms
 from trainers.stock.backtest.command import BacktestSubject
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
 from trainers.stock.progress_output import announcer, warner
@@ -46,7 +46,7 @@ def audit_command(
     path = (subject.path or Path()).resolve()
     check_file(audit_path(path))
     source = subject.source(files.read())
-    whole = chosen_terms(terms, source)
+    whole = choose_terms(terms, source)
     announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
     panel = bars.read()
     try:

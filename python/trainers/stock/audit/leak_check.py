@@ -65,9 +65,9 @@ class ModelStages:
         return {name: group.numpy() for name, group in inputs._asdict().items()} | {FORECAST: forecast}
 
 
-def different(before: Stages, after: Stages) -> tuple[str, ...]:
+def find_differences(before: Stages, after: Stages) -> tuple[str, ...]:
     """Names of the arrays whose shape, type or any bit differs."""
-    return tuple(name for name, array in before.items() if not _same_bits(array, after[name]))
+    return tuple(name for name, array in before.items() if not _have_same_bits(array, after[name]))
 
 
 def forecast_gap(before: Stages, after: Stages) -> float | None:
@@ -78,11 +78,11 @@ def forecast_gap(before: Stages, after: Stages) -> float | None:
     return float(np.abs(mine - theirs).max(initial=0.0) / np.abs(mine).max(initial=np.finfo(np.float64).tiny))
 
 
-def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def _have_same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
-def adjusted_panel(bars: BarPanel) -> BarPanel:
+def adjust_panel(bars: BarPanel) -> BarPanel:
     """The adjusted bars as unadjusted prices.
 
     A future split or dividend scales all earlier adjusted prices. Ratios cancel the factor except for the last bit, so
@@ -154,13 +154,13 @@ def check_future(
         fitting: The fitted numbers.
         stepwise: Shows the current session.
     """
-    plain = adjusted_panel(bars)
+    plain = adjust_panel(bars)
     base = staging(plain)
     changed: dict[str, int] = {}
     gaps: list[float | None] = []
     for position in stepwise(positions, title="noise", tell=lambda at: f"after {shown_date(int(bars.sessions[at]))}"):
         session, before = int(bars.sessions[position]), base(position)
-        names = different(before, staging(with_noise(plain, position))(position))
+        names = find_differences(before, staging(with_noise(plain, position))(position))
         changed = dict.fromkeys(names, session) | changed
         gaps.append(forecast_gap(before, staging(plain.until(session))(position)))
     if fitting.fit(plain) != fitting.fit(with_noise(plain, fitting.last)):

@@ -8,14 +8,14 @@ from predictor.skill import Verdict
 from trainers.stock.audit.checks import detectable_leak
 
 
-def findings(record: AuditRecord) -> tuple[str, str, str]:
+def describe_findings(record: AuditRecord) -> tuple[str, str, str]:
     """Sentences on leaks, on skill at later lags, and on trading."""
-    return _leak(record), _use(record), _trading(record)
+    return _describe_leak(record), _describe_use(record), _describe_trading(record)
 
 
-def _leak(record: AuditRecord) -> str:
+def _describe_leak(record: AuditRecord) -> str:
     future, permutation = record.future, record.permutation
-    left = f"{_rounded_percent(permutation.mean)} ± {100 * permutation.error:.2f} %"
+    left = f"{_format_signed_percent(permutation.mean)} ± {100 * permutation.error:.2f} %"
     if future.verdict is AuditVerdict.FAIL:
         return "Forecasts depend on bars of later sessions: the model sees the future, and its numbers are meaningless."
     if permutation.verdict is AuditVerdict.FAIL:
@@ -29,7 +29,7 @@ def _leak(record: AuditRecord) -> str:
     return f"{found} left a skill of {left}, as expected without a leak."
 
 
-def _use(record: AuditRecord) -> str:
+def _describe_use(record: AuditRecord) -> str:
     """Skill at the close of the forecast, and at the next, when one can trade on it."""
     rows = {row.lag: row for row in record.lags.rows}
     first, *others = (rows[lag] for lag in sorted(rows))
@@ -40,12 +40,12 @@ def _use(record: AuditRecord) -> str:
         AuditVerdict.UNDECIDED: "which does not show that any is left to act on",
     }
     return (
-        f"Against {record.lags.yardstick} the skill is {_skill(first)}, and {_skill(later)} when one acts "
-        f"{'1 close' if later.lag == 1 else f'{later.lag} closes'} later, {verdicts[record.lags.verdict]}."
+        f"Against {record.lags.yardstick} the skill is {_format_skill(first)}, and {_format_skill(later)} when one "
+        f"acts {'1 close' if later.lag == 1 else f'{later.lag} closes'} later, {verdicts[record.lags.verdict]}."
     )
 
 
-def _trading(record: AuditRecord) -> str:
+def _describe_trading(record: AuditRecord) -> str:
     costs, trials = record.costs, record.trials
     if costs.break_even_bps is None:
         return f"The strategy {costs.strategy} never trades on these forecasts, so its costs are unknown."
@@ -58,11 +58,11 @@ def _trading(record: AuditRecord) -> str:
     )
 
 
-def _skill(row: LagRow) -> str:
-    return f"{_rounded_percent(row.skill)} ± {100 * row.skill_error:.2f} %"
+def _format_skill(row: LagRow) -> str:
+    return f"{_format_signed_percent(row.skill)} ± {100 * row.skill_error:.2f} %"
 
 
-def _rounded_percent(share: float) -> str:
+def _format_signed_percent(share: float) -> str:
     """In percent with its sign; zero has a plus."""
     return f"{round(100 * share, 2) + 0.0:+.2f} %"
 
@@ -80,31 +80,31 @@ def render_audit(name: str, record: AuditRecord) -> str:
         {
             "name": name,
             "audit": record,
-            "findings": findings(record),
+            "findings": describe_findings(record),
             "look": _LOOKS[record.verdict],
-            "permutations": permutation_grid(record),
+            "permutations": build_permutation_table(record),
             "leak_that_shows": detectable_leak(record.permutation.error),
-            "lags": lag_grid(record),
-            "trials": trial_grid(record),
+            "lags": build_lag_table(record),
+            "trials": build_trial_table(record),
         }
     )
 
 
-def permutation_grid(record: AuditRecord) -> ReportTable:
+def build_permutation_table(record: AuditRecord) -> ReportTable:
     """Skill of the model and of each model trained on shuffled labels."""
     check = record.permutation
     shuffled = (
-        TableRow(name=f"shuffled labels {k}", cells=(_percent(skill),))
+        TableRow(name=f"shuffled labels {k}", cells=(_build_percent_cell(skill),))
         for k, skill in enumerate(check.permuted, start=1)
     )
-    mean = TableRow(name="their mean", cells=(_percent(check.mean, check.error),))
+    mean = TableRow(name="their mean", cells=(_build_percent_cell(check.mean, check.error),))
     return ReportTable(
         columns=("skill",),
-        lines=(TableRow(name="true labels", cells=(_percent(check.skill),), is_model=True), *shuffled, mean),
+        lines=(TableRow(name="true labels", cells=(_build_percent_cell(check.skill),), is_model=True), *shuffled, mean),
     )
 
 
-def lag_grid(record: AuditRecord) -> ReportTable:
+def build_lag_table(record: AuditRecord) -> ReportTable:
     """Skill, rank correlation and Sharpe ratio, one line per lag."""
     return ReportTable(
         columns=("skill", "IC", "Sharpe before costs"),
@@ -112,9 +112,9 @@ def lag_grid(record: AuditRecord) -> ReportTable:
             TableRow(
                 name=f"lag {row.lag}",
                 cells=(
-                    _percent(row.skill, row.skill_error),
-                    _ratio(row.ic, row.ic_error, digits=3),
-                    _ratio(row.sharpe, row.sharpe_error),
+                    _build_percent_cell(row.skill, row.skill_error),
+                    _build_ratio_cell(row.ic, row.ic_error, digits=3),
+                    _build_ratio_cell(row.sharpe, row.sharpe_error),
                 ),
             )
             for row in record.lags.rows
@@ -122,13 +122,13 @@ def lag_grid(record: AuditRecord) -> ReportTable:
     )
 
 
-def trial_grid(record: AuditRecord) -> ReportTable:
+def build_trial_table(record: AuditRecord) -> ReportTable:
     """The Sharpe ratio, that of the luckiest trial, and the probabilities to exceed them."""
     check = record.trials
     cells = (
         number_cell(check.trials, "{:,}".format),
-        _ratio(check.sharpe),
-        _ratio(check.expected_best),
+        _build_ratio_cell(check.sharpe),
+        _build_ratio_cell(check.expected_best),
         number_cell(check.probabilistic, "{:.2f}".format),
         number_cell(check.deflated, "{:.2f}".format),
     )
@@ -136,11 +136,11 @@ def trial_grid(record: AuditRecord) -> ReportTable:
     return ReportTable(columns=columns, lines=(TableRow(name="strategy", cells=cells),))
 
 
-def _percent(share: float, error: float | None = None) -> TableCell:
+def _build_percent_cell(share: float, error: float | None = None) -> TableCell:
     note = "" if error is None else f"± {100 * error:.2f} %"
     return number_cell(share, lambda share: f"{100 * share:+.2f} %", note=note)
 
 
-def _ratio(value: float | None, error: float | None = None, *, digits: int = 2) -> TableCell:
+def _build_ratio_cell(value: float | None, error: float | None = None, *, digits: int = 2) -> TableCell:
     note = "" if error is None else f"± {error:.{digits}f}"
     return number_cell(value, f"{{:+.{digits}f}}".format, note=note)

@@ -15,12 +15,18 @@ from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import ParsedFlags
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, folds_of
-from trainers.stock.backtest.forecasts import DailyForecasts, joined_folds
-from trainers.stock.backtest.refits import ForecastStore, forecast_standing, refit_job, run_refits
-from trainers.stock.backtest.result import Backtest, BookTrack, track_of
-from trainers.stock.backtest.source import ModelSource, TrainedModel, first_decision, refuse_in_sample
-from trainers.stock.backtest.strategies import MOMENTUM, StrategySettings, TradingTerms, benchmark_weights, weights_of
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, find_decision_span, split_sessions
+from trainers.stock.backtest.forecasts import DailyForecasts, join_folds
+from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_standing, run_refits
+from trainers.stock.backtest.result import Backtest, BookTrack, create_track
+from trainers.stock.backtest.source import ModelSource, TrainedModel, find_first_decision, refuse_in_sample
+from trainers.stock.backtest.strategies import (
+    MOMENTUM,
+    StrategySettings,
+    TradingTerms,
+    compute_benchmark_weights,
+    decide_weights,
+)
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.evaluation.bound_model import origins
 
@@ -46,25 +52,25 @@ class BacktestFolder:
     """Continue a backtest in this folder; otherwise a folder with a backtest is an error."""
 
 
-def without_progress(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
+def iterate_silently(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
     """Show no progress."""
     return folds
 
 
-def chosen_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
+def choose_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
     """The traded horizon: the requested one, else 5 sessions if the model forecasts them, else its first."""
     if wanted is not None:
         return wanted
     return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
 
 
-def chosen_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> TradingTerms:
+def choose_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> TradingTerms:
     """The requested terms, with a horizon that the source forecasts."""
     asked: int | None = terms.value("horizon", None)
-    return terms.over(TradingTerms(horizon=chosen_horizon(source.horizons, asked)))
+    return terms.over(TradingTerms(horizon=choose_horizon(source.horizons, asked)))
 
 
-def plan_for(
+def complete_plan(
     source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan], tell: Callable[[str], None]
 ) -> WalkForwardPlan:
     """The plan; without a start it begins on the first possible day, and without an end it ends with the bars.
@@ -80,7 +86,7 @@ def plan_for(
     """
     start: int | None = given.value("start", None)
     if start is None:
-        start = first_decision(source, bars, given.value("embargo", 0))
+        start = find_first_decision(source, bars, given.value("embargo", 0))
         reason = "after enough bars to train on" if source.standing is None else "that the model has not seen"
         tell(f"decisions start on {shown_date(start)}, the first day {reason}")
     return given.over(WalkForwardPlan(start=start, end=given.value("end", int(bars.sessions[-1]))))
@@ -95,7 +101,7 @@ def backtest(
     tactic: StrategySettings,
     folder: BacktestFolder,
     workers: int = 1,
-    watch: Watch = without_progress,
+    watch: Watch = iterate_silently,
     stepwise: StepProgress = no_progress,
 ) -> Backtest:
     """Walk forward and trade the forecasts.
@@ -118,17 +124,17 @@ def backtest(
         ArtifactError: Stored forecasts are damaged.
     """
     if source.standing is not None:
-        first, _ = decision_span(bars.sessions, plan)
+        first, _ = find_decision_span(bars.sessions, plan)
         refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
     if terms.horizon not in source.horizons:
         raise ConfigurationError(f"horizon {terms.horizon} is not forecast; the model has {list(source.horizons)}")
     _check_refits(source, plan)
-    folds = folds_for(source, bars, plan)
-    store = ForecastStore(folder.path, settings_of(source, bars, plan), resume=folder.resume)
+    folds = split_into_folds(source, bars, plan)
+    store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
     for _fold in watch(_forecast(source, usable_bars(bars), plan, folds, store, workers, stepwise), len(folds)):
         pass
-    forecasts = joined_folds([store.read(fold) for fold in folds])
-    return traded(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
+    forecasts = join_folds([store.read(fold) for fold in folds])
+    return trade_forecasts(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
 
 
 def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
@@ -140,11 +146,11 @@ def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
         )
 
 
-def folds_for(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
+def split_into_folds(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
     """The folds; a single one for an artifact without refits."""
     if source.standing is None or plan.refit is not None:
-        return folds_of(bars.sessions, plan)
-    first, last = decision_span(bars.sessions, plan)
+        return split_sessions(bars.sessions, plan)
+    first, last = find_decision_span(bars.sessions, plan)
     return (
         Fold(
             number=1,
@@ -168,7 +174,7 @@ def _forecast(
     if source.standing is not None and plan.refit is None:
         return _forecast_fixed_model(source, source.standing, bars, folds[0], store, stepwise)
     recipe, edges = source.known_recipe(), source.user_edges(bars.symbols)
-    jobs = [refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
+    jobs = [create_refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
     return run_refits(jobs, store, workers=workers)
 
 
@@ -185,7 +191,7 @@ def _forecast_fixed_model(
     yield fold
 
 
-def settings_of(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> dict[str, Json]:
+def collect_settings(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> dict[str, Json]:
     """All settings that determine the forecasts."""
     return {
         "source": source.digest,
@@ -197,7 +203,7 @@ def settings_of(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> d
     }
 
 
-def traded(
+def trade_forecasts(
     source: ModelSource,
     bars: BarPanel,
     forecasts: DailyForecasts,
@@ -214,10 +220,12 @@ def traded(
     period = slice(first, first + len(forecasts.sessions))
 
     def track(name: str, wanted: FloatArray) -> BookTrack:
-        return track_of(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
+        return create_track(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
 
-    strategy = track(f"model, {tactic.strategy}", weights_of(forecasts, terms.horizon, tactic, terms.sessions_a_year))
-    wanted = benchmark_weights(closes[: period.stop], first, tactic.share, terms.sessions_a_year)
+    strategy = track(
+        f"model, {tactic.strategy}", decide_weights(forecasts, terms.horizon, tactic, terms.sessions_a_year)
+    )
+    wanted = compute_benchmark_weights(closes[: period.stop], first, tactic.share, terms.sessions_a_year)
     benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
     return Backtest(
         symbols=bars.symbols,
@@ -230,7 +238,7 @@ def traded(
         benchmarks=benchmarks,
         notes=(
             *(() if source.standing is None else origins(source.standing.model)),
-            *_notes((strategy, *benchmarks), first, terms),
+            *_list_notes((strategy, *benchmarks), first, terms),
             *((CHOSEN,) if source.standing is None else ()),
             *(() if source.user_edges(bars.symbols) is None else (GIVEN_EDGES,)),
         ),
@@ -238,7 +246,7 @@ def traded(
     )
 
 
-def closing_note(name: str, closed: int, terms: TradingTerms) -> str:
+def describe_closings(name: str, closed: int, terms: TradingTerms) -> str:
     """A note on the positions of a book that were closed as delisted."""
     return (
         f"halted positions of {name} closed as delisted: {closed}; their return of "
@@ -246,8 +254,8 @@ def closing_note(name: str, closed: int, terms: TradingTerms) -> str:
     )
 
 
-def _notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
-    closed = [closing_note(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
+def _list_notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
+    closed = [describe_closings(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
     year = terms.sessions_a_year
     young = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
     return (SURVIVORS, *closed, *(young if first < year else []))

@@ -81,7 +81,7 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
     Raises:
         ConfigurationError: A session loses the whole equity or more.
     """
-    market = _market(closes, terms.delisting_return)
+    market = _measure_market(closes, terms.delisting_return)
     sessions, stocks = closes.shape
     held = np.zeros((terms.tranches, stocks))
     gross, short, traded = np.zeros(sessions), np.zeros(sessions), np.zeros(sessions)
@@ -96,7 +96,7 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
         decided = t - terms.delay
         if decided >= 0 and decided % terms.rebalance == 0:
             k = decided // terms.rebalance % terms.tranches
-            renewed = _renewed(held[k], wanted[decided] / terms.tranches, market.halted[t])
+            renewed = _renew_tranche(held[k], wanted[decided] / terms.tranches, market.halted[t])
             traded[t] += np.abs(renewed - held[k]).sum()
             held[k] = renewed
         weights[t] = held.sum(axis=0)
@@ -116,7 +116,7 @@ class _Market:
     """[T, S] return since the previous session; NaN before the first bar."""
 
 
-def _market(closes: FloatArray, delisting_return: float) -> _Market:
+def _measure_market(closes: FloatArray, delisting_return: float) -> _Market:
     """Halts, delistings and returns of closes [T, S]."""
     sessions = np.arange(len(closes))[:, None]
     halted = np.isnan(closes)
@@ -141,7 +141,7 @@ def _hold(held: FloatArray, returns: FloatArray) -> tuple[float, FloatArray]:
     return gross, (held + earned) / (1 + gross)
 
 
-def _renewed(held: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:
+def _renew_tranche(held: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:
     """[S] weights of a renewed tranche: locked positions in halted stocks, then others as far as room is left."""
     locked = np.where(halted, held, 0.0)
     free = np.where(halted, 0.0, wanted)

@@ -29,18 +29,18 @@ from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.progress import no_progress, progress_on
-from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, chosen_terms, plan_for
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, decision_span, describe_fold
+from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, choose_terms, complete_plan
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold, find_decision_span
 from trainers.stock.backtest.page import render_backtest
 from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
     backtest_json,
-    sentence_of,
-    sharpe_leads,
-    sharpe_text,
+    describe_leads,
+    describe_sharpe,
+    format_sharpe,
+    judge,
     summary_json,
-    verdict_of,
 )
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
@@ -58,44 +58,44 @@ StepT = TypeVar("StepT")
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
     """Table of the strategy and the benchmarks, then the notes."""
-    sentence = Text(sentence_of(backtest), style=VERDICT_COLOURS[verdict_of(backtest)])
+    sentence = Text(describe_sharpe(backtest), style=VERDICT_COLOURS[judge(backtest)])
     return Group(
-        _table(backtest),
+        _build_table(backtest),
         "",
         sentence,
-        Text(sharpe_leads(backtest)),
+        Text(describe_leads(backtest)),
         "",
-        *(Text(f"note: {note}", style="dim") for note in _lines(backtest)),
+        *(Text(f"note: {note}", style="dim") for note in _describe_notes(backtest)),
     )
 
 
-def _table(backtest: Backtest) -> Table:
+def _build_table(backtest: Backtest) -> Table:
     first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
     table = plain_table(f"{first} to {last}, after costs", *_COLUMNS)
     for track in backtest.tracks:
-        table.add_row(Text(track.name), *_cells(track), style="blue" if track is backtest.strategy else "")
+        table.add_row(Text(track.name), *_format_cells(track), style="blue" if track is backtest.strategy else "")
     return table
 
 
-def _cells(track: BookTrack) -> tuple[str, ...]:
+def _format_cells(track: BookTrack) -> tuple[str, ...]:
     figures = track.figures
     return (
-        _percent(figures.net.annual_return),
-        _percent(figures.net.annual_volatility),
-        sharpe_text(figures.net),
+        _format_percent(figures.net.annual_return),
+        _format_percent(figures.net.annual_volatility),
+        format_sharpe(figures.net),
         f"{figures.gross.sharpe:+.2f}" if isfinite(figures.gross.sharpe) else "-",
-        _percent(-figures.net.drawdown.depth),
-        _percent(figures.turnover),
-        _percent(figures.hit_rate),
-        _percent(figures.exposure),
+        _format_percent(-figures.net.drawdown.depth),
+        _format_percent(figures.turnover),
+        _format_percent(figures.hit_rate),
+        _format_percent(figures.exposure),
     )
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     return f"{100 * value:.1f} %" if isfinite(value) else "-"
 
 
-def _lines(backtest: Backtest) -> Iterator[str]:
+def _describe_notes(backtest: Backtest) -> Iterator[str]:
     terms = backtest.terms
     trained = f"; {len(backtest.folds)} folds" if len(backtest.folds) > 1 else ""
     yield f"forecasts of {backtest.forecasts}{trained}; SHA-256 of settings and bars {backtest.digest[:12]}"
@@ -112,11 +112,11 @@ def _lines(backtest: Backtest) -> Iterator[str]:
         "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold per session; hits: "
         "sessions with a gain; exposure: mean sum of absolute weights"
     )
-    yield _drawdown_dates(backtest.strategy)
+    yield _describe_drawdown(backtest.strategy)
     yield from backtest.notes
 
 
-def _drawdown_dates(track: BookTrack) -> str:
+def _describe_drawdown(track: BookTrack) -> str:
     """Dates of the largest drawdown, as text."""
     fall = track.figures.net.drawdown
     if fall.trough < 0:
@@ -125,7 +125,7 @@ def _drawdown_dates(track: BookTrack) -> str:
     return f"the strategy's largest drawdown was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
 
 
-def watched(
+def watch_steps(
     steps: Iterable[StepT], *, total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
 ) -> Iterator[StepT]:
     """Yield finished steps and show each of them.
@@ -138,11 +138,11 @@ def watched(
         stream: Where they are shown.
     """
     if stream.isatty():
-        return _on_a_bar(steps, total, tell, title, stream)
-    return _in_lines(steps, total, tell, title, stream)
+        return _show_bar(steps, total, tell, title, stream)
+    return _print_steps(steps, total, tell, title, stream)
 
 
-def _in_lines(
+def _print_steps(
     steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
 ) -> Iterator[StepT]:
     for count, step in enumerate(steps, start=1):
@@ -151,7 +151,7 @@ def _in_lines(
         yield step
 
 
-def _on_a_bar(
+def _show_bar(
     steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
 ) -> Iterator[StepT]:
     from rich.console import Console
@@ -240,8 +240,8 @@ def backtest_command(
     check_folder(folder.path)
     source = subject.source(files.read())
     panel = bars.read()
-    walk = _plan(source, panel, plan)
-    whole = chosen_terms(terms, source)
+    walk = _complete_plan(source, panel, plan)
+    whole = choose_terms(terms, source)
     emit(source.doubts(panel), warner(as_json=run.as_json))
     watch = _watch(as_json=run.as_json)
     try:
@@ -267,16 +267,16 @@ def backtest_command(
         print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
 
 
-def _plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan]) -> WalkForwardPlan:
+def _complete_plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan]) -> WalkForwardPlan:
     """The plan, none of whose decisions is on a day that the artifact has seen.
 
     Raises:
         typer.BadParameter: One is; the message has the first allowed session.
     """
     try:
-        plan = plan_for(source, bars, given, partial(say, style="dim"))
+        plan = complete_plan(source, bars, given, partial(say, style="dim"))
         if source.standing is not None:
-            first = int(bars.sessions[decision_span(bars.sessions, plan)[0]])
+            first = int(bars.sessions[find_decision_span(bars.sessions, plan)[0]])
             refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error
@@ -286,11 +286,11 @@ def _plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPla
 def _watch(*, as_json: bool) -> Watch:
     """How folds are shown: a bar or lines, or JSON lines for programs."""
     if as_json:
-        return _json_lines
-    return lambda folds, total: watched(folds, total=total, tell=describe_fold, title="fold", stream=sys.stdout)
+        return _print_json_lines
+    return lambda folds, total: watch_steps(folds, total=total, tell=describe_fold, title="fold", stream=sys.stdout)
 
 
-def _json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
+def _print_json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
     for count, fold in enumerate(folds, start=1):
         _write({"kind": "fold", "done": count, "folds": total, "number": fold.number})
         yield fold

@@ -15,13 +15,13 @@ from trainers.stock.splits import day_of
 _WINDOW = re.compile(r"rolling:([1-9]\d*)")
 
 
-def _refit(text: str) -> int:
+def _parse_refit(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise ValueError(f"--refit is {text!r}, but must be never or a number of sessions")
     return int(text)
 
 
-def _rolling(text: str) -> int:
+def _parse_rolling(text: str) -> int:
     match = _WINDOW.fullmatch(text)
     if match is None:
         raise ValueError(f"--window is {text!r}, but must be expanding or rolling:N, such as rolling:1260")
@@ -47,7 +47,12 @@ class WalkForwardPlan:
     ]
     refit: Annotated[
         int | None,
-        Flag("Sessions between refits; never: keep the model unchanged.", metavar="never|N", read=_refit, none="never"),
+        Flag(
+            "Sessions between refits; never: keep the model unchanged.",
+            metavar="never|N",
+            read=_parse_refit,
+            none="never",
+        ),
     ] = None
     """None for never."""
     rolling: Annotated[
@@ -56,7 +61,7 @@ class WalkForwardPlan:
             "Refit on all earlier bars, or on the last N sessions, including warm-up.",
             name="window",
             metavar="expanding|rolling:N",
-            read=_rolling,
+            read=_parse_rolling,
             none="expanding",
         ),
     ] = None
@@ -96,7 +101,7 @@ def describe_fold(fold: Fold) -> str:
     return f"decides {first} to {last}, trained on {begun} to {ended}"
 
 
-def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
+def find_decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[int, int]:
     """Positions of the first and last session of a backtest in the bars' sessions [T].
 
     Raises:
@@ -112,7 +117,7 @@ def decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[i
     return first, last
 
 
-def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, ...]:
+def split_sessions(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, ...]:
     """The folds of a walk forward over the bars' sessions [T], oldest first.
 
     A refit sees no session later than `embargo` sessions before its first decision. All its labels end before that
@@ -121,13 +126,13 @@ def folds_of(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[Fold, 
     Raises:
         ConfigurationError: The bars have too few sessions.
     """
-    first, last = decision_span(sessions, plan)
+    first, last = find_decision_span(sessions, plan)
     step = last - first + 1 if plan.refit is None else plan.refit
     starts = enumerate(range(first, last + 1, step), start=1)
-    return tuple(_fold(sessions, plan, number, start, min(start + step - 1, last)) for number, start in starts)
+    return tuple(_build_fold(sessions, plan, number, start, min(start + step - 1, last)) for number, start in starts)
 
 
-def _fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first: int, last: int) -> Fold:
+def _build_fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first: int, last: int) -> Fold:
     known = first - 1 - plan.embargo
     if known < 0:
         raise ConfigurationError(

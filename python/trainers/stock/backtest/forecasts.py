@@ -60,7 +60,7 @@ class DailyForecasts:
         return self.horizons.index(horizon)
 
 
-def joined_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
+def join_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
     """Concatenate the forecasts of consecutive folds."""
     first = parts[0]
     scores = [part.scores for part in parts if part.scores is not None]
@@ -74,7 +74,7 @@ def joined_folds(parts: Sequence[DailyForecasts]) -> DailyForecasts:
     )
 
 
-def daily_forecasts(
+def forecast_daily(
     model: Predictor,
     bars: BarPanel,
     sessions: NDArray[np.int32],
@@ -97,7 +97,7 @@ def daily_forecasts(
     scores = np.full(shape, np.nan)
     first_days = range(0, len(sessions), DAYS_AT_ONCE)
     for k in stepwise(first_days, title="forecasting", tell=lambda k: shown_date(int(sessions[k]))):
-        for day, forecast in enumerate(_answers(model, asking, sessions[k : k + DAYS_AT_ONCE]), start=k):
+        for day, forecast in enumerate(_request_forecasts(model, asking, sessions[k : k + DAYS_AT_ONCE]), start=k):
             if forecast is not None:
                 values[day] = forecast.values
                 scores[day] = np.nan if forecast.scores is None else forecast.scores
@@ -131,7 +131,9 @@ class _DailyRequests:
         )
 
 
-def _answers(model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]) -> tuple[Forecast | None, ...]:
+def _request_forecasts(
+    model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]
+) -> tuple[Forecast | None, ...]:
     asked = [asking.at(int(session)) for session in sessions]
     return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, AFTER_ALL_SESSIONS, Deadline()))
 

@@ -13,13 +13,13 @@ from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
     Performance,
-    annual_returns,
-    break_even,
-    lead_over,
-    sentence_of,
+    describe_sharpe,
+    find_break_even_cost,
+    judge,
+    measure_annual_returns,
+    measure_lead,
     sharpe_at,
-    sharpe_formula,
-    verdict_of,
+    write_sharpe_formula,
 )
 from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, StrategySettings, TradingTerms
 
@@ -36,27 +36,27 @@ def render_backtest(name: str, backtest: Backtest) -> str:
         {
             "name": name,
             "backtest": backtest,
-            "verdict_kind": verdict_of(backtest),
-            "sentence": sentence_of(backtest),
+            "verdict_kind": judge(backtest),
+            "sentence": describe_sharpe(backtest),
             "first": int(sessions[0]),
             "last": int(sessions[-1]),
-            "largest_fall": _largest_fall(backtest),
-            "strategy": _strategy(backtest.tactic),
-            "figures": figure_grid(backtest),
-            "costs": cost_grid(backtest),
-            "sensitivity": sensitivity_grid(backtest),
-            "equity": equity_chart(backtest, page),
-            "drawdown": drawdown_chart(backtest, page),
-            "paid": cost_chart(backtest, page),
-            "turnover": turnover_chart(backtest, page),
+            "largest_fall": _find_largest_fall(backtest),
+            "strategy": _describe_strategy(backtest.tactic),
+            "figures": build_figure_table(backtest),
+            "costs": build_cost_table(backtest),
+            "sensitivity": build_sensitivity_table(backtest),
+            "equity": draw_equity(backtest, page),
+            "drawdown": draw_drawdown(backtest, page),
+            "paid": draw_costs(backtest, page),
+            "turnover": draw_turnover(backtest, page),
             "smoothed": SMOOTHED,
             "longest_halt": LONGEST_HALT,
-            "sharpe_formula": sharpe_formula(backtest.terms.sessions_a_year),
+            "sharpe_formula": write_sharpe_formula(backtest.terms.sessions_a_year),
         }
     )
 
 
-def _strategy(tactic: StrategySettings) -> str:
+def _describe_strategy(tactic: StrategySettings) -> str:
     """The strategy with its settings, as text."""
     settings = {
         Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
@@ -66,7 +66,7 @@ def _strategy(tactic: StrategySettings) -> str:
     return f"{tactic.strategy}: {settings[tactic.strategy]}"
 
 
-def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
+def _find_largest_fall(backtest: Backtest) -> tuple[int, int] | None:
     """Sessions of peak and trough of the largest drawdown, yyyymmdd; None if the equity never fell.
 
     A drawdown from the start is dated with the first session.
@@ -78,52 +78,52 @@ def _largest_fall(backtest: Backtest) -> tuple[int, int] | None:
 # --- books over time
 
 
-def equity_chart(backtest: Backtest, page: PageBuilder) -> str:
+def draw_equity(backtest: Backtest, page: PageBuilder) -> str:
     """Growth of 1: every book after costs, and the strategy before costs."""
     strategy = backtest.strategy
     net = [BookCurve(name=track.name, values=track.net_equity, book=k) for k, track in enumerate(backtest.tracks)]
     before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
     figure = charts.book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity")
-    return page.chart(figure, _label(backtest, "Equity after costs"))
+    return page.chart(figure, _describe_chart(backtest, "Equity after costs"))
 
 
-def drawdown_chart(backtest: Backtest, page: PageBuilder) -> str:
+def draw_drawdown(backtest: Backtest, page: PageBuilder) -> str:
     """Drawdown of each book after costs."""
-    return _share_chart(backtest, page, lambda track: fallen(track.net_equity), "below the peak", "Drawdown")
+    return _draw_shares(backtest, page, lambda track: measure_drawdowns(track.net_equity), "below the peak", "Drawdown")
 
 
-def cost_chart(backtest: Backtest, page: PageBuilder) -> str:
+def draw_costs(backtest: Backtest, page: PageBuilder) -> str:
     """Cumulative costs of each book as a share of its equity, not compounded."""
-    return _share_chart(
+    return _draw_shares(
         backtest, page, lambda track: np.cumsum(track.book.gross - track.book.net), "paid so far", "Costs paid so far"
     )
 
 
-def turnover_chart(backtest: Backtest, page: PageBuilder) -> str:
+def draw_turnover(backtest: Backtest, page: PageBuilder) -> str:
     """Turnover of each book per session, as a share of its equity."""
-    return _share_chart(backtest, page, lambda track: smoothed(track.book.traded), "traded per session", "Turnover")
+    return _draw_shares(backtest, page, lambda track: smooth(track.book.traded), "traded per session", "Turnover")
 
 
-def _share_chart(
+def _draw_shares(
     backtest: Backtest, page: PageBuilder, shares: Callable[[BookTrack], FloatArray], axis: str, what: str
 ) -> str:
     """One curve per book, of shares [T]."""
     curves = [BookCurve(name=track.name, values=shares(track), book=k) for k, track in enumerate(backtest.tracks)]
     figure = charts.book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True)
-    return page.chart(figure, _label(backtest, what))
+    return page.chart(figure, _describe_chart(backtest, what))
 
 
-def _label(backtest: Backtest, what: str) -> str:
+def _describe_chart(backtest: Backtest, what: str) -> str:
     """Alternative text of a chart."""
     return f"{what} by session: {', '.join(track.name for track in backtest.tracks)}; figures in the tables"
 
 
-def fallen(equity: FloatArray) -> FloatArray:
+def measure_drawdowns(equity: FloatArray) -> FloatArray:
     """[T] drawdown of an equity [T] from its peak so far, or from 1; 0 or negative."""
     return equity / np.maximum(np.maximum.accumulate(equity), 1.0) - 1
 
 
-def smoothed(daily: FloatArray) -> FloatArray:
+def smooth(daily: FloatArray) -> FloatArray:
     """[T] mean of the last `SMOOTHED` daily values [T], or of fewer at the start."""
     total = np.concatenate([[0.0], np.cumsum(daily)])
     ends = np.arange(1, len(daily) + 1)
@@ -134,7 +134,7 @@ def smoothed(daily: FloatArray) -> FloatArray:
 # --- books in numbers
 
 
-def figure_grid(backtest: Backtest) -> ReportTable:
+def build_figure_table(backtest: Backtest) -> ReportTable:
     """Figures of all books, the strategy first."""
     columns = (
         "annual return",
@@ -147,48 +147,48 @@ def figure_grid(backtest: Backtest) -> ReportTable:
         "hit rate",
         "exposure",
     )
-    return _grid(backtest, columns, lambda track: _figures(backtest, track))
+    return _build_table(backtest, columns, lambda track: _build_figure_cells(backtest, track))
 
 
-def _figures(backtest: Backtest, track: BookTrack) -> tuple[TableCell, ...]:
+def _build_figure_cells(backtest: Backtest, track: BookTrack) -> tuple[TableCell, ...]:
     figures = track.figures
     return (
-        number_cell(figures.net.annual_return, _percent),
-        number_cell(figures.net.annual_volatility, _percent),
-        _sharpe(figures.net),
-        _lead(backtest, track),
-        _sharpe(figures.gross),
-        number_cell(-figures.net.drawdown.depth, _percent),
-        number_cell(figures.turnover, _percent),
-        number_cell(figures.hit_rate, _percent),
-        number_cell(figures.exposure, _percent),
+        number_cell(figures.net.annual_return, _format_percent),
+        number_cell(figures.net.annual_volatility, _format_percent),
+        _build_sharpe_cell(figures.net),
+        _build_lead_cell(backtest, track),
+        _build_sharpe_cell(figures.gross),
+        number_cell(-figures.net.drawdown.depth, _format_percent),
+        number_cell(figures.turnover, _format_percent),
+        number_cell(figures.hit_rate, _format_percent),
+        number_cell(figures.exposure, _format_percent),
     )
 
 
-def cost_grid(backtest: Backtest) -> ReportTable:
+def build_cost_table(backtest: Backtest) -> ReportTable:
     """Yearly returns and costs of all books."""
     columns = ("before costs", "trading", "borrowing", "after costs", "break-even cost")
-    return _grid(backtest, columns, lambda track: _bill(track, backtest.terms))
+    return _build_table(backtest, columns, lambda track: _build_cost_cells(track, backtest.terms))
 
 
-def _bill(track: BookTrack, terms: TradingTerms) -> tuple[TableCell, ...]:
-    paid = annual_returns(track.book, terms)
+def _build_cost_cells(track: BookTrack, terms: TradingTerms) -> tuple[TableCell, ...]:
+    paid = measure_annual_returns(track.book, terms)
     parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
-    even = number_cell(break_even(track.book, terms), "{:.1f} bp".format)
-    return (*(number_cell(part, _signed) for part in parts), even)
+    even = number_cell(find_break_even_cost(track.book, terms), "{:.1f} bp".format)
+    return (*(number_cell(part, _format_signed_percent) for part in parts), even)
 
 
-def sensitivity_grid(backtest: Backtest) -> ReportTable:
+def build_sensitivity_table(backtest: Backtest) -> ReportTable:
     """Sharpe ratios at other trading costs."""
     costs = sorted({*COSTS_BPS, backtest.terms.cost_bps})
 
     def cells(track: BookTrack) -> tuple[TableCell, ...]:
-        return tuple(_ratio(*sharpe_at(track.book, backtest.terms, cost)) for cost in costs)
+        return tuple(_build_ratio_cell(*sharpe_at(track.book, backtest.terms, cost)) for cost in costs)
 
-    return _grid(backtest, tuple(f"{cost:g} bp" for cost in costs), cells)
+    return _build_table(backtest, tuple(f"{cost:g} bp" for cost in costs), cells)
 
 
-def _grid(
+def _build_table(
     backtest: Backtest, columns: tuple[str, ...], cells: Callable[[BookTrack], tuple[TableCell, ...]]
 ) -> ReportTable:
     lines = (
@@ -197,23 +197,27 @@ def _grid(
     return ReportTable(columns=columns, lines=tuple(lines))
 
 
-def _sharpe(performance: Performance) -> TableCell:
-    return _ratio(performance.sharpe, performance.sharpe_error)
+def _build_sharpe_cell(performance: Performance) -> TableCell:
+    return _build_ratio_cell(performance.sharpe, performance.sharpe_error)
 
 
-def _lead(backtest: Backtest, track: BookTrack) -> TableCell:
+def _build_lead_cell(backtest: Backtest, track: BookTrack) -> TableCell:
     """Lead of the strategy's Sharpe ratio over a benchmark; a dash for the strategy."""
-    return TableCell(value=None, text=NOTHING) if track is backtest.strategy else _ratio(*lead_over(backtest, track))
+    return (
+        TableCell(value=None, text=NOTHING)
+        if track is backtest.strategy
+        else _build_ratio_cell(*measure_lead(backtest, track))
+    )
 
 
-def _ratio(ratio: float, error: float) -> TableCell:
+def _build_ratio_cell(ratio: float, error: float) -> TableCell:
     return number_cell(ratio, "{:+.2f}".format, note=f"± {error:.2f}")
 
 
-def _signed(share: float) -> str:
+def _format_signed_percent(share: float) -> str:
     """In percent with its sign; zero has a plus."""
     return f"{round(100 * share, 2) + 0.0:+.2f} %"
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"

@@ -31,7 +31,7 @@ from predictor.windows import Pipeline
 from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.folds import Fold
-from trainers.stock.backtest.forecasts import DailyForecasts, daily_forecasts
+from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.bar_requirements import sessions_needed
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.fitting import fit_artifact, fit_pipeline
@@ -138,7 +138,7 @@ MAX_ROWS = 256
 """Windows per forward pass."""
 
 
-def traded_recipe(recipe: StockRecipe) -> StockRecipe:
+def make_tradable(recipe: StockRecipe) -> StockRecipe:
     """The recipe with labels that can be traded: lag 1, from the next close."""
     return replace(recipe, target=replace(recipe.target, lag=1))
 
@@ -150,38 +150,38 @@ def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
         ConfigurationError: There are too few sessions.
     """
     count = len(bars.sessions)
-    cuts = _cuts(count, _lengths(recipe))
+    cuts = _place_cuts(count, _measure_lengths(recipe))
     if any(b <= a for a, b in pairwise(cuts)):
         raise ConfigurationError(f"{count} sessions are too few to be split into training, selection and calibration")
     bounds = [(int(bars.sessions[a]), int(bars.sessions[b - 1])) for a, b in pairwise(cuts)]
     return DataSplits.by_dates([*bounds, (NEVER, NEVER)])
 
 
-def fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPanel) -> int:
+def count_fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPanel) -> int:
     """Number of the first bars' sessions that suffice for a refit; more than there are if none do."""
-    lengths, recipe = _lengths(recipe), traded_recipe(recipe)
+    lengths, recipe = _measure_lengths(recipe), make_tradable(recipe)
     longest = max(recipe.target.horizons)
     needs = (sessions_needed(len(bars.symbols), features, recipe), longest, longest)
     return next(
         count
         for count in itertools.count(1)
-        if all(b - a >= need for need, (a, b) in zip(needs, pairwise(_cuts(count, lengths)), strict=True))
+        if all(b - a >= need for need, (a, b) in zip(needs, pairwise(_place_cuts(count, lengths)), strict=True))
     )
 
 
-def _cuts(count: int, lengths: tuple[float, ...]) -> list[int]:
+def _place_cuts(count: int, lengths: tuple[float, ...]) -> list[int]:
     """Where the parts of these relative lengths begin among `count` sessions, and the end."""
     return [0, *(round(count * done / sum(lengths)) for done in accumulate(lengths))]
 
 
-def _lengths(recipe: StockRecipe) -> tuple[float, ...]:
+def _measure_lengths(recipe: StockRecipe) -> tuple[float, ...]:
     """Relative lengths of training, selection and calibration."""
     if recipe.parts is None:
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
-    return tuple(map(_days, recipe.parts.parts[:3]))
+    return tuple(map(_count_days, recipe.parts.parts[:3]))
 
 
-def _days(part: SplitPart) -> float:
+def _count_days(part: SplitPart) -> float:
     return (as_date(part.last) - as_date(part.first)).days + 1
 
 
@@ -218,7 +218,7 @@ def refit(
     )
 
 
-def assembled(made: Artifact) -> Model:
+def assemble_model(made: Artifact) -> Model:
     """Assemble a refit into a model on the CPU."""
     identity = ModelIdentity(name="refit", version=0, weights_hash="")
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=MAX_ROWS)
@@ -256,7 +256,7 @@ class RefitJob:
     """Edges of a graph; None derives them from the training split."""
 
 
-def refit_job(
+def create_refit_job(
     fold: Fold,
     bars: BarPanel,
     features: FeatureSet,
@@ -270,7 +270,7 @@ def refit_job(
         fold=fold,
         bars=bars.between(fold.learn_first, fold.last),
         covariates=covariates,
-        recipe=traded_recipe(recipe),
+        recipe=make_tradable(recipe),
         definitions=FeatureDefinitions.of(features),
         edges=edges,
     )
@@ -285,18 +285,18 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
     """
     learnt, features = job.bars.until(job.fold.learn_last), job.definitions.features()
     splits = refit_splits(learnt, job.recipe)
-    model = assembled(refit(learnt, features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
-    return daily_forecasts(model, job.bars, fold_sessions(job.bars, job.fold), job.covariates)
+    model = assemble_model(refit(learnt, features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
+    return forecast_daily(model, job.bars, list_fold_sessions(job.bars, job.fold), job.covariates)
 
 
 def forecast_standing(
     model: Predictor, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: StepProgress = no_progress
 ) -> DailyForecasts:
     """Forecast the fold's days with a trained model."""
-    return daily_forecasts(model, bars, fold_sessions(bars, fold), covariates, stepwise=stepwise)
+    return forecast_daily(model, bars, list_fold_sessions(bars, fold), covariates, stepwise=stepwise)
 
 
-def fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
+def list_fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
     """[D] decision days of the fold."""
     return bars.sessions[(bars.sessions >= fold.first) & (bars.sessions <= fold.last)]
 
@@ -316,16 +316,16 @@ def run_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) 
     yield from (job.fold for job in jobs if store.holds(job.fold))
     if workers == 1 or len(missing) == 1:
         for job in missing:
-            store.keep(job.fold, _fold_forecasts(job))
+            store.keep(job.fold, _forecast_fold(job))
             yield job.fold
     elif missing:
-        yield from _in_processes(missing, store, min(workers, len(missing)))
+        yield from _run_in_processes(missing, store, min(workers, len(missing)))
 
 
-def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) -> Iterator[Fold]:
+def _run_in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) -> Iterator[Fold]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        asked = {pool.submit(_fold_forecasts, job): job.fold for job in jobs}
+        asked = {pool.submit(_forecast_fold, job): job.fold for job in jobs}
         try:
             for done in as_completed(asked):
                 store.keep(asked[done], done.result())
@@ -339,7 +339,7 @@ def _in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) 
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _fold_forecasts(job: RefitJob) -> DailyForecasts:
+def _forecast_fold(job: RefitJob) -> DailyForecasts:
     """Forecast a fold; errors name the fold and can be pickled."""
     fold = job.fold
     try:

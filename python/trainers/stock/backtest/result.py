@@ -23,7 +23,7 @@ from trainers.stock.backtest.strategies import (
 from trainers.stock.evaluation.evaluation_set import standard_error
 
 
-def sharpe_formula(a_year: int = SESSIONS_A_YEAR) -> str:
+def write_sharpe_formula(a_year: int = SESSIONS_A_YEAR) -> str:
     """Definition of the Sharpe ratio, as text."""
     return (
         f"sqrt({a_year}) x mean / standard deviation of daily returns, no interest subtracted; standard error by the "
@@ -56,7 +56,7 @@ class Performance:
     drawdown: Drawdown
 
 
-def performance(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> Performance:
+def measure_performance(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> Performance:
     """Figures of daily returns [T], annualised with `a_year` sessions."""
     growth = float(np.prod(1 + returns))
     ratio, error = sharpe(returns, a_year)
@@ -124,7 +124,7 @@ class AnnualReturns:
     net: float
 
 
-def annual_returns(book: Book, terms: TradingTerms) -> AnnualReturns:
+def measure_annual_returns(book: Book, terms: TradingTerms) -> AnnualReturns:
     """Yearly returns and costs of a book."""
     gross, net, trading = (
         terms.sessions_a_year * float(daily.mean()) for daily in (book.gross, book.net, terms.cost * book.traded)
@@ -138,7 +138,7 @@ def sharpe_at(book: Book, terms: TradingTerms, cost_bps: float) -> tuple[float, 
     return sharpe(book.net + (terms.cost - other.cost) * book.traded, terms.sessions_a_year)
 
 
-def break_even(book: Book, terms: TradingTerms) -> float | None:
+def find_break_even_cost(book: Book, terms: TradingTerms) -> float | None:
     """Trading cost in basis points at which the mean return after borrowing is zero; None without trades."""
     traded = float(book.traded.mean())
     if traded == 0:
@@ -213,7 +213,7 @@ class Backtest:
 
     def __repr__(self) -> str:
         first, last = (shown_date(int(self.strategy.sessions[place])) for place in (0, -1))
-        return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {sentence_of(self)})"
+        return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {describe_sharpe(self)})"
 
     def to_json(self) -> dict[str, Json]:
         """The backtest as JSON; see `backtest_json`."""
@@ -225,20 +225,20 @@ class Backtest:
         return (self.strategy, *self.benchmarks)
 
 
-def track_of(name: str, sessions: NDArray[np.int32], book: Book, terms: TradingTerms) -> BookTrack:
+def create_track(name: str, sessions: NDArray[np.int32], book: Book, terms: TradingTerms) -> BookTrack:
     """Create a track over sessions [T], without the sessions before the first trade, which would dilute the figures."""
     traded = book.since(terms.delay)
     return BookTrack(
-        name=name, sessions=sessions[terms.delay :], book=traded, figures=figures_of(traded, terms.sessions_a_year)
+        name=name, sessions=sessions[terms.delay :], book=traded, figures=measure_figures(traded, terms.sessions_a_year)
     )
 
 
-def figures_of(book: Book, a_year: int = SESSIONS_A_YEAR) -> BookFigures:
+def measure_figures(book: Book, a_year: int = SESSIONS_A_YEAR) -> BookFigures:
     """Figures of a book, annualised with `a_year` sessions."""
     held = book.weights[:-1].any(axis=1)
     return BookFigures(
-        gross=performance(book.gross, a_year),
-        net=performance(book.net, a_year),
+        gross=measure_performance(book.gross, a_year),
+        net=measure_performance(book.net, a_year),
         turnover=float(book.traded.mean()),
         hit_rate=float((book.gross[1:][held] > 0).mean()) if held.any() else float("nan"),
         exposure=float(book.exposure.mean()),
@@ -253,32 +253,32 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
         "forecasts": backtest.forecasts,
         "digest": backtest.digest,
         "symbols": list(backtest.symbols),
-        "strategy": {name: _json_number(value) for name, value in asdict(backtest.tactic).items()},
+        "strategy": {name: _encode_number(value) for name, value in asdict(backtest.tactic).items()},
         "terms": {
             **asdict(backtest.terms),
             "tranches": backtest.terms.tranches,
             "longest_halt": LONGEST_HALT,
         },
-        "sharpe": sharpe_formula(backtest.terms.sessions_a_year),
+        "sharpe": write_sharpe_formula(backtest.terms.sessions_a_year),
         "folds": [asdict(fold) for fold in backtest.folds],
         "notes": list(backtest.notes),
         "warnings": list(backtest.warnings),
-        "table": [{"name": track.name, **_figures_json(track, backtest.terms)} for track in backtest.tracks],
-        "leads": [_lead_json(backtest, track) for track in backtest.benchmarks],
+        "table": [{"name": track.name, **_encode_figures(track, backtest.terms)} for track in backtest.tracks],
+        "leads": [_encode_lead(backtest, track) for track in backtest.benchmarks],
     }
 
 
 def backtest_json(backtest: Backtest) -> dict[str, Json]:
     """Settings, figures, and all sessions of all books as JSON; NaN becomes null."""
-    return summary_json(backtest) | {"tracks": [_track_json(track) for track in backtest.tracks]}
+    return summary_json(backtest) | {"tracks": [_encode_track(track) for track in backtest.tracks]}
 
 
-def _lead_json(backtest: Backtest, benchmark: BookTrack) -> Json:
-    lead, error = map(_json_number, lead_over(backtest, benchmark))
+def _encode_lead(backtest: Backtest, benchmark: BookTrack) -> Json:
+    lead, error = map(_encode_number, measure_lead(backtest, benchmark))
     return {"over": benchmark.name, "sharpe": lead, "sharpe_error": error}
 
 
-def _track_json(track: BookTrack) -> Json:
+def _encode_track(track: BookTrack) -> Json:
     book = track.book
     return {
         "name": track.name,
@@ -293,38 +293,38 @@ def _track_json(track: BookTrack) -> Json:
     }
 
 
-def _figures_json(track: BookTrack, terms: TradingTerms) -> dict[str, Json]:
+def _encode_figures(track: BookTrack, terms: TradingTerms) -> dict[str, Json]:
     figures = track.figures
     return {
-        "gross": _performance_json(figures.gross, track.sessions),
-        "net": _performance_json(figures.net, track.sessions),
+        "gross": _encode_performance(figures.gross, track.sessions),
+        "net": _encode_performance(figures.net, track.sessions),
         "turnover": figures.turnover,
         "annual_turnover": figures.turnover * terms.sessions_a_year,
-        "hit_rate": _json_number(figures.hit_rate),
+        "hit_rate": _encode_number(figures.hit_rate),
         "exposure": figures.exposure,
         "net_exposure": figures.net_exposure,
         "closed_as_delisted": figures.closed,
     }
 
 
-def _performance_json(performance: Performance, sessions: NDArray[np.int32]) -> Json:
+def _encode_performance(performance: Performance, sessions: NDArray[np.int32]) -> Json:
     """Peak and trough are sessions; null for the start."""
     fall = performance.drawdown
     peak, trough = (int(sessions[place]) if place >= 0 else None for place in (fall.peak, fall.trough))
     return {
-        "annual_return": _json_number(performance.annual_return),
-        "annual_volatility": _json_number(performance.annual_volatility),
-        "sharpe": _json_number(performance.sharpe),
-        "sharpe_error": _json_number(performance.sharpe_error),
+        "annual_return": _encode_number(performance.annual_return),
+        "annual_volatility": _encode_number(performance.annual_volatility),
+        "sharpe": _encode_number(performance.sharpe),
+        "sharpe_error": _encode_number(performance.sharpe_error),
         "max_drawdown": {"depth": fall.depth, "peak": peak, "trough": trough},
     }
 
 
-def _json_number(value: float | str) -> Json:
+def _encode_number(value: float | str) -> Json:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def verdict_of(backtest: Backtest) -> Verdict:
+def judge(backtest: Backtest) -> Verdict:
     """Whether the 95 % interval of the Sharpe ratio after costs is above 0, below 0, or contains it."""
     net = backtest.strategy.figures.net
     if not isfinite(net.sharpe) or abs(net.sharpe) <= STANDARD_ERRORS_95 * net.sharpe_error:
@@ -332,31 +332,30 @@ def verdict_of(backtest: Backtest) -> Verdict:
     return Verdict.BETTER if net.sharpe > 0 else Verdict.WORSE
 
 
-def sentence_of(backtest: Backtest) -> str:
+def describe_sharpe(backtest: Backtest) -> str:
     """The strategy's Sharpe ratio after and before costs with standard errors, as text."""
     figures = backtest.strategy.figures
     if not isfinite(figures.net.sharpe):
         return f"{backtest.strategy.name}: the returns are constant, so the Sharpe ratio is undefined."
-    return (
-        f"{backtest.strategy.name}: Sharpe {sharpe_text(figures.net)} after costs, {sharpe_text(figures.gross)} before."
-    )
+    after, before = format_sharpe(figures.net), format_sharpe(figures.gross)
+    return f"{backtest.strategy.name}: Sharpe {after} after costs, {before} before."
 
 
-def sharpe_leads(backtest: Backtest) -> str:
+def describe_leads(backtest: Backtest) -> str:
     """Lead of the strategy's Sharpe ratio over each benchmark, as text."""
-    leads = (f"{track.name} {_pair(*lead_over(backtest, track))}" for track in backtest.benchmarks)
+    leads = (f"{track.name} {_format_with_error(*measure_lead(backtest, track))}" for track in backtest.benchmarks)
     return f"Sharpe after costs minus that of {', of '.join(leads)}; paired by day, ± one standard error."
 
 
-def lead_over(backtest: Backtest, benchmark: BookTrack) -> tuple[float, float]:
+def measure_lead(backtest: Backtest, benchmark: BookTrack) -> tuple[float, float]:
     """Sharpe ratio after costs minus that of a benchmark, and its standard error; NaN if either is undefined."""
     return sharpe_lead(backtest.strategy.book.net, benchmark.book.net, backtest.terms.sessions_a_year)
 
 
-def sharpe_text(performance: Performance) -> str:
+def format_sharpe(performance: Performance) -> str:
     """A Sharpe ratio with its standard error; a dash if undefined."""
-    return _pair(performance.sharpe, performance.sharpe_error)
+    return _format_with_error(performance.sharpe, performance.sharpe_error)
 
 
-def _pair(value: float, error: float) -> str:
+def _format_with_error(value: float, error: float) -> str:
     return f"{value:+.2f} ± {error:.2f}" if isfinite(value) else "-"

@@ -18,8 +18,8 @@ from predictor.inference import choose_device
 from predictor.model import Model
 from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
-from trainers.stock.backtest.refits import MAX_ROWS, fewest_sessions
-from trainers.stock.backtest.strategies import sessions_a_year
+from trainers.stock.backtest.refits import MAX_ROWS, count_fewest_sessions
+from trainers.stock.backtest.strategies import count_sessions_a_year
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import networks_of, of_models, of_recipe
@@ -84,8 +84,8 @@ class ModelSource:
     def sessions_a_year(self) -> int:
         """Sessions per year of the calendar."""
         if self.standing is not None:
-            return sessions_a_year(calendar_of(self.standing.model).name)
-        return sessions_a_year(self.known_recipe().calendar)
+            return count_sessions_a_year(calendar_of(self.standing.model).name)
+        return count_sessions_a_year(self.known_recipe().calendar)
 
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
         """Warnings about these bars and the covariate files."""
@@ -112,10 +112,10 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
         if not isinstance(model, Judgeable):
             raise ConfigurationError(f"a {type(model).__name__} has no manifest")
     digest = hashlib.sha256((folder / artifact.MANIFEST).read_bytes()).hexdigest()
-    return source_of_model(model, digest, covariates)
+    return use_model(model, digest, covariates)
 
 
-def source_of_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
+def use_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
     """Use a trained model in memory; `digest` is the SHA-256 of its manifest.
 
     Raises:
@@ -159,7 +159,7 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
     )
 
 
-def first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> int:
+def find_first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> int:
     """First day that an artifact has not seen, or before which a recipe can be trained; yyyymmdd.
 
     Args:
@@ -173,10 +173,10 @@ def first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> int:
     """
     sessions = bars.sessions
     if source.standing is not None:
-        first = min(_first_unseen(source.standing, sessions, embargo), len(sessions) - 1)
+        first = min(_find_first_unseen(source.standing, sessions, embargo), len(sessions) - 1)
         refuse_in_sample(source.standing, sessions, int(sessions[first]), embargo)
         return int(sessions[first])
-    needed = fewest_sessions(source.known_recipe(), source.features, bars) + embargo
+    needed = count_fewest_sessions(source.known_recipe(), source.features, bars) + embargo
     if needed >= len(sessions):
         raise ConfigurationError(
             f"the bars have {len(sessions)} sessions, but a training of this recipe and a decision need {needed + 1}; "
@@ -185,7 +185,7 @@ def first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> int:
     return int(sessions[needed])
 
 
-def _first_unseen(standing: TrainedModel, sessions: NDArray[np.int32], embargo: int) -> int:
+def _find_first_unseen(standing: TrainedModel, sessions: NDArray[np.int32], embargo: int) -> int:
     return int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
 
 
@@ -201,7 +201,7 @@ def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start:
     Raises:
         InSampleError: They do not; the message has the first allowed session.
     """
-    allowed = _first_unseen(standing, sessions, embargo)
+    allowed = _find_first_unseen(standing, sessions, embargo)
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
     seen = shown_date(standing.last_seen)

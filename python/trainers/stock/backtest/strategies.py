@@ -136,12 +136,12 @@ class StrategySettings:
         return cls(strategy=Strategy.SIGN if symbols == 1 else Strategy.RANK)
 
 
-def sessions_a_year(calendar: str) -> int:
+def count_sessions_a_year(calendar: str) -> int:
     """Sessions per year of the calendar of this name."""
     return DAYS_A_YEAR if calendar == EVERY_DAY else SESSIONS_A_YEAR
 
 
-def weights_of(
+def decide_weights(
     forecasts: DailyForecasts, horizon: int, tactic: StrategySettings, a_year: int = SESSIONS_A_YEAR
 ) -> FloatArray:
     """[D, S] weights that the strategy decides after each session's close.
@@ -154,14 +154,14 @@ def weights_of(
         case Strategy.RANK:
             if forecasts.scores is None:
                 _require_returns(forecasts, Strategy.RANK)
-            return long_short(forecasts.ranking[..., place], tactic.share)
+            return go_long_and_short(forecasts.ranking[..., place], tactic.share)
         case Strategy.SIGN:
-            return _sign(forecasts, place, tactic)
+            return _follow_sign(forecasts, place, tactic)
         case Strategy.VOL_TARGET:
-            return _vol_target(forecasts, place, tactic, a_year)
+            return _target_volatility(forecasts, place, tactic, a_year)
 
 
-def long_short(scores: FloatArray, share: float) -> FloatArray:
+def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
     """[D, S] weights: half of the book long the largest scores [D, S] of a day, half short the smallest.
 
     Each side holds this share of the day's finite scores, at least one. A day with fewer than two, or with equal scores
@@ -179,27 +179,27 @@ def long_short(scores: FloatArray, share: float) -> FloatArray:
     return weights
 
 
-def equal_long(known: BoolArray) -> FloatArray:
+def go_long_equally(known: BoolArray) -> FloatArray:
     """[D, S] the whole book long with equal weights of the known stocks."""
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 
 
-def _sign(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:
+def _follow_sign(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:
     _require_returns(forecasts, Strategy.SIGN)
     median = forecasts.median[..., place]
     known = np.isfinite(median)
     moved = known & (np.abs(median) > BASIS_POINT * tactic.threshold_bps)
-    return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * equal_long(known)
+    return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
 
 
-def _vol_target(forecasts: DailyForecasts, place: int, tactic: StrategySettings, a_year: int) -> FloatArray:
-    expected = expected_volatility(forecasts, place, a_year)
+def _target_volatility(forecasts: DailyForecasts, place: int, tactic: StrategySettings, a_year: int) -> FloatArray:
+    expected = estimate_volatility(forecasts, place, a_year)
     known = np.isfinite(expected)
     scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))
-    return scaled * equal_long(known)
+    return scaled * go_long_equally(known)
 
 
-def expected_volatility(forecasts: DailyForecasts, place: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
+def estimate_volatility(forecasts: DailyForecasts, place: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
     """[D, S] annualised standard deviation of the forecast at one horizon.
 
     For log returns, the width of the band between the outermost quantiles relative to a normal distribution's.
@@ -222,7 +222,7 @@ def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:
         )
 
 
-def benchmark_weights(
+def compute_benchmark_weights(
     closes: FloatArray, first: int, share: float, a_year: int = SESSIONS_A_YEAR
 ) -> Mapping[str, FloatArray]:
     """Weights of the benchmarks after the closes from position `first` on.
@@ -241,16 +241,16 @@ def benchmark_weights(
         [T - first, S] each.
     """
     present = np.isfinite(closes)
-    momentum = np.where(present, _change(closes, a_year, round(a_year / MONTHS_A_YEAR)), np.nan)
-    reversal = -_change(closes, WEEK, 0)
+    momentum = np.where(present, _measure_change(closes, a_year, round(a_year / MONTHS_A_YEAR)), np.nan)
+    reversal = -_measure_change(closes, WEEK, 0)
     return {
-        EQUAL_WEIGHT: equal_long(present[first:]),
-        MOMENTUM: long_short(momentum[first:], share),
-        REVERSAL: long_short(reversal[first:], share),
+        EQUAL_WEIGHT: go_long_equally(present[first:]),
+        MOMENTUM: go_long_and_short(momentum[first:], share),
+        REVERSAL: go_long_and_short(reversal[first:], share),
     }
 
 
-def _change(closes: FloatArray, since: int, until: int) -> FloatArray:
+def _measure_change(closes: FloatArray, since: int, until: int) -> FloatArray:
     """[T, S] log return from `since` to `until` sessions ago; NaN if either close is missing."""
     change = np.full_like(closes, np.nan)
     ends = slice(since - until, len(closes) - until)
