@@ -299,8 +299,7 @@ class Connection:
 
     def _receive_late(self, number: int) -> None:
         """Judge DATA or HEADERS of a stream that is not open (section 5.1)."""
-        if number > self._last_stream or not number & 1:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} does not exist")
+        self._check_known(number)
         self._control.spend()
         if self._last_accepted is not None and number > self._last_accepted:
             return
@@ -317,6 +316,7 @@ class Connection:
             if flags & PRIORITIZED:
                 block = _remove_priority(number, block)
             if not flags & END_HEADERS:
+                _check_odd(number)
                 self._block_stream, self._block_flags, self._block_frames = number, flags & END_STREAM, 0
                 self._only_kind = CONTINUATION
                 self._extend_block(block)
@@ -324,8 +324,7 @@ class Connection:
         if number <= self._last_stream:
             self._receive_trailers(flags, number, block, events)
             return
-        if not number & 1:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a client opens stream {number}, which is even")
+        _check_odd(number)
         self._last_stream = number
         if self._last_accepted is not None or len(self._streams) >= self._limits.streams:
             self._refuse(number, block)
@@ -470,7 +469,8 @@ class Connection:
             self._report_sent(stream, events)
 
     def _check_known(self, number: int) -> None:
-        if not 0 < number <= self._last_stream or not number & 1:
+        _check_odd(number)
+        if number > self._last_stream:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} does not exist")
 
     def _report_sent(self, stream: Stream, events: list[Event]) -> None:
@@ -545,6 +545,12 @@ class Connection:
 
     def _write_go_away(self, last_stream: int, code: int, reason: bytes = b"") -> None:
         self._writer.write(GOAWAY, 0, 0, encode_number(last_stream) + encode_number(code) + reason)
+
+
+def _check_odd(number: int) -> None:
+    if not number & 1:
+        reason = f"stream {number} is even, but clients open odd ones (section 5.1.1)"
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, reason)
 
 
 def _remove_priority(number: int, payload: bytes) -> bytes:

@@ -102,6 +102,31 @@ def test_a_unary_call_of_another_implementation() -> None:
     assert client.server.streams == 0
 
 
+def test_large_bodies_pass_in_both_directions() -> None:
+    client = Client()
+    client.h2.send_headers(1, FIELD_BYTES)
+    question, answer = bytes(range(256)) * 2000, bytes(range(255, -1, -1)) * 2000
+    sent, received, answered = 0, b"", b""
+    while sent < len(question):
+        size = min(client.h2.local_flow_control_window(1), client.h2.max_outbound_frame_size, len(question) - sent)
+        client.h2.send_data(1, question[sent : sent + size], end_stream=sent + size == len(question))
+        sent += size
+        for event in client.exchange()[0]:
+            if isinstance(event, DataReceived):
+                received += event.data
+                client.server.acknowledge(1, len(event.data))
+    client.server.send_headers(1, START)
+    client.server.send_data(1, answer)
+    client.server.send_headers(1, TRAILERS, end=True)
+    while client.server.streams:
+        for event in client.exchange()[1]:
+            if isinstance(event, ClientData):
+                answered += event.data
+                client.h2.acknowledge_received_data(event.flow_controlled_length, 1)
+    answered += b"".join(event.data for event in client.exchange()[1] if isinstance(event, ClientData))
+    assert (received, answered) == (question, answer)
+
+
 def test_equal_blocks_give_the_same_headers() -> None:
     client = Client()
     found: list[object] = []
