@@ -48,7 +48,7 @@ _CONTROL_FRAMES: Final = 1000
 _CONTROL_FRAMES_PER_RESPONSE: Final = 8
 _CONTROL_FRAMES_PER_MESSAGE: Final = 2
 _CONTROL_BYTES_BITS: Final = 10
-"""One more control frame for each 1024 bytes of a body."""
+"""One more control frame for each 1024 bytes of a request or response."""
 _SETTINGS_COST: Final = 4
 """Settings are applied to every stream."""
 _RESETS: Final = 100
@@ -170,7 +170,7 @@ class Connection:
             return
         writer = self._writer
         writer.write_data(state, data, end)
-        self._control.level += _CONTROL_FRAMES_PER_MESSAGE
+        self._control.level += _CONTROL_FRAMES_PER_MESSAGE + (len(data) >> _CONTROL_BYTES_BITS)
         if end:
             state.has_response = True
             if state.waiting is None:
@@ -453,19 +453,21 @@ class Connection:
         self._control.spend()
         check_length(payload, _NUMBER_SIZE)
         increment = decode_number(payload)
+        waiting_bytes = self._writer.waiting_bytes
         if number == 0:
             if increment == 0:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the connection's window grows by 0")
-            for stream in self._writer.add_window(increment):
-                self._report_sent(stream, events)
-            return
-        self._check_known(number)
-        stream = self._streams.get(number)
-        if stream is None:
-            return
-        if increment == 0:
-            raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the stream's window grows by 0")
-        if self._writer.add_stream_window(stream, increment):
+            sent = self._writer.add_window(increment)
+        else:
+            self._check_known(number)
+            stream = self._streams.get(number)
+            if stream is None:
+                return
+            if increment == 0:
+                raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the stream's window grows by 0")
+            sent = [stream] if self._writer.add_stream_window(stream, increment) else []
+        self._control.level += (waiting_bytes - self._writer.waiting_bytes) >> _CONTROL_BYTES_BITS
+        for stream in sent:
             self._report_sent(stream, events)
 
     def _check_known(self, number: int) -> None:

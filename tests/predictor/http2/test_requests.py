@@ -232,6 +232,15 @@ def test_streams_above_the_limit_are_refused() -> None:
     assert connection.receive(headers(7)) == [RequestReceived(7, FIELD_BYTES, False)]
 
 
+def test_headers_of_refused_streams_remain_known() -> None:
+    connection = greeted(ConnectionLimits(streams=1))
+    connection.receive(call(1) + headers(3, BLOCK + b"\x40" + encoded({"key": "value"})[1:]))
+    connection.reset(1, ErrorCode.CANCEL)
+    (event,) = connection.receive(headers(5, BLOCK + b"\xbe"))
+    assert isinstance(event, RequestReceived)
+    assert event.headers[-1] == (b"key", b"value")
+
+
 def test_after_a_farewell_open_streams_go_on_and_others_are_refused() -> None:
     connection = greeted()
     connection.receive(headers(1))

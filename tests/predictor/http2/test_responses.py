@@ -195,6 +195,13 @@ def test_bytes_of_a_whole_request_return_with_its_response() -> None:
         connection.send_headers(stream, TRAILERS, end=True)
 
 
+def test_the_window_of_a_whole_request_does_not_grow() -> None:
+    connection = greeted()
+    connection.receive(call(1, bytes(60_000)))
+    connection.acknowledge(1, 60_000)
+    assert connection.data_to_send() == b""
+
+
 def test_no_more_can_be_acknowledged_than_arrived() -> None:
     connection = greeted()
     connection.receive(headers(1) + data(1, b"abc"))

@@ -46,6 +46,7 @@ FATAL = {
     "data on an even stream": (call(3) + data(2, b"x"), PROTOCOL),
     "headers on stream 0": (headers(0), PROTOCOL),
     "an even stream": (headers(2), PROTOCOL),
+    "an even stream whose headers are incomplete": (headers(2, flags=0), PROTOCOL),
     "an even stream below the last": (headers(5) + headers(2), PROTOCOL),
     "a stream below the last": (headers(5) + headers(3), CLOSED),
     "padding as long as data": (headers(1) + frame(DATA, b"\x01", flags=PADDED, stream=1), PROTOCOL),
