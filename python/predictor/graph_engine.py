@@ -43,8 +43,10 @@ class GraphEngine(Engine):
         """
         super().__init__(eager.network, eager.output, device=eager.device, max_rows=eager.max_rows)
         self._session = session
-        self._flat = tuple(port.name for port in self._session.get_inputs() if len(port.shape) == 1)
-        self._names = tuple(port.name for port in self._session.get_inputs())
+        self._ports = tuple(
+            (port.name, Inputs._fields.index(port.name), len(port.shape) == 1) for port in session.get_inputs()
+        )
+        """Name of each input, its place in `Inputs`, and whether it has one value per row."""
         self.most_rows = most_rows
 
     @classmethod
@@ -67,14 +69,13 @@ class GraphEngine(Engine):
             fastest = rows
         return cls(eager, session, fastest)
 
-    @torch.inference_mode()
     def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
         """See `Engine.values`."""
-        if len(inputs.location) > self.most_rows:
+        if inputs.location.shape[0] > self.most_rows:
             return super().values(inputs, deadline)
         deadline.check()
-        arrays = {name: group.numpy() for name, group in inputs._asdict().items()}
-        fed = {name: arrays[name][:, 0] if name in self._flat else arrays[name] for name in self._names}
+        arrays = ((name, inputs[place].numpy(), is_flat) for name, place, is_flat in self._ports)
+        fed = {name: array[:, 0] if is_flat else array for name, array, is_flat in arrays}
         return torch.from_numpy(np.asarray(self._session.run(["values"], fed)[0]))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
@@ -13,7 +12,7 @@ from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
 from predictor.model.predictor import ModelIdentity, hash_universe, rank_scores
-from predictor.networks import anchor_index, without_crossings
+from predictor.networks import anchor_index, uncross
 from predictor.skill import Skill
 
 RowKey = tuple[RowKind, str]
@@ -32,7 +31,7 @@ def combine_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray],
     """
     unit = scale * manifest.target.spread
     moved = np.mean(np.stack(members), axis=0) + unit[..., None] * np.array(manifest.conformal.offsets)
-    return without_crossings(torch.from_numpy(moved), anchor_index(manifest.quantiles)).numpy()
+    return uncross(moved, anchor_index(manifest.quantiles))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

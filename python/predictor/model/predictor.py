@@ -183,7 +183,8 @@ def build_forecasts(
         rows: their rows in order, R in total.
         output: the network's output for the R rows.
     """
-    encoded = [(group.numpy().tobytes(), group[0].nbytes) for group in rows]
+    arrays = [group.numpy() for group in rows]
+    encoded = [(array.tobytes(), array.nbytes // len(array)) for array in arrays]
     is_return, end = source.target.kind is TargetKind.LOG_RETURN, 0
     # With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
     has_prices = is_return and not source.target.lag

@@ -200,16 +200,22 @@ def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Window
 
 def _are_possible(groups: WindowInputs) -> bool:
     """Whether `_find_fault` finds nothing, with as few passes as possible."""
-    if not all(_is_within(getattr(groups, name), largest) for name, largest in LARGEST_VALUES.items()):
-        return False
-    if not groups.mask.all() and (groups.observed[~groups.mask].any() or not groups.mask.any(axis=(1, 2)).all()):
-        return False
-    return bool(groups.scale.min() > 0)
+    mask, observed = groups.mask, groups.observed
+    return (
+        all(_is_within(getattr(groups, name), largest) for name, largest in LARGEST_VALUES.items())
+        and bool(np.minimum.reduce(groups.scale, axis=None) > 0)
+        and (
+            bool(np.logical_and.reduce(mask, axis=None))
+            or not (observed[~mask].any() or not mask.any(axis=(1, 2)).all())
+        )
+    )
 
 
-def _is_within(values: NDArray[np.generic], largest: float) -> bool:
+def _is_within(values: NDArray[np.floating], largest: float) -> bool:
     """Whether no value is NaN or beyond `largest`."""
-    return not values.size or bool(values.max() <= largest and values.min() >= -largest)
+    return not values.size or bool(
+        np.maximum.reduce(values, axis=None) <= largest and np.minimum.reduce(values, axis=None) >= -largest
+    )
 
 
 def _find_fault(groups: WindowInputs, window: FeatureWindow) -> InvalidInputError | None:

@@ -51,6 +51,7 @@ from predictor.networks.output import (
     normalise,
     pinball_loss,
     restore,
+    uncross,
     without_crossings,
 )
 from predictor.networks.recurrent import (
@@ -119,6 +120,7 @@ __all__ = [
     "read_normaliser",
     "restore",
     "settings_from_config",
+    "uncross",
     "window_mean",
     "without_crossings",
     "write_normaliser",

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
 
 HEAD_ARITHMETIC: Final = "the level nearest to 0.5, plus or minus sums of softplus steps away from it"
@@ -138,6 +140,19 @@ class OutputMap:
         """
         shifted = units.to(torch.float64) + (self.offsets if offsets is None else offsets)
         return restore(without_crossings(shifted, anchor_index(self.levels)), location, scale, self.spread)
+
+    def map_arrays(self, units: FloatArray, location: FloatArray, scale: FloatArray) -> FloatArray:
+        """The same as `values` for arrays: for few rows, NumPy takes a tenth of torch's time."""
+        quantiles = uncross(units + self.offsets.numpy(), anchor_index(self.levels))
+        return location[..., None] + (scale * self.spread.numpy())[..., None] * quantiles
+
+
+def uncross(quantiles: FloatArray, anchor: int) -> FloatArray:
+    """Apply `without_crossings` to an array in place, and return it."""
+    above, below = quantiles[..., anchor:], quantiles[..., anchor::-1]
+    np.maximum.accumulate(above, axis=-1, out=above)
+    np.minimum.accumulate(below, axis=-1, out=below)
+    return quantiles
 
 
 def without_crossings(quantiles: Tensor, anchor: int) -> Tensor:

@@ -233,8 +233,10 @@ class RequestQueue:
             if self._is_closed:
                 raise UnavailableError("the service is stopping; retry when it is back")
             wakeups = self._wakeups_of(key)
+            is_awake = isinstance(key, ModelQueue) and self._waiting.has(key)  # its thread takes all that wait
             dropped = self._waiting.put(key, item)
-            wakeups.put(None)
+            if not is_awake:
+                wakeups.put(None)
         item.answer.add_done_callback(lambda answer: self.release([item]) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
