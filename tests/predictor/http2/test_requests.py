@@ -41,6 +41,7 @@ from http2_peer import (
 
 from predictor.http2 import (
     Connection,
+    ConnectionEnded,
     ConnectionLimits,
     DataReceived,
     ErrorCode,
@@ -148,6 +149,25 @@ def test_a_block_is_decoded_again_after_the_table_changed() -> None:
     assert isinstance(events[1], RequestReceived)
     assert isinstance(event, RequestReceived)
     assert (events[1].headers[-1], event.headers[-1]) == ((b"key", b"one"), (b"key", b"two"))
+
+
+def test_equal_blocks_that_add_to_the_table_are_decoded_each_time() -> None:
+    connection = greeted()
+    block = BLOCK + b"\x40" + encoded({"key": "value"})[1:]
+    oldest = BLOCK + b"\xbf"  # the second newest entry of the dynamic table
+    events = connection.receive(headers(1, block) + headers(3, block) + headers(5, oldest))
+    assert isinstance(events[-1], RequestReceived)
+    assert events[-1].headers[-1] == (b"key", b"value")
+
+
+def test_a_block_is_decoded_again_after_the_table_was_emptied() -> None:
+    connection = greeted()
+    latest = BLOCK + b"\xbe"
+    connection.receive(headers(1, BLOCK + b"\x40" + encoded({"key": "value"})[1:]) + headers(3, latest))
+    connection.receive(headers(5, b"\x20" + BLOCK))
+    (event,) = connection.receive(headers(7, latest))
+    assert isinstance(event, ConnectionEnded)
+    assert event.code == ErrorCode.COMPRESSION_ERROR
 
 
 def test_trailers_of_a_request_end_it() -> None:

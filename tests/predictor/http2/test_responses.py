@@ -253,6 +253,15 @@ def test_responses_that_a_peer_does_not_let_through_end_the_connection() -> None
     assert (connection.receive(call(5)), connection.streams) == ([], 0)
 
 
+def test_a_reset_drops_what_waits() -> None:
+    connection = greeted(first=greeting_with_window(0))
+    connection.receive(call(1) + call(3))
+    connection.send_data(1, bytes(100))
+    connection.send_data(3, bytes(10))
+    connection.reset(1, ErrorCode.CANCEL)
+    assert connection.waiting == 10
+
+
 def test_output_that_is_never_fetched_ends_the_connection() -> None:
     connection = greeted(ConnectionLimits(unsent=10_000), GREETING_AND_WIDE)
     connection.receive(call(1))

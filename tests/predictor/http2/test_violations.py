@@ -154,6 +154,7 @@ MALFORMED = {
     **{f"no {name}": {key: value for key, value in FIELDS.items() if key != name} for name in (":method", ":scheme")},
     "no path": {key: value for key, value in FIELDS.items() if key != ":path"},
     "no authority": {key: value for key, value in FIELDS.items() if key != ":authority"},
+    "an empty scheme": {**FIELDS, ":scheme": ""},
     "an empty path": {**FIELDS, ":path": ""},
     "a path without /": {**FIELDS, ":path": "method"},
     "a method of several words": {**FIELDS, ":method": "PO ST"},
@@ -190,14 +191,18 @@ def test_malformed_headers_reset_their_stream(fields: dict[str, str]) -> None:
     assert len(connection.receive(call(3))) == 2
 
 
-@pytest.mark.parametrize(
-    "further",
-    [{":path": "/again"}, {"host": "localhost"} | {"Host": ""}, {"content-length": "5"}],
-    ids=["a pseudo header twice", "a host in upper case", "a body that is missing"],
-)
-def test_malformed_requests_without_a_body(further: dict[str, str]) -> None:
+REFUSED = {
+    "a path twice": encoded({":path": "/first"}) + BLOCK,
+    "a late path": BLOCK + encoded({":path": "/second"}),
+    "two hosts": BLOCK + encoded({"host": "elsewhere"}) + encoded({"host": "localhost"}),
+    "a body that is missing": BLOCK + encoded({"content-length": "5"}),
+}
+
+
+@pytest.mark.parametrize("block", REFUSED.values(), ids=REFUSED.keys())
+def test_malformed_requests_without_a_body(block: bytes) -> None:
     connection = greeted()
-    assert connection.receive(headers(1, BLOCK + encoded(further), flags=WHOLE_HEADERS)) == []
+    assert connection.receive(headers(1, block, flags=WHOLE_HEADERS)) == []
     assert resets(connection) == [(1, PROTOCOL)]
 
 
