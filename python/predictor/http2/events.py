@@ -1,14 +1,21 @@
 """Events of a connection."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, dataclass_transform, final
 
+_E = TypeVar("_E")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names are in lower case, and pseudo headers come first."""
 
 
+@dataclass_transform(frozen_default=True)
+def _frequent(event: type[_E]) -> type[_E]:
+    """Make a dataclass that only type checkers keep frozen, since the check at run time takes 15 % of a call."""
+    return dataclass(slots=True, unsafe_hash=True)(event)
+
+
 @final
-@dataclass(frozen=True, slots=True)
+@_frequent
 class RequestReceived:
     """The headers of a request arrived; if `ended`, it has no body."""
 
@@ -18,7 +25,7 @@ class RequestReceived:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frequent
 class DataReceived:
     """A part of a request's body arrived; the part is empty only if `ended`. Trailers of requests are dropped."""
 
