@@ -94,6 +94,8 @@ def test_offsets_of_any_size_neither_cross_quantiles_nor_move_the_anchor(seed: i
     assert bool((torch.diff(values, dim=-1) >= 0).all())
     untouched = location + scale * spread * units[..., anchor].double()
     torch.testing.assert_close(values[..., anchor], untouched, rtol=0, atol=1e-15)
+    served = output.map_arrays(units.numpy(), location.numpy(), scale.numpy())
+    assert served.tobytes() == values.numpy().tobytes()
 
 
 def test_a_quantile_that_passed_its_neighbour_stands_level_with_it() -> None:

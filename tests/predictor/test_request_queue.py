@@ -405,3 +405,13 @@ def test_work_cancelled_while_it_waits_never_begins() -> None:
         cancelled.result(SOON_S)
     assert said == ["b"]
     queue.close()
+
+
+def test_requests_that_wait_together_wake_the_thread_of_their_model_once() -> None:
+    queue, key = RequestQueue(QueueLimits()), ModelQueue()
+    for name in "abc":
+        queue.put(key, item(name))
+    assert key.wakeups.qsize() == 1
+    assert names(queue.take(key, 2)) == ["a", "b"]
+    assert names(queue.take(key, 2)) == ["c"]
+    assert key.wakeups.empty()
