@@ -201,7 +201,7 @@ class Connection:
         if state.has_request:
             return
         state.unannounced += count
-        if state.unannounced >= self._window - state.unacknowledged - state.unannounced:
+        if state.unannounced >= max(1, self._window - state.unacknowledged - state.unannounced):
             self._writer.write(WINDOW_UPDATE, 0, stream, encode_number(state.unannounced))
             state.unannounced = 0
 
@@ -511,7 +511,7 @@ class Connection:
     def _return(self, count: int) -> None:
         """Give bytes back to the connection's window."""
         self._unannounced += count
-        if self._unannounced >= self._room:
+        if self._unannounced >= max(1, self._room):
             self._writer.write(WINDOW_UPDATE, 0, 0, encode_number(self._unannounced))
             self._room += self._unannounced
             self._unannounced = 0

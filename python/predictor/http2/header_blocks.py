@@ -5,14 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from hpack import Decoder, HPACKError, OversizedHeaderListError
+from hpack import HPACKDecodingError
+from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 from predictor.http2.events import Headers
 from predictor.http2.frames import ConnectionFault, ErrorCode, StreamFault
 
 _CACHED_BYTES: Final = 1 << 17
-_TABLE_SIZE_BITS, _TABLE_SIZE_UPDATE, _PREFIX_OF_FIVE = 0xE0, 0x20, 0x1F
+_INDEXED, _ADDED, _TABLE_SIZE, _HUFFMAN = 0x80, 0x40, 0x20, 0x80
+_LARGEST_INTEGER_BITS: Final = 35
+_STATIC: Final = HeaderTable.STATIC_TABLE
 _MOST_TABLE_SIZE_UPDATES: Final = 2  # RFC 7541, section 4.2: the smallest size and the last one
 _PSEUDO_HEADERS: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
 _REQUIRED: Final = frozenset({b":method", b":scheme", b":path"})
@@ -41,19 +44,6 @@ class _Malformed(Exception):  # noqa: N818
 
 
 @final
-class _WatchedTable(HeaderTable):
-    """The dynamic table of a decoder, which counts its changes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes = 0
-
-    def add(self, name: bytes, value: bytes) -> None:
-        self.changes += 1
-        super().add(name, value)
-
-
-@final
 class HeaderDecoder:
     """Decodes the header blocks of one connection.
 
@@ -63,9 +53,7 @@ class HeaderDecoder:
 
     def __init__(self, header_list: int) -> None:
         self._header_list = header_list
-        self._decoder = Decoder(max_header_list_size=2 * header_list)
-        self._table = _WatchedTable()
-        self._decoder.header_table = self._table
+        self._table = HeaderTable()
         self._cache: dict[bytes, RequestHeaders] = {}
         self._cached_bytes = 0
 
@@ -117,21 +105,51 @@ class HeaderDecoder:
 
     def _decode(self, block: bytes) -> tuple[Headers, int, bool]:
         """Headers, their size, and whether the dynamic table changed."""
-        before = self._table.changes
-        has_new_size = _check_table_sizes(block)
         try:
-            decoded = self._decoder.decode(block, raw=True)
-        except OversizedHeaderListError:
-            reason = f"the headers of a request have more than {2 * self._header_list} bytes"
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, reason) from None
-        except HPACKError as error:
-            reason = f"a header block cannot be decoded ({type(error).__name__})"
+            headers, size, changes_table = self._read_fields(block)
+        except (HPACKDecodingError, IndexError) as error:
+            reason = f"a header block cannot be decoded: {error}"
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, reason) from None
-        changes_table = has_new_size or self._table.changes != before
         if changes_table:
             self._clear()
-        headers = tuple((bytes(name), bytes(value)) for name, value in decoded)
-        return headers, sum(len(name) + len(value) + 32 for name, value in headers), changes_table
+        return headers, size, changes_table
+
+    def _read_fields(self, block: bytes) -> tuple[Headers, int, bool]:
+        """RFC 7541, section 6. A block that ends within a field raises IndexError."""
+        table, fields = self._table, list[tuple[bytes, bytes]]()
+        at = size = table_sizes = 0
+        changes_table = False
+        while at < len(block):
+            first = block[at]
+            if first & _INDEXED:
+                index, at = _read_integer(block, at, 0x7F)
+                field = _STATIC[index - 1] if 0 < index <= len(_STATIC) else table.get_by_index(index)
+            elif first & (_ADDED | _TABLE_SIZE) == _TABLE_SIZE:
+                table_sizes += 1
+                most, at = _read_integer(block, at, 0x1F)
+                if fields or table_sizes > _MOST_TABLE_SIZE_UPDATES or most > HeaderTable.DEFAULT_SIZE:
+                    raise HPACKDecodingError("the size of the table is too large, too late or repeated")
+                table.maxsize = most
+                changes_table = True
+                continue
+            else:
+                index, at = _read_integer(block, at, 0x3F if first & _ADDED else 0x0F)
+                if index:
+                    name = (_STATIC[index - 1] if index <= len(_STATIC) else table.get_by_index(index))[0]
+                else:
+                    name, at = _read_string(block, at)
+                value, at = _read_string(block, at)
+                field = (name, value)
+                if first & _ADDED:
+                    table.add(name, value)
+                    changes_table = True
+            fields.append(field)
+            size += len(field[0]) + len(field[1]) + 32
+            if size > 2 * self._header_list:
+                raise ConnectionFault(
+                    ErrorCode.ENHANCE_YOUR_CALM, f"the headers of a request have {size} bytes or more"
+                )
+        return tuple(fields), size, changes_table
 
     def _check_size(self, stream: int, size: int) -> None:
         if size > self._header_list:
@@ -142,20 +160,28 @@ class HeaderDecoder:
         self._cached_bytes = 0
 
 
-def _check_table_sizes(block: bytes) -> bool:
-    """Whether a block begins with sizes of the dynamic table, which take time to read and have no bytes of headers."""
-    at = updates = 0
-    while at < len(block) and block[at] & _TABLE_SIZE_BITS == _TABLE_SIZE_UPDATE:
-        updates += 1
-        if updates > _MOST_TABLE_SIZE_UPDATES:
-            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a header block changes the table's size too often")
-        is_long = block[at] & _PREFIX_OF_FIVE == _PREFIX_OF_FIVE
+def _read_integer(block: bytes, at: int, most: int) -> tuple[int, int]:
+    """Read an integer whose first bits are those of `most`, and return where it ends (RFC 7541, section 5.1)."""
+    number = block[at] & most
+    at += 1
+    if number < most:
+        return number, at
+    for shift in range(0, _LARGEST_INTEGER_BITS, 7):
+        number += (block[at] & 0x7F) << shift
         at += 1
-        if is_long:
-            while at < len(block) and block[at] & 0x80:
-                at += 1
-            at += 1
-    return updates > 0
+        if block[at - 1] < 0x80:  # noqa: PLR2004
+            return number, at
+    raise HPACKDecodingError("an integer is too long")
+
+
+def _read_string(block: bytes, at: int) -> tuple[bytes, int]:
+    """RFC 7541, section 5.2."""
+    is_huffman = block[at] & _HUFFMAN
+    length, at = _read_integer(block, at, 0x7F)
+    end = at + length
+    if end > len(block):
+        raise HPACKDecodingError("a name or value is truncated")
+    return (decode_huffman(block[at:end]) if is_huffman else block[at:end]), end
 
 
 def _check_request(headers: Headers) -> int:

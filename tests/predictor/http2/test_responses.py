@@ -188,6 +188,14 @@ def test_acknowledged_bytes_return_to_both_windows() -> None:
     assert connection.receive(data(1, bytes(60_000), end=True)) == [DataReceived(1, bytes(60_000), True)]
 
 
+def test_full_windows_do_not_grow_by_0() -> None:
+    connection = greeted(ConnectionLimits(window=65_535, connection_window=65_535))
+    connection.receive(headers(1) + data(1, bytes(65_535)) + call(3, b""))
+    connection.acknowledge(1, 0)
+    connection.send_headers(3, TRAILERS, end=True)
+    assert [one.kind for one in frames(connection.data_to_send())] == [HEADERS]
+
+
 def test_bytes_of_a_whole_request_return_with_its_response() -> None:
     connection = greeted(ConnectionLimits(connection_window=65_535))
     for stream in range(1, 41, 2):
