@@ -48,6 +48,11 @@ def as_date(day: int) -> date:
     return date(day // 10000, day // 100 % 100, day % 100)
 
 
+def as_dates(days: NDArray[np.int32]) -> tuple[date, ...]:
+    """Convert int32 yyyymmdd [N] to dates."""
+    return tuple(map(as_date, days.tolist()))
+
+
 def as_number(day: date) -> int:
     """Convert a date to yyyymmdd."""
     return day.year * 10000 + day.month * 100 + day.day

@@ -143,9 +143,9 @@ def facts(prepared: object) -> object:
             return prepared.data_warnings, [facts(one) for one in prepared.members]
         case PreparedInstance():
             return (
-                (prepared.symbols, prepared.as_of, prepared.base_session, prepared.warnings),
+                (prepared.symbols, prepared.as_of, prepared.target_sessions, prepared.base_session, prepared.warnings),
                 [_bits(group.contiguous().numpy()) for group in prepared.inputs],
-                [_bits(part) for part in (prepared.usable, prepared.sessions, prepared.target_sessions)],
+                [_bits(part) for part in (prepared.usable, prepared.sessions)],
                 None if prepared.anchor is None else _bits(prepared.anchor),
                 {symbol: facts(error) for symbol, error in prepared.refusals.items()},
             )

@@ -8,6 +8,7 @@ from calendar import monthrange
 from collections import Counter
 from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -59,24 +60,32 @@ def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> 
         )
     if sessions.size == 0:
         raise BarsError("a panel needs at least one session, but has none")
-    _check_dates(sessions, symbols)
-    _check_order(sessions, symbols)
+    if not (sessions.dtype == np.int32 and _are_rising_dates(sessions.tobytes())):
+        _check_dates(sessions, symbols, _find_real_dates(sessions))
     copy = sessions.astype(np.int32)
     copy.setflags(write=False)
     return copy
 
 
-def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
+@lru_cache(maxsize=64)
+def _are_rising_dates(sessions: bytes) -> bool:
+    """Whether int32 sessions are valid. Cached, because the bars of most symbols have the same sessions."""
+    dates = np.frombuffer(sessions, np.int32)
+    return bool(_find_real_dates(dates).all() and (dates[1:] > dates[:-1]).all())
+
+
+def _find_real_dates(sessions: NDArray[np.integer]) -> BoolArray:
     year, day = np.divmod(sessions, 10_000)
     real = REAL_DAYS[day] & (year >= 1) & (year <= 9_999)  # noqa: PLR2004 (the range of a date)
     leap_day = day == LEAP_DAY
     if leap_day.any():
         real &= ~leap_day | ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0)))
+    return real
+
+
+def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: BoolArray) -> None:
     if not real.all():
         raise _wrong_session(symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231")
-
-
-def _check_order(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> None:
     rising = sessions[1:] > sessions[:-1]
     if rising.all():
         return

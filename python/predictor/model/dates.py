@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from predictor.arrays import IndexArray
 from predictor.bars import BarPanel
 from predictor.bars.checks import check_past
 from predictor.covariates import NO_COVARIATES
+from predictor.dates import as_date, as_dates
 from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared_instance import check_length
@@ -47,10 +48,10 @@ class ForecastDates:
     """[T]"""
     following: NDArray[np.int32]
     """[D] sessions that the target reaches."""
-    target_sessions: NDArray[np.int32]
+    target_sessions: tuple[date, ...]
     """[H] session that each horizon ends on."""
-    base_session: int
-    """Session that horizons count from, yyyymmdd."""
+    base_session: date
+    """Session that horizons count from."""
     known: NDArray[np.float32] | None
     """[1, T + D, K] known features; None if they also depend on covariates."""
     warnings: tuple[str, ...]
@@ -112,8 +113,8 @@ class DateReader:
             positions=_find_positions(bars.sessions, sessions),
             encoder=sessions[-pipeline.encoder_length :],
             following=following,
-            target_sessions=pipeline.target_sessions(last),
-            base_session=pipeline.base_session(last),
+            target_sessions=as_dates(pipeline.target_sessions(last)),
+            base_session=as_date(pipeline.base_session(last)),
             known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
             warnings=_find_warnings(pipeline, bars.sessions),
         )

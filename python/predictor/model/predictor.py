@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.catalog import ModelInfo
-from predictor.dates import as_date, optional_date
+from predictor.dates import as_dates, optional_date
 from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
@@ -168,10 +168,6 @@ def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPo
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
 
-def _as_dates(sessions: NDArray[np.int32]) -> tuple[date, ...]:
-    return tuple(as_date(day) for day in sessions.tolist())
-
-
 def build_forecasts(
     source: ForecastSource, prepared: Sequence[PreparedInstance], rows: Inputs, output: NetworkForecast
 ) -> list[Forecast]:
@@ -198,9 +194,9 @@ def build_forecasts(
             Forecast(
                 symbols=one.symbols,
                 as_of_session=optional_date(one.as_of),
-                target_sessions=_as_dates(one.target_sessions),
+                target_sessions=one.target_sessions,
                 lag=source.target.lag,
-                base_session=optional_date(one.base_session),
+                base_session=one.base_session,
                 horizons=source.target.horizons,
                 quantiles=source.levels,
                 target_kind=source.target.kind.value,
@@ -281,7 +277,7 @@ def build_attribution(
         row_names=names,
         row_kinds=kinds,
         per_row=_scatter_symbols(_sum_rows(source.features, contributions), usable),
-        sessions=_as_dates(prepared.sessions),
+        sessions=as_dates(prepared.sessions),
         per_time=None if detail is Detail.FEATURES else _scatter_symbols(per_time, usable),
         cells=_scatter_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
         prediction=_scatter_symbols(contributions.prediction, usable),

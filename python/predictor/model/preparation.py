@@ -190,7 +190,7 @@ class InstancePreparation:
         Args:
             instances: bars or windows.
             now: the present, with a time zone.
-            deadline: checked before each instance and before each joint computation.
+            deadline: checked before each instance of bars and before each joint computation.
 
         Raises:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
@@ -235,7 +235,8 @@ class _Preparation:
 
     def take(self, index: int, instance: Instance) -> None:
         """Check one instance and add it to its group."""
-        self._deadline.check()
+        if isinstance(instance.input, BarPanel):
+            self._deadline.check()
         read = self._read(instance)
         if isinstance(read, QuantraError):
             self._prepared[index] = read
@@ -260,7 +261,8 @@ class _Preparation:
                 check_age(calendar, aligned.dates.as_of, most_age, self._now)
                 return aligned
             self._check_window(instance.input)
-            check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
+            if most_age is not None:
+                check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
         except QuantraError as error:
             return error
         return instance.input

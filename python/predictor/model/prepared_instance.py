@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Final, Self
 
 import numpy as np
@@ -60,10 +61,10 @@ class PreparedInstance:
     """[T] encoder sessions; empty if unknown."""
     as_of: int
     """yyyymmdd; 0 if unknown."""
-    target_sessions: NDArray[np.int32]
+    target_sessions: tuple[date, ...]
     """[H] session that each horizon ends on; empty if `as_of` is 0."""
-    base_session: int
-    """Session that horizons count from, yyyymmdd; 0 if `as_of` is 0."""
+    base_session: date | None
+    """Session that horizons count from; None if `as_of` is 0."""
     anchor: FloatArray | None
     """[S] last raw close."""
     warnings: tuple[str, ...]

@@ -1,6 +1,7 @@
 """Network inputs from the feature windows of callers, checked and copied in batches."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import date
 from typing import Final, NamedTuple, Self, final
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.checks import check_symbols
-from predictor.dates import optional_number
+from predictor.dates import as_date, as_dates, optional_number
 from predictor.errors import (
     FeatureMismatchError,
     InvalidInputError,
@@ -94,15 +95,15 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
 class WindowDates(NamedTuple):
     """Dates that follow from a window's last session."""
 
-    target_sessions: NDArray[np.int32]
-    base_session: int
+    target_sessions: tuple[date, ...]
+    base_session: date | None
 
     @classmethod
     def of(cls, pipeline: Pipeline, as_of: int) -> Self:
         """Compute the dates of a session; raises CalendarEndedError."""
         if not as_of:
-            return cls(np.zeros(0, np.int32), 0)
-        return cls(pipeline.target_sessions(as_of), pipeline.base_session(as_of))
+            return cls((), None)
+        return cls(as_dates(pipeline.target_sessions(as_of)), as_date(pipeline.base_session(as_of)))
 
 
 @final

@@ -106,9 +106,11 @@ class QueuedRequests:
         Raises:
             QueueFullError: A limit is reached.
         """
-        dropped = self._drop_late() if self._excess(item) else []
-        if excess := self._excess(item):
-            raise excess
+        dropped: list[AnyItem] = []
+        if self._excess(item):
+            dropped = self._drop_late()
+            if excess := self._excess(item):
+                raise excess
         self._queues.setdefault(key, {})[item] = None
         self._count(key, item)
         return dropped

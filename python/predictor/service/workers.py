@@ -234,9 +234,11 @@ class SharedDeadline:
     def check(self) -> None:
         """If all deadlines have expired, raise the error of the first."""
         now_s = time.monotonic()
-        if all(deadline.is_over(now_s) for deadline in self._deadlines):
-            for deadline in self._deadlines:
-                deadline.check()
+        for deadline in self._deadlines:
+            if not deadline.is_over(now_s):
+                return
+        for deadline in self._deadlines:
+            deadline.check()
 
 
 class SteppedJob(Protocol[ResultT_co]):

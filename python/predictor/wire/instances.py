@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from predictor.wire.limits import (
     check_text,
 )
 
+_TYPES: Final = {pb.DATA_TYPE_FLOAT32: FLOAT32, pb.DATA_TYPE_FLOAT64: FLOAT64}
+_LEVEL_RANKS: Final = (1, 2)
+"""Levels have one number per symbol, or one per symbol and horizon."""
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
 
 
@@ -135,9 +138,10 @@ def decode_any_symbols(names: Sequence[str]) -> tuple[str, ...]:
         RequestTooLargeError: there are too many names, or one is too long.
     """
     check_count("symbols", len(names), MAX_SYMBOLS)
-    for name in names:
+    symbols = tuple(names)
+    for name in symbols:
         check_text("symbols", name)
-    return tuple(names)
+    return symbols
 
 
 def encode_bars(panel: BarPanel) -> pb.BarPanel:
@@ -312,15 +316,15 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
     names = decode_symbols(message.symbols)
     rows = len(names)
     check_text("window.schema_hash", message.schema_hash)
-    observed = _float32(message, "observed", 3, rows)
+    observed = _tensor_values(message, "observed", pb.DATA_TYPE_FLOAT32, (3,), rows)
     return FeatureWindow(
         symbols=names,
         observed=observed,
-        known=_float32(message, "known", 3, rows),
-        static=_float32(message, "static", 2, rows),
+        known=_tensor_values(message, "known", pb.DATA_TYPE_FLOAT32, (3,), rows),
+        static=_tensor_values(message, "static", pb.DATA_TYPE_FLOAT32, (2,), rows),
         mask=_mask(message, observed.shape),
-        location=_float64(message, "location", rows),
-        scale=_float64(message, "scale", rows),
+        location=_tensor_values(message, "location", pb.DATA_TYPE_FLOAT64, _LEVEL_RANKS, rows),
+        scale=_tensor_values(message, "scale", pb.DATA_TYPE_FLOAT64, _LEVEL_RANKS, rows),
         schema_hash=message.schema_hash,
         anchor_price=_anchor_price(message, rows),
         as_of_session=_as_of_session(message.as_of_session),
@@ -343,19 +347,14 @@ def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
     return tuple(message.features)
 
 
-def _float32(message: pb.FeatureWindow, name: str, rank: int, rows: int) -> NDArray[np.float32]:
-    tensor = _present(message, name)
-    data = tensor.data  # each access copies the bytes
-    shape = _checked_shape(name, tensor.type, _axes(tensor), len(data), pb.DATA_TYPE_FLOAT32, (rank,), rows)
-    return np.frombuffer(data, FLOAT32).reshape(shape)
-
-
-def _float64(message: pb.FeatureWindow, name: str, rows: int) -> NDArray[np.float64]:
-    """Decode levels: one per symbol, or one per symbol and horizon."""
-    tensor = _present(message, name)
-    data = tensor.data
-    shape = _checked_shape(name, tensor.type, _axes(tensor), len(data), pb.DATA_TYPE_FLOAT64, (1, 2), rows)
-    return np.frombuffer(data, FLOAT64).reshape(shape)
+def _tensor_values(message: pb.FeatureWindow, name: str, need: pb.DataType, ranks: tuple[int, ...], rows: int) -> Any:
+    """Decode float32 or float64 values of one of these ranks, one row per symbol."""
+    tensor: pb.Tensor = getattr(message, name)
+    kind, data = tensor.type, tensor.data  # each access copies the bytes
+    if not kind and not message.HasField(name):  # pyright: ignore[reportArgumentType] - a field of the message
+        raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
+    shape = _checked_shape(name, kind, tuple(tensor.shape[: MAX_AXES + 1]), len(data), need, ranks, rows)
+    return np.frombuffer(data, _TYPES[need]).reshape(shape)
 
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
@@ -383,18 +382,6 @@ def _anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] |
     return np.fromiter(message.anchor_price, np.float64, rows)
 
 
-def _present(message: pb.FeatureWindow, name: str) -> pb.Tensor:
-    if not message.HasField(name):  # pyright: ignore[reportArgumentType] - the name is one of the message's fields
-        raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
-    tensor: pb.Tensor = getattr(message, name)
-    return tensor
-
-
-def _axes(tensor: pb.Tensor) -> Shape:
-    """The axes, but only one more than any tensor has."""
-    return tuple(tensor.shape[: MAX_AXES + 1])
-
-
 def _check_type(name: str, have: int, need: pb.DataType) -> None:
     if have != need:
         raise MalformedRequestError(
@@ -420,5 +407,5 @@ def _checked_shape(
         )
     check_count(f"window.{name}", max(shape), MAX_SESSIONS)
     check_count(f"window.{name}: values", prod(shape), MAX_CELLS)
-    arrays.check_length(size, shape, FLOAT32 if need == pb.DATA_TYPE_FLOAT32 else FLOAT64, f"window.{name}")
+    arrays.check_length(size, shape, _TYPES[need], f"window.{name}")
     return shape
