@@ -92,6 +92,11 @@ FATAL = {
     "headers between headers and continuation": (headers(1, flags=0) + headers(3), PROTOCOL),
     "a frame above the limit": (frame(DATA, bytes((1 << 16) + 1), stream=1)[:9], FRAME_SIZE),
     "an unknown index of a header": (headers(1, b"\xff\x80\x01"), COMPRESSION),
+    "a header of index 0": (headers(1, b"\x80"), COMPRESSION),
+    "a short integer of seven bytes": (
+        headers(1, BLOCK + b"\0\x01k\x7f" + b"\x80" * 6 + b"\0" + b"v" * 127),
+        COMPRESSION,
+    ),
     "a truncated header": (headers(1, BLOCK[:-1]), COMPRESSION),
     "an endless integer": (headers(1, b"\xff" * 20), COMPRESSION),
     "a wrong Huffman code": (headers(1, b"\0\x81\0\x81\0"), COMPRESSION),
