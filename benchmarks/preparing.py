@@ -7,10 +7,12 @@ Panels of many symbols are AAPL's bars at scaled prices. Medians of interleaved 
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Final, final
 
 import torch
@@ -18,13 +20,15 @@ import torch
 from benchmarks.calling.subject import Subject, panel_of, subject_in, window_of
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
 from predictor.bars import BarPanel
+from predictor.calls import Calls
 from predictor.catalog import EngineName
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import use_threads
-from predictor.instance import NEVER, Instance
+from predictor.instance import NEVER, Deadline, Instance, ReadInstance
 from predictor.model import Model, PreparedInstance
 from predictor.registry import Runtime, load_model
+from predictor.service import PredictionService
 from predictor.wire import instances
 
 MANY, WIDE = 64, 500
@@ -128,6 +132,55 @@ def engine_rows(work: BenchmarkedModel, rounds: int) -> list[Row]:
     return rows
 
 
+@final
+class Gate:
+    """A request that keeps a model's thread busy until it is opened, so that later requests share a batch."""
+
+    rows, size = 0, 0
+
+    def __init__(self) -> None:
+        self.begun, self.opened = Event(), Event()
+
+    def instances(self) -> Sequence[ReadInstance]:
+        """Wait; there is nothing to forecast."""
+        self.begun.set()
+        self.opened.wait()
+        return ()
+
+
+def call_together(service: PredictionService, calls: Calls, body: bytes, count: int) -> None:
+    """Wait for the responses of calls that share one batch, or of one call, which is computed in this thread."""
+    gate = Gate()
+    if count > 1:
+        service.predict("", gate, NEVER)
+        gate.begun.wait()
+    answers = [calls.call("Predict", body, Deadline.after(60), here=count == 1) for _ in range(count)]
+    gate.opened.set()
+    for answer in answers:
+        answer.result()
+
+
+def call_rows(subject: Subject, engine: EngineName, rounds: int) -> list[Row]:
+    """Call with encoded requests, from bytes to bytes, without a server."""
+    bodies = {"windows": subject.asked_with_windows(), "bars": subject.asked_with_bars()}
+    cases = [("windows", 1), ("windows", 8), ("windows", 32), ("bars", 1), ("bars", 32)]
+    with PredictionService.open(subject.models, device="cpu", engine=engine) as service:
+        calls = Calls(service)
+        medians = interleaved_medians(
+            {
+                f"{name}, {count} together": partial(call_together, service, calls, bodies[name], count)
+                for name, count in cases
+            },
+            rounds=rounds,
+            calls=3,
+            clock=time.process_time,
+        )
+    return [
+        shown(f"a call with {name}, {engine}, us", 1e6 * seconds / count, detail="CPU time of all threads")
+        for (name, seconds), (_, count) in zip(medians.items(), cases, strict=True)
+    ]
+
+
 def wide_rows(work: BenchmarkedModel, rounds: int, *, judged: bool) -> list[Row]:
     """Time from the bytes of a wide panel to its forecasts, less the network."""
     model = work.model
@@ -151,11 +204,14 @@ def main() -> int:
     arguments = parse_arguments("Cost of a forecast besides the network.")
     rounds, judged = (10, False) if arguments.quick else (100, True)
     use_threads(1)
-    with tempfile.TemporaryDirectory() as folder, opened(subject_in(Path(folder))) as work:
-        rows = together_rows(work, rounds, judged=judged)
-        rows += lone_rows(work, rounds, judged=judged)
-        rows += engine_rows(work, rounds)
-        rows += wide_rows(work, rounds, judged=judged)
+    with tempfile.TemporaryDirectory() as folder:
+        subject = subject_in(Path(folder))
+        rows = [row for engine in ENGINES for row in call_rows(subject, engine, rounds)]
+        with opened(subject) as work:
+            rows += together_rows(work, rounds, judged=judged)
+            rows += lone_rows(work, rounds, judged=judged)
+            rows += engine_rows(work, rounds)
+            rows += wide_rows(work, rounds, judged=judged)
     return publish(rows, arguments.json)
 
 

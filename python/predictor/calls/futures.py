@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from predictor.errors import QuantraError
@@ -29,24 +30,29 @@ def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable
 
 
 def _continue(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
-    if first.cancelled() or second.cancelled():
+    if second.cancelled():
         return
     try:
         then(first.result())
+    except CancelledError:
+        return
     except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
         fail(call, second, error)
 
 
 def settle(answer: Future[ResultT], value: ResultT) -> None:
     """Set the result of a future that is neither done nor cancelled."""
-    if not answer.done() and answer.set_running_or_notify_cancel():
+    try:  # noqa: SIM105 - `suppress` takes as long as the rest
         answer.set_result(value)
+    except InvalidStateError:
+        pass
 
 
 def fail(call: str, answer: Future[ResultT], error: Exception) -> None:
     """Set the error of a future that is neither done nor cancelled."""
-    if not answer.done() and answer.set_running_or_notify_cancel():
-        answer.set_exception(quantra_error(call, error))
+    if not answer.done():
+        with suppress(InvalidStateError):
+            answer.set_exception(quantra_error(call, error))
 
 
 def quantra_error(call: str, error: Exception) -> QuantraError:
