@@ -223,16 +223,9 @@ def build_forecasts(
 
 def _stack_anchors(prepared: Sequence[PreparedInstance]) -> FloatArray:
     """Stack the last closes [R] of all rows; NaN where unknown."""
-    return np.concatenate(
-        [
-            np.full(one.rows.stop - one.rows.start, np.nan)
-            if one.anchor is None
-            else one.anchor[one.usable]
-            if one.refusals
-            else one.anchor
-            for one in prepared
-        ]
-    )
+    closes = (np.full(len(one.usable), np.nan) if one.anchor is None else one.anchor for one in prepared)
+    each = zip(closes, prepared, strict=True)
+    return np.concatenate([close[one.usable] if one.refusals else close for close, one in each])
 
 
 def compute_prices(anchor: FloatArray, returns: FloatArray) -> FloatArray:

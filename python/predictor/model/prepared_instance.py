@@ -100,20 +100,8 @@ class PreparedInstance:
         )
 
     def with_warnings(self, warnings: tuple[str, ...]) -> "PreparedInstance":
-        """Copy with other warnings; called per instance, so it avoids the cost of `replace`."""
-        return PreparedInstance(
-            symbols=self.symbols,
-            usable=self.usable,
-            batch=self.batch,
-            rows=self.rows,
-            sessions=self.sessions,
-            as_of=self.as_of,
-            target_sessions=self.target_sessions,
-            base_session=self.base_session,
-            anchor=self.anchor,
-            warnings=warnings,
-            refusals=self.refusals,
-        )
+        """Copy with other warnings."""
+        return replace(self, warnings=warnings)
 
     @property
     def usable_symbols(self) -> tuple[str, ...]:

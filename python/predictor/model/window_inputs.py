@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import date
-from typing import Final, NamedTuple, Self, final
+from typing import Any, Final, NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -135,14 +135,10 @@ class WindowReader:
     def prepare(self, windows: Sequence[FeatureWindow]) -> list[PreparedInstance | QuantraError]:
         """Prepare checked windows; one with an impossible number gets an InvalidInputError."""
         groups = _concatenate(self._pipeline, windows)
-        prices = [window.anchor_price for window in windows if window.anchor_price is not None]
-        if not (_are_possible(groups) and (not prices or can_anchor(np.concatenate(prices)).all())):
-            if len(windows) > 1:
-                return [one for window in windows for one in self.prepare([window])]
-            fault = _find_fault(groups, windows[0])
-            if fault is not None:
-                return [fault]
-        return self._build(windows, Inputs(*map(torch.from_numpy, groups)))
+        fault = _find_fault(groups, windows)
+        if fault is None:
+            return self._build(windows, Inputs(*map(torch.from_numpy, groups)))
+        return [fault] if len(windows) == 1 else [one for window in windows for one in self.prepare([window])]
 
     def _build(self, windows: Sequence[FeatureWindow], batch: Inputs) -> list[PreparedInstance | QuantraError]:
         usable, end = np.ones(len(batch.location), np.bool_), 0
@@ -184,32 +180,45 @@ def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Window
     """
     horizons = len(pipeline.target.horizons)
 
+    def stack(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(window, name) for window in windows])
+
     def levels(name: str) -> FloatArray:
-        sent: FloatArray = np.concatenate([getattr(window, name) for window in windows])
+        sent: FloatArray = stack(name)
         columns = sent.reshape(len(sent), -1)
         return columns if columns.shape[1] == horizons else np.repeat(columns, horizons, axis=1)
 
     return WindowInputs(
-        observed=np.concatenate([window.observed for window in windows]),
-        known=np.concatenate([window.known for window in windows]),
-        static=np.concatenate([window.static for window in windows]),
-        mask=np.concatenate([window.mask for window in windows]),
+        observed=stack("observed"),
+        known=stack("known"),
+        static=stack("static"),
+        mask=stack("mask"),
         location=levels("location"),
         scale=levels("scale"),
     )
 
 
-def _are_possible(groups: WindowInputs) -> bool:
-    """Whether `_find_fault` finds nothing, with as few passes as possible."""
-    mask, observed = groups.mask, groups.observed
-    return (
-        all(_is_within(getattr(groups, name), largest) for name, largest in LARGEST_VALUES.items())
-        and bool(np.minimum.reduce(groups.scale, axis=None) > 0)
-        and (
-            bool(np.logical_and.reduce(mask, axis=None))
-            or not (observed[~mask].any() or not mask.any(axis=(1, 2)).all())
-        )
-    )
+def _find_fault(groups: WindowInputs, windows: Sequence[FeatureWindow]) -> InvalidInputError | None:
+    """Return the error of the first impossible price or number; passes over the numbers as rarely as possible."""
+    prices = [window.anchor_price for window in windows if window.anchor_price is not None]
+    if prices and not can_anchor(np.concatenate(prices)).all():
+        return _anchor_error()
+    for name, largest in LARGEST_VALUES.items():
+        if not _is_within(getattr(groups, name), largest):
+            return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
+    if not np.logical_and.reduce(groups.mask, axis=None):
+        if groups.observed[~groups.mask].any():
+            return InvalidInputError("observed holds a value in a cell that mask marks as unknown; it must be 0")
+        unknown = np.flatnonzero(~groups.mask.any(axis=(1, 2)))
+        if unknown.size:
+            symbols = [symbol for window in windows for symbol in window.symbols]
+            return InvalidInputError(
+                f"mask marks every cell of {symbols[int(unknown[0])]} as unknown, which leaves nothing to "
+                "forecast from; leave the symbol out"
+            )
+    if not np.minimum.reduce(groups.scale, axis=None) > 0:
+        return InvalidInputError("scale holds a value that is not positive")
+    return None
 
 
 def _is_within(values: NDArray[np.floating], largest: float) -> bool:
@@ -217,26 +226,6 @@ def _is_within(values: NDArray[np.floating], largest: float) -> bool:
     return not values.size or bool(
         np.maximum.reduce(values, axis=None) <= largest and np.minimum.reduce(values, axis=None) >= -largest
     )
-
-
-def _find_fault(groups: WindowInputs, window: FeatureWindow) -> InvalidInputError | None:
-    """Return the error of the first impossible price or number of a window."""
-    if window.anchor_price is not None and not can_anchor(window.anchor_price).all():
-        return _anchor_error()
-    for name, largest in LARGEST_VALUES.items():
-        if not (np.abs(getattr(groups, name)) <= largest).all():
-            return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
-    if groups.observed[~groups.mask].any():
-        return InvalidInputError("observed holds a value in a cell that mask marks as unknown; it must be 0")
-    unknown = np.flatnonzero(~groups.mask.any(axis=(1, 2)))
-    if unknown.size:
-        return InvalidInputError(
-            f"mask marks every cell of {window.symbols[int(unknown[0])]} as unknown, which leaves nothing to "
-            "forecast from; leave the symbol out"
-        )
-    if not (groups.scale > 0).all():
-        return InvalidInputError("scale holds a value that is not positive")
-    return None
 
 
 def _check_features(names: tuple[str, ...], ours: tuple[str, ...]) -> None:
