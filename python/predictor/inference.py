@@ -147,7 +147,8 @@ class Engine:
 
     def _units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
         """As `units`, for callers already in inference mode: entering it costs as much as a step of the network."""
-        return torch.cat([part for chunk in self._chunks(inputs, deadline) for part in self._parts(chunk)]).cpu()
+        parts = [part for chunk in self._chunks(inputs, deadline) for part in self._parts(chunk)]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).cpu()
 
     def _parts(self, chunk: Inputs) -> Iterator[Tensor]:
         """Run the network on a chunk, and on each half of it if memory runs out.
@@ -178,12 +179,15 @@ class Engine:
 
     def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The inputs in chunks of at most `max_rows` rows, on the network's device."""
-        for first in range(0, len(inputs.observed), self.max_rows):
+        rows = inputs.observed.shape[0]
+        for first in range(0, rows, self.max_rows):
             deadline.check()
-            yield self._moved(inputs.rows(first, first + self.max_rows))
+            yield self._moved(inputs if rows <= self.max_rows else inputs.rows(first, first + self.max_rows))
 
     def _moved(self, inputs: Inputs) -> Inputs:
         """The inputs on the network's device, features in the network's dtype."""
+        if inputs.observed.dtype == self._dtype and inputs.observed.device == self.device:
+            return inputs
         observed, known, static = (
             group.to(self.device, self._dtype) for group in (inputs.observed, inputs.known, inputs.static)
         )
