@@ -26,7 +26,7 @@ from predictor.explain import NODE_COUNTS, Contributions, integrated_gradients
 from predictor.instance import Deadline
 from predictor.networks import Inputs, kind_named
 from trainers.demo.market import CALENDAR, real_bars
-from trainers.stock.recipe import Optimisation, Scale, StockRecipe, optimisation_of
+from trainers.stock.recipe import Optimisation, Scale, StockRecipe, choose_default_optimisation
 
 FloatArray = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def models_to_train(*, quick: bool) -> list[ModelRecipe]:
         ),
     ]
     for seed, (kind, scale) in enumerate(product(KINDS, SCALES)):
-        optimisation = replace(optimisation_of(kind), device="cpu", seed=seed)
+        optimisation = replace(choose_default_optimisation(kind), device="cpu", seed=seed)
         config = kind_named(kind).config()
         recipe = StockRecipe(kind=kind, config=config, scale=scale, calendar=CALENDAR, optimisation=optimisation)
         found.append(ModelRecipe(name=f"{kind}, {scale}", recipe=recipe))

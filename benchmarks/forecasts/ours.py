@@ -52,11 +52,11 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.stock.data import WindowBatch
-from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adaptive_offsets
+from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adapt_offsets
 from trainers.stock.initialization import initialize
 from trainers.stock.network_forecasts import calibrate
 from trainers.stock.objectives import QuantileTask
-from trainers.stock.recipe import WARMUP, Optimisation, optimisation_of
+from trainers.stock.recipe import WARMUP, Optimisation, choose_default_optimisation
 
 Array = NDArray[np.float64]
 
@@ -194,7 +194,7 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
     fitted = calibrate(
         seen.numpy(), held.target.double().numpy(), LEVELS, sessions=len(np.unique(held.decisions)), horizons=steps
     )
-    adapted = adaptive_offsets(
+    adapted = adapt_offsets(
         _residuals(held, seen), _residuals(test, asked), LEVELS, OutcomeDelay(lag=0, horizons=steps)
     )
     offsets = {
@@ -219,7 +219,7 @@ def main() -> None:
     parts = {name: split_of(request.task, name) for name in ("train", "validation", "test")}
     network = network_of(request.task, kind, parts["train"])
     steps = request.steps * (SELECTED_STEPS if selected else 1)
-    train(network, parts, optimisation_of(kind), seed=request.seed, steps=steps, selected=selected)
+    train(network, parts, choose_default_optimisation(kind), seed=request.seed, steps=steps, selected=selected)
     request.write_quantiles(forecasts(network, parts, request.task.horizon))
 
 

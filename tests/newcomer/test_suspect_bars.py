@@ -24,7 +24,7 @@ from predictor.instance import Instance
 from trainers.cli.commands import app
 from trainers.stock import StockRecipe
 from trainers.stock.data import History
-from trainers.stock.edges import training_edges
+from trainers.stock.edges import fit_training_edges
 from trainers.stock.fitting import fit_pipeline
 
 TICK: Final = ("high", "close", "adj_close")
@@ -241,7 +241,7 @@ def test_a_suspect_bar_changes_neither_edges_nor_fitted_features() -> None:
     bad, gone = scaled(four, slice(200, 201), 100, TICK), np.zeros(four.close.shape, np.bool_)
     gone[2, 200] = True
     good = four.without_cells(gone)
-    edges = [training_edges(bars, int(four.sessions[400]), neighbours=2) for bars in (bad, good)]
+    edges = [fit_training_edges(bars, int(four.sessions[400]), neighbours=2) for bars in (bad, good)]
     assert edges[0].weights.equal(edges[1].weights)
     fits = [fit_pipeline(bars, default_features(), recipe, splits).features for bars in (bad, good)]
     assert fits[0].schema_hash == fits[1].schema_hash

@@ -26,7 +26,7 @@ from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import ReportConsumer, StepProgress
 from trainers.stock import CheckpointSettings, DataSplits, Optimisation, StockRecipe, TrainingResult, command, train
 from trainers.stock.card import bars_hash
-from trainers.stock.recipe import optimisation_of
+from trainers.stock.recipe import choose_default_optimisation
 from trainers.stock.training_data import TrainingMaterial
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
@@ -110,7 +110,7 @@ def test_each_kind_of_network_has_its_own_defaults(
 ) -> None:
     assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
     assert recorded_training.recipe.config == kind_named(kind).config()
-    assert recorded_training.recipe.optimisation == optimisation_of(kind)
+    assert recorded_training.recipe.optimisation == choose_default_optimisation(kind)
     assert recorded_training.recipe.target.lag == (1 if kind == "graph" else 0)
 
 

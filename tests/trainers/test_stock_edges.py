@@ -32,20 +32,20 @@ from trainers.stock.backtest.folds import split_sessions
 from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_refit
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import (
-    among,
-    correlations,
+    correlate,
+    find_user_edges,
     fit_edges,
+    fit_training_edges,
     read_edges,
     remove_market,
-    training_edges,
-    user_edges,
+    select_edges,
 )
-from trainers.stock.evaluation.bound_model import bind_model, calendar_of, last_seen
-from trainers.stock.evaluation.comparison import overall, pinball
-from trainers.stock.evaluation.evaluated_days import unseen_part
+from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_last_seen
+from trainers.stock.evaluation.comparison import average_horizons, pinball
+from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.seeds import SeedRefits, refitted_forecasts
+from trainers.stock.evaluation.seeds import SeedRefits, refit_and_forecast
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
@@ -100,11 +100,11 @@ def test_a_negative_correlation_is_no_edge() -> None:
 
 def test_correlations_over_what_both_know_are_numpys() -> None:
     values = sectors()
-    np.testing.assert_allclose(correlations(values), np.corrcoef(values), atol=1e-12)
+    np.testing.assert_allclose(correlate(values), np.corrcoef(values), atol=1e-12)
     holey = values.copy()
     holey[0, :100] = np.nan
     late = np.isfinite(holey[0])
-    found = correlations(holey)
+    found = correlate(holey)
     assert found[0, 1] == pytest.approx(np.corrcoef(values[0, late], values[1, late]).item(1), abs=0.02)
 
 
@@ -123,14 +123,14 @@ def test_residuals_do_not_move_with_the_market() -> None:
 def test_edges_do_not_know_what_comes_after_the_training_window() -> None:
     bars = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").between(20080102, 20101231)
     last = 20091231
-    plain, other = (training_edges(panel, last, neighbours=2) for panel in (bars, other_order_after(bars, last)))
+    plain, other = (fit_training_edges(panel, last, neighbours=2) for panel in (bars, other_order_after(bars, last)))
     assert plain.neighbours.tolist() == other.neighbours.tolist()
     np.testing.assert_allclose(plain.weights, other.weights, atol=1e-6)
 
 
 def test_edges_are_rebuilt_for_every_training_window() -> None:
     bars = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT").between(20080102, 20101231)
-    first, second = (training_edges(bars, last, neighbours=2) for last in (20081231, 20091231))
+    first, second = (fit_training_edges(bars, last, neighbours=2) for last in (20081231, 20091231))
     assert not np.allclose(first.weights, second.weights, atol=1e-3)
 
 
@@ -236,7 +236,7 @@ def test_edges_from_returns_are_not_those_of_another_training(tmp_path: Path) ->
 
 
 def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
-    found = among(GIVEN, SYMBOLS, ("IBM", "FB", "GOOG", "AAPL"))
+    found = select_edges(GIVEN, SYMBOLS, ("IBM", "FB", "GOOG", "AAPL"))
     assert found.neighbours.tolist() == [[2, -1], [-1, -1], [0, 3], [-1, -1]]
     assert found.weights.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0], [0.0, 0.0]]
 
@@ -250,7 +250,7 @@ def refitting_of(source: ModelSource) -> SeedRefits:
         recipe=source.known_recipe(),
         splits=source.standing.splits,
         covariates=NO_SOURCE,
-        edges=user_edges(model_of(source), SYMBOLS),
+        edges=find_user_edges(model_of(source), SYMBOLS),
     )
 
 
@@ -259,9 +259,9 @@ def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given_ed
     reading = bind_model(model_of(given_edges_model), graph_bars())
     windows = reading.windows(refitting.splits.test)
     ours = reading.forecasts(windows).calibrated
-    again = refitted_forecasts(refitting, recipe.optimisation.seed, windows, ConsumerChain())
+    again = refit_and_forecast(refitting, recipe.optimisation.seed, windows, ConsumerChain())
     np.testing.assert_allclose(again, ours, rtol=0, atol=1e-7)
-    other = refitted_forecasts(replace(refitting, edges=None), recipe.optimisation.seed, windows, ConsumerChain())
+    other = refit_and_forecast(replace(refitting, edges=None), recipe.optimisation.seed, windows, ConsumerChain())
     assert np.abs(other - ours).max() > 1e-5
 
 
@@ -274,15 +274,17 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model
     (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
     other = 2 * found.seeds.mean.mean - ours
     reading = bind_model(model, graph_bars())
-    days = unseen_part(graph_bars().sessions, last_seen(model), RECIPE.target, calendar_of(model), start=None, end=None)
+    days = select_unseen_part(
+        graph_bars().sessions, find_last_seen(model), RECIPE.target, find_calendar(model), start=None, end=None
+    )
     windows = reading.windows(days)
     judged = EvaluationSet.of(reading.history, windows, RECIPE.quantiles)
 
     def loss(edges: Edges | None) -> float:
         """Loss of the other seed, retrained with these edges."""
         assert found.seeds is not None
-        made = refitted_forecasts(replace(refitting, edges=edges), found.seeds.seeds[1], windows, ConsumerChain())
-        return float(np.nanmean(overall(judged, pinball(judged, made))))
+        made = refit_and_forecast(replace(refitting, edges=edges), found.seeds.seeds[1], windows, ConsumerChain())
+        return float(np.nanmean(average_horizons(judged, pinball(judged, made))))
 
     assert other == pytest.approx(loss(GIVEN), abs=1e-12)
     assert other != pytest.approx(loss(None), abs=1e-9)

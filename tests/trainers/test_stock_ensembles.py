@@ -26,8 +26,8 @@ from predictor.networks import Target
 from predictor.registry import read_aliases
 from trainers.stock.data import NO_SOURCE, TrainingWindows
 from trainers.stock.ensembles import JoinedEnsemble, join
-from trainers.stock.ensembles.command import ensemble, named
-from trainers.stock.ensembles.ensemble import common_splits
+from trainers.stock.ensembles.command import ensemble, name_members
+from trainers.stock.ensembles.ensemble import find_common_splits
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.evaluation.bound_model import EnsembleMembers
@@ -170,7 +170,7 @@ def test_the_same_members_and_bars_give_the_same_bytes(
 
 
 def test_the_common_days_lie_after_all_that_any_member_has_seen() -> None:
-    found = common_splits(
+    found = find_common_splits(
         {"a": _days(2006, 2007, 2009, 2011), "b": _days(2007, 2008, 2010, 2012), "c": _days(2005, 2006, 2009, 2012)}
     )
     assert (found.train.last, found.selection.last) == (20051231, 20081231)
@@ -180,12 +180,12 @@ def test_the_common_days_lie_after_all_that_any_member_has_seen() -> None:
 
 def test_calibration_days_that_another_member_was_trained_on_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"calibration parts of old, .*2006.*, and new, .*share no day"):
-        common_splits({"old": _days(2004, 2005, 2006, 2008), "new": _days(2007, 2008, 2009, 2010)})
+        find_common_splits({"old": _days(2004, 2005, 2006, 2008), "new": _days(2007, 2008, 2009, 2010)})
 
 
 def test_test_days_that_another_member_was_calibrated_on_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"test parts of brief, .*, and long, .*share no day"):
-        common_splits({"brief": _days(2004, 2005, 2007, 2008), "long": _days(2004, 2005, 2009, 2010)})
+        find_common_splits({"brief": _days(2004, 2005, 2007, 2008), "long": _days(2004, 2005, 2009, 2010)})
 
 
 def test_windows_are_those_that_every_member_can_forecast(
@@ -287,7 +287,7 @@ def test_bars_without_the_test_part_are_refused(
 
 def test_members_are_named_by_their_folders() -> None:
     folders = [Path("models/tft/1"), Path("models/tft/2"), Path("elsewhere/tft/1"), Path("mine")]
-    assert list(named(folders)) == ["tft-1", "tft-2", "tft-1-2", "mine"]
+    assert list(name_members(folders)) == ["tft-1", "tft-2", "tft-1-2", "mine"]
 
 
 def test_the_command_writes_what_it_made_as_json(

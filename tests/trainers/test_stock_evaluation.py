@@ -34,9 +34,9 @@ from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselineP
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import bind_model
-from trainers.stock.evaluation.calibration import ForecastWindows, adaptive_forecasts
+from trainers.stock.evaluation.calibration import ForecastWindows, forecast_adaptively
 from trainers.stock.evaluation.command import evaluate_command
-from trainers.stock.evaluation.evaluated_days import splits_of, unseen_part
+from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
 from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import ScoreRole, score
@@ -235,9 +235,9 @@ def test_adaptive_offsets_walk_on_from_the_calibration_part(
     test = SplitPart("test", int(bars().sessions[session_index(FIRST_ALLOWED) + 1]), int(bars().sessions[-1]))
     seen, asked = (
         ForecastWindows(windows=windows, forecasts=reading.forecasts(windows))
-        for windows in map(reading.windows, (splits_of(trained_model.card).calibration, test))
+        for windows in map(reading.windows, (read_splits(trained_model.card).calibration, test))
     )
-    moved = adaptive_forecasts(reading.history, seen, asked, model.manifest.quantiles)
+    moved = forecast_adaptively(reading.history, seen, asked, model.manifest.quantiles)
     judged = EvaluationSet.of(reading.history, asked.windows, model.manifest.quantiles)
     assert evaluation.calibration.adaptive == score(judged, moved, name="adaptive", role=ScoreRole.VARIANT)
 
@@ -377,13 +377,13 @@ def recording_baseline(monkeypatch: pytest.MonkeyPatch) -> RecordingBaseline:
 def test_baselines_are_fitted_on_the_artifacts_training_part_and_on_all_that_it_has_seen(
     trained_model: TrainingResult, recording_baseline: RecordingBaseline
 ) -> None:
-    splits = splits_of(trained_model.card)
+    splits = read_splits(trained_model.card)
     evaluated(trained_model)
     assert recording_baseline.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
 
 
 def test_a_training_fits_its_baselines_on_the_same_parts(recording_baseline: RecordingBaseline, tmp_path: Path) -> None:
-    splits = splits_of(trained_into(tmp_path).card)
+    splits = read_splits(trained_into(tmp_path).card)
     assert recording_baseline.fitted_on == [(splits.train.first, splits.train.last), (splits.train.first, LAST_SEEN)]
 
 
@@ -392,7 +392,7 @@ def test_compared_with_an_ensemble_they_know_what_any_of_its_members_has_seen(
 ) -> None:
     joint = ensemble_of(loaded(trained_model), calibrated_until(trained_model, 20121031))
     evaluate(joint, bars(), replace(ALONE, start=20121101), consume=no_progress, announce=ignore_reports)
-    assert [last for _, last in recording_baseline.fitted_on] == [splits_of(trained_model.card).train.last, 20121031]
+    assert [last for _, last in recording_baseline.fitted_on] == [read_splits(trained_model.card).train.last, 20121031]
 
 
 # --- refusals and messages
@@ -506,7 +506,7 @@ def test_a_bar_on_no_session_of_the_calendar_is_refused(trained_model: TrainingR
 
 def test_a_card_without_splits_is_refused() -> None:
     with pytest.raises(ArtifactError, match="splits is missing"):
-        splits_of({})
+        read_splits({})
 
 
 @pytest.mark.parametrize("lag", [0, 1])
@@ -514,7 +514,7 @@ def test_the_part_that_is_judged_holds_the_targets_of_the_first_allowed_decision
     trained_model: TrainingResult, lag: int
 ) -> None:
     target = Target(horizons=(1, 3), lag=lag)
-    part = unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained_model).pipeline.calendar)
+    part = select_unseen_part(bars().sessions, LAST_SEEN, target, loaded(trained_model).pipeline.calendar)
     assert part.first == int(bars().sessions[session_index(FIRST_ALLOWED) + lag + 1])
 
 

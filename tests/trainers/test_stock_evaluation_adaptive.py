@@ -16,9 +16,9 @@ from trainers.stock.evaluation.calibration import (
     ForecastWindows,
     OutcomeDelay,
     QuantileResiduals,
-    adaptive_forecasts,
-    adaptive_offsets,
-    shifted,
+    adapt_offsets,
+    forecast_adaptively,
+    shift_quantiles,
 )
 from trainers.stock.evaluation.evaluation_set import ModelForecasts
 from trainers.stock.fitting import fit_pipeline
@@ -45,12 +45,12 @@ def normal(days: int, scale: float, seed: int) -> FloatArray:
 
 def share_below(test: FloatArray, offsets: FloatArray) -> FloatArray:
     """Share [Q] of outcomes [N, 1] below each quantile."""
-    return (test <= shifted(BAND + 0 * offsets, offsets, LEVELS)[:, 0]).mean(axis=0)
+    return (test <= shift_quantiles(BAND + 0 * offsets, offsets, LEVELS)[:, 0]).mean(axis=0)
 
 
 def test_after_the_volatility_doubles_both_tails_come_back_while_fixed_offsets_stay_wrong() -> None:
     seen, test = normal(1000, 1.0, seed=0), normal(3000, 2.0, seed=1)
-    offsets = adaptive_offsets(residuals(seen), residuals(test, first=1000), LEVELS, DAILY)
+    offsets = adapt_offsets(residuals(seen), residuals(test, first=1000), LEVELS, DAILY)
     fixed = share_below(test, np.zeros_like(offsets))
     assert fixed[0] > 0.2
     assert fixed[2] < 0.8
@@ -64,13 +64,13 @@ def test_without_a_median_among_the_levels_both_tails_move() -> None:
         QuantileResiduals(positions=np.arange(first, first + 300), values=normal(300, scale, seed)[..., None] - band)
         for first, scale, seed in ((0, 1.0, 14), (300, 3.0, 15))
     )
-    last = adaptive_offsets(seen, test, (0.1, 0.9), DAILY)[-1, 0]
+    last = adapt_offsets(seen, test, (0.1, 0.9), DAILY)[-1, 0]
     assert last[0] < -0.5
     assert last[1] > 0.5
 
 
 def test_the_median_stays_where_it_is() -> None:
-    offsets = adaptive_offsets(residuals(normal(300, 1.0, 6)), residuals(normal(300, 3.0, 7), first=300), LEVELS, DAILY)
+    offsets = adapt_offsets(residuals(normal(300, 1.0, 6)), residuals(normal(300, 3.0, 7), first=300), LEVELS, DAILY)
     assert (offsets[:, 0, 1] == 0).all()
 
 
@@ -79,10 +79,10 @@ def test_the_median_stays_where_it_is() -> None:
 def test_a_days_offset_depends_on_outcomes_that_are_known_by_that_day_alone(lag: int, horizon: int) -> None:
     seen, test = residuals(normal(200, 1.0, seed=8)), normal(100, 1.0, seed=9)
     delay = OutcomeDelay(lag=lag, horizons=(horizon,))
-    before = adaptive_offsets(seen, residuals(test, first=200), LEVELS, delay)
+    before = adapt_offsets(seen, residuals(test, first=200), LEVELS, delay)
     changed = test.copy()
     changed[40] = 50.0
-    after = adaptive_offsets(seen, residuals(changed, first=200), LEVELS, delay)
+    after = adapt_offsets(seen, residuals(changed, first=200), LEVELS, delay)
     differs = np.flatnonzero((before != after).any(axis=(1, 2)))
     assert differs[0] == 40 + lag + horizon
 
@@ -90,7 +90,7 @@ def test_a_days_offset_depends_on_outcomes_that_are_known_by_that_day_alone(lag:
 def test_symbols_of_a_day_share_its_offset_and_move_it_by_their_share_of_misses() -> None:
     seen = residuals(np.linspace(-3, 3, 61)[:, None])
     test = residuals(np.array([[9.0], [-9.0], [0.0], [0.0]]).repeat(2, axis=1)[:, :1], days=2, first=61)
-    offsets = adaptive_offsets(seen, test, LEVELS, DAILY, gamma=0.5)
+    offsets = adapt_offsets(seen, test, LEVELS, DAILY, gamma=0.5)
     assert (offsets[0] == offsets[1]).all()
     # On the first day half of the outcomes fell below the lowest quantile, so its level moves by 0.5 x (0.1 - 0.5) to
     # below 0, and the offset is the least residual known: that of the outcome -9.
@@ -101,7 +101,7 @@ def walked_by_hand(missed: list[float], delay: OutcomeDelay, gamma: float = 0.1)
     """Offsets of the quantile 0.9 after residuals 0 to 100 and then these, one per day."""
     seen = QuantileResiduals(positions=np.arange(101), values=np.arange(101.0)[:, None, None])
     test = QuantileResiduals(positions=np.arange(200, 200 + len(missed)), values=np.array(missed)[:, None, None])
-    return adaptive_offsets(seen, test, (0.9,), delay, gamma=gamma)[:, 0, 0].tolist()
+    return adapt_offsets(seen, test, (0.9,), delay, gamma=gamma)[:, 0, 0].tolist()
 
 
 def test_a_miss_moves_the_level_by_its_share_of_the_step_and_the_residual_joins_the_known_ones() -> None:
@@ -130,13 +130,13 @@ def test_a_day_is_judged_by_the_offset_that_it_was_forecast_with() -> None:
 def test_unknown_outcomes_teach_nothing() -> None:
     seen, test = residuals(normal(200, 1.0, seed=12)), normal(100, 2.0, seed=13)
     twice = np.concatenate([test, np.full_like(test, np.nan)], axis=1).reshape(-1, 1)
-    alone = adaptive_offsets(seen, residuals(test, first=200), LEVELS, DAILY)
-    mixed = adaptive_offsets(seen, residuals(twice, days=100, first=200), LEVELS, DAILY)
+    alone = adapt_offsets(seen, residuals(test, first=200), LEVELS, DAILY)
+    mixed = adapt_offsets(seen, residuals(twice, days=100, first=200), LEVELS, DAILY)
     np.testing.assert_array_equal(mixed[::2], alone)
 
 
 def test_quantiles_that_offsets_would_cross_are_put_level() -> None:
-    crossed = shifted(np.array([[[-1.0, 0.0, 1.0]]]), np.array([[[5.0, 0.0, -5.0]]]), LEVELS)
+    crossed = shift_quantiles(np.array([[[-1.0, 0.0, 1.0]]]), np.array([[[5.0, 0.0, -5.0]]]), LEVELS)
     assert crossed.tolist() == [[[0.0, 0.0, 0.0]]]
 
 
@@ -177,7 +177,7 @@ def test_a_models_forecasts_learn_from_a_day_once_its_lag_and_horizon_are_over(l
     day = positions[0] + 20
     missed = test.forecasts.raw - np.where(positions == day, 1.0, 0.0)[:, None, None]
     other = replace(test, forecasts=replace(test.forecasts, raw=missed))
-    before, after = (adaptive_forecasts(found, seen, each, LEVELS) for each in (test, other))
+    before, after = (forecast_adaptively(found, seen, each, LEVELS) for each in (test, other))
     for h, horizon in enumerate((1, 5)):
         moved = positions[(before[:, h] != after[:, h]).any(axis=1) & (positions != day)]
         assert moved[0] == day + lag + horizon
@@ -189,7 +189,7 @@ def test_a_models_first_forecasts_are_moved_by_what_the_calibration_part_missed_
     missed = (found.outcomes(seen.windows)[..., None] - seen.forecasts.raw) / units(found, seen.windows)
     ordered = np.sort(missed, axis=0)
     first = test.windows.positions == test.windows.positions[0]
-    moved = (adaptive_forecasts(found, seen, test, LEVELS) - test.forecasts.raw) / units(found, test.windows)
+    moved = (forecast_adaptively(found, seen, test, LEVELS) - test.forecasts.raw) / units(found, test.windows)
     for q, level in ((0, 0.1), (2, 0.9)):
         expected = np.broadcast_to(ordered[round(level * (len(ordered) - 1)), :, q], (2, 2))
         np.testing.assert_allclose(moved[first][..., q], expected, rtol=1e-9)

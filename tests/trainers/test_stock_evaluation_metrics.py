@@ -16,7 +16,7 @@ from trainers.stock.evaluation.comparison import (
     absolute_error,
     compare,
     crps,
-    inside,
+    mark_inside,
     pinball,
     pinball_at,
     qlike,
@@ -34,14 +34,14 @@ from trainers.stock.evaluation.scores import (
     ACROSS_SYMBOLS,
     ScoreRole,
     by_symbol,
-    correlations,
+    correlate_forecasts,
+    describe_correlation,
     pit,
-    ranks,
+    rank_values,
     score,
-    way,
 )
-from trainers.stock.evaluation.seeds import over_seeds
-from trainers.stock.evaluation.summary import metrics_of
+from trainers.stock.evaluation.seeds import score_seeds
+from trainers.stock.evaluation.summary import select_metrics
 
 FloatArray = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def test_each_side_of_the_band_is_dear_by_its_own_tail() -> None:
 def test_an_outcome_on_the_edge_of_the_band_is_inside() -> None:
     quantiles = np.broadcast_to([-1.0, 0.0, 2.0], (5, 1, 3))
     outcomes = np.array([[-1.0], [2.0], [-1.01], [2.01], [np.nan]])
-    np.testing.assert_array_equal(inside(judged(outcomes), quantiles)[:, 0], [1, 1, 0, 0, np.nan])
+    np.testing.assert_array_equal(mark_inside(judged(outcomes), quantiles)[:, 0], [1, 1, 0, 0, np.nan])
 
 
 def test_the_absolute_error_is_that_of_the_median() -> None:
@@ -184,10 +184,10 @@ def library(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 def test_with_many_symbols_a_day_the_ic_is_the_mean_of_the_daily_correlations() -> None:
     centres, outcomes = panel(40, 30, seed=0)
     found = judged(outcomes, days=40)
-    (result,) = correlations(found, centres)
+    (result,) = correlate_forecasts(found, centres)
     pairs = list(zip(centres.reshape(40, 30), outcomes.reshape(40, 30), strict=True))
     daily = np.array([library(x, y) for x, y in pairs])
-    assert way(found) == ACROSS_SYMBOLS
+    assert describe_correlation(found) == ACROSS_SYMBOLS
     assert result.ic is not None
     assert result.rank_ic is not None
     assert (result.ic.value, result.rank_ic.value) == pytest.approx(tuple(daily.mean(axis=0)))
@@ -198,9 +198,9 @@ def test_with_many_symbols_a_day_the_ic_is_the_mean_of_the_daily_correlations() 
 def test_with_few_symbols_the_ic_is_the_mean_of_each_symbols_correlation_over_days() -> None:
     centres, outcomes = panel(300, 3, seed=1)
     found = judged(outcomes, days=300)
-    (result,) = correlations(found, centres)
+    (result,) = correlate_forecasts(found, centres)
     pairs = list(zip(centres.reshape(300, 3).T, outcomes.reshape(300, 3).T, strict=True))
-    assert way(found) == ACROSS_DAYS
+    assert describe_correlation(found) == ACROSS_DAYS
     assert result.ic is not None
     assert result.rank_ic is not None
     assert result.ic.value == pytest.approx(sum(library(x, y)[0] for x, y in pairs) / 3)
@@ -212,7 +212,7 @@ def test_with_few_symbols_the_ic_is_the_mean_of_each_symbols_correlation_over_da
 @pytest.mark.parametrize("symbols", [3, 30])
 def test_a_forecast_that_never_differs_has_no_ic(symbols: int) -> None:
     _, outcomes = panel(50, symbols, seed=2)
-    (result,) = correlations(judged(outcomes, days=50), np.zeros_like(outcomes))
+    (result,) = correlate_forecasts(judged(outcomes, days=50), np.zeros_like(outcomes))
     assert result.ic is None
     assert result.rank_ic is None
 
@@ -224,14 +224,17 @@ def test_unknown_outcomes_change_no_ic(symbols: int) -> None:
     unknown[5 * symbols : 6 * symbols] = True
     known = judged(outcomes, days=60).rows(~unknown)
     outcomes[unknown] = np.nan
-    (with_gap,), (without,) = correlations(judged(outcomes, days=60), centres), correlations(known, centres[~unknown])
+    (with_gap,), (without,) = (
+        correlate_forecasts(judged(outcomes, days=60), centres),
+        correlate_forecasts(known, centres[~unknown]),
+    )
     assert with_gap.ic is not None
     assert without.ic is not None
     assert with_gap.ic.value == pytest.approx(without.ic.value)
 
 
 def test_equal_values_share_the_mean_of_their_ranks() -> None:
-    assert ranks(np.array([3.0, 1.0, 3.0, 2.0, 3.0])).tolist() == [4.0, 1.0, 4.0, 2.0, 4.0]
+    assert rank_values(np.array([3.0, 1.0, 3.0, 2.0, 3.0])).tolist() == [4.0, 1.0, 4.0, 2.0, 4.0]
 
 
 def test_scores_of_a_ranking_model_are_correlated_in_place_of_its_medians() -> None:
@@ -239,7 +242,7 @@ def test_scores_of_a_ranking_model_are_correlated_in_place_of_its_medians() -> N
     found = judged(outcomes, days=40)
     flat = np.zeros((*outcomes.shape, 3))
     ranked = score(found, flat, name="x", role=ScoreRole.MODEL, ranking=centres)
-    assert ranked.horizons[0].correlation == correlations(found, centres)[0]
+    assert ranked.horizons[0].correlation == correlate_forecasts(found, centres)[0]
     assert score(found, flat, name="x", role=ScoreRole.MODEL).horizons[0].correlation.ic is None
 
 
@@ -332,7 +335,7 @@ def test_several_seeds_are_compared_by_the_mean_of_their_losses() -> None:
     runs = [np.broadcast_to(scale * np.array([-1.0, 0.0, 1.0]), (200, 1, 3)) for scale in (0.5, 1.0, 3.0)]
     losses = [pinball(found, run) for run in runs]
     baseline = pinball(found, np.broadcast_to([-2.0, 0.0, 2.0], (200, 1, 3)))
-    seeds = over_seeds(found, enumerate(runs), baseline, "x")
+    seeds = score_seeds(found, enumerate(runs), baseline, "x")
     assert seeds.comparison == compare(found, sum(losses[1:], losses[0]) / 3, baseline, "x")
     means = [float(loss.mean()) for loss in losses]
     assert (seeds.mean.mean, seeds.mean.sd) == pytest.approx((np.mean(means), np.std(means, ddof=1)))
@@ -350,7 +353,7 @@ def test_a_symbols_scores_are_those_of_its_own_windows_and_the_same_of_the_basel
         compared = compare(own, pinball(own, ours[k::2]), baseline[k::2], "x")
         assert row.improvement == compared.improvement
         assert row.mean == score(own, ours[k::2], name="x", role=ScoreRole.MODEL).mean
-        held = inside(own, ours[k::2]).mean(axis=1)
+        held = mark_inside(own, ours[k::2]).mean(axis=1)
         value, resamples = resampled_mean(own, held)
         assert row.band == interval(float(value), resamples)
 
@@ -358,7 +361,7 @@ def test_a_symbols_scores_are_those_of_its_own_windows_and_the_same_of_the_basel
 def test_a_score_over_horizons_is_the_mean_and_what_grows_with_them_is_divided_by_their_spread() -> None:
     found = evaluation()
     row, roots = found.rows[0], np.array([1, 5**0.5])
-    means = {metric.name: metric.mean(found, row) for metric in metrics_of(found, found.rows)}
+    means = {metric.name: metric.mean(found, row) for metric in select_metrics(found, found.rows)}
     assert means["Winkler"] == pytest.approx(np.mean([h.winkler.value for h in row.horizons] / roots))
     assert means["P50 risk"] == pytest.approx(np.mean([h.risk[1] for h in row.horizons]))
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from predictor.networks import Target
-from trainers.stock.evaluation.comparison import below
+from trainers.stock.evaluation.comparison import mark_below
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, block_weights, interval, resampled_mean
-from trainers.stock.evaluation.scores import correlations
+from trainers.stock.evaluation.scores import correlate_forecasts
 
 FloatArray = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def overlapping(seed: int, days: int) -> EvaluationSet:
 def shares_held(seed: int) -> list[bool]:
     """Whether the coverage interval of each true quantile contains its level."""
     found = overlapping(seed, 200)
-    means, resamples = resampled_mean(found, below(found, np.broadcast_to(QUANTILES, (400, 1, 3))))
+    means, resamples = resampled_mean(found, mark_below(found, np.broadcast_to(QUANTILES, (400, 1, 3))))
     intervals = [interval(float(means[0, q]), resamples[:, 0, q]) for q in range(3)]
     return [one.lower <= level <= one.upper for one, level in zip(intervals, LEVELS, strict=True)]
 
@@ -80,7 +80,7 @@ def test_the_interval_of_a_symbols_ic_is_that_of_its_series_with_days_drawn_agai
     value = np.mean([np.corrcoef(x, y)[0, 1] for x, y in pairs])
     drawn = [np.repeat(np.arange(120), row.astype(int)) for row in block_weights(120, found.block)]
     means = np.array([np.mean([np.corrcoef(x[days], y[days])[0, 1] for x, y in pairs]) for days in drawn])
-    (result,) = correlations(found, centres)
+    (result,) = correlate_forecasts(found, centres)
     ic = result.rank_ic if ranked else result.ic
     expected = interval(float(value), np.clip(value + found.widening_factor * (means - value), -1, 1))
     assert ic is not None
@@ -102,7 +102,7 @@ def test_the_interval_of_a_daily_ic_draws_blocks_of_days_and_is_stretched() -> N
     daily = np.array([np.corrcoef(x, y)[0, 1] for x, y in zip(centres, outcomes, strict=True)])
     means = block_weights(120, found.block) @ daily / 120
     expected = interval(daily.mean(), daily.mean() + found.widening_factor * (means - daily.mean()))
-    ic = correlations(found, centres.reshape(-1, 1))[0].ic
+    ic = correlate_forecasts(found, centres.reshape(-1, 1))[0].ic
     assert ic is not None
     assert (ic.value, ic.lower, ic.upper) == pytest.approx((expected.value, expected.lower, expected.upper))
 
@@ -120,7 +120,7 @@ def test_no_interval_of_a_correlation_goes_beyond_one() -> None:
     found = overlapping(2, 200)
     once_wrong = found.outcomes.copy()
     once_wrong[100:102] = -30.0  # resamples without this day agree wholly
-    ic = correlations(found, once_wrong)[0].ic
+    ic = correlate_forecasts(found, once_wrong)[0].ic
     assert ic is not None
     assert ic.lower < ic.value < ic.upper == pytest.approx(1.0)
     assert ic.upper <= 1.0

@@ -11,7 +11,7 @@ from predictor.networks import Target
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import Correlation, HorizonScores, ScoreRole
-from trainers.stock.evaluation.tables import evaluation_tables
+from trainers.stock.evaluation.tables import render_tables
 
 LONGEST = (
     "GARCH(1,1)-t, calibrated",
@@ -42,7 +42,7 @@ def long_names() -> ModelEvaluation:
 
 def printed_tables(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
     console = Console(width=80, highlight=False)
-    for part in evaluation_tables(found):
+    for part in render_tables(found):
         console.print(part)
     return capsys.readouterr().out
 

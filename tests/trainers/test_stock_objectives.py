@@ -27,7 +27,7 @@ from trainers.stock.data import (
     WindowBatch,
     WindowGatherer,
 )
-from trainers.stock.edges import training_edges
+from trainers.stock.edges import fit_training_edges
 from trainers.stock.fitting import fit_pipeline, prepare
 from trainers.stock.objectives import PanelTask, ranking_loss
 from trainers.stock.recipe import StockRecipe
@@ -292,7 +292,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
     torch.manual_seed(0)
     config = GraphConfig(hidden=8, heads=2, neighbours=2)
     model = GraphForecaster(config, sizes=sizes, target=history().pipeline.target, levels=LEVELS).eval()
-    model.connect(training_edges(bars(), int(bars().sessions[250]), neighbours=2))
+    model.connect(fit_training_edges(bars(), int(bars().sessions[250]), neighbours=2))
     other = with_another_future(bars(), position)
     days = [
         PanelDays(found.gather, forecastable=found.forecastable).gather(np.array([position]))

@@ -11,7 +11,7 @@ from predictor.audit_record import AuditVerdict
 from trainers.stock.audit.page import describe_findings as audit_findings
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.summary import findings
+from trainers.stock.evaluation.summary import describe_findings
 
 
 def with_band(found: ModelEvaluation, *bands: Interval) -> ModelEvaluation:
@@ -41,27 +41,29 @@ def test_an_evaluation_says_first_whether_the_model_was_better(
     skill: tuple[float, float, float], verdict: str, figures: tuple[str, str, str]
 ) -> None:
     value, lower, upper = skill
-    said = findings(evaluation(skill=Interval(value=value, lower=lower, upper=upper)))[0]
+    said = describe_findings(evaluation(skill=Interval(value=value, lower=lower, upper=upper)))[0]
     assert said.startswith(f"The model {verdict}")
     error, low, high = figures
     assert f"its error was {error} than that of {RIVAL}, by a 90 % interval between {low} and {high}," in said
 
 
 def test_an_improvement_without_an_interval_has_none_in_words() -> None:
-    said = findings(evaluation(skill=Interval(value=-0.00001, lower=np.nan, upper=np.nan)))[0]
+    said = describe_findings(evaluation(skill=Interval(value=-0.00001, lower=np.nan, upper=np.nan)))[0]
     assert said.endswith(f"its error was 0.0 % smaller than that of {RIVAL}, so the difference may be luck.")
 
 
 def test_an_evaluation_says_that_the_network_kept_its_start() -> None:
     kept = replace(evaluation(), start_note="the network added nothing to HAR on these data")
-    assert findings(kept)[-1] == "The network added nothing to HAR on these data."
-    assert len(findings(evaluation())) == 3
+    assert describe_findings(kept)[-1] == "The network added nothing to HAR on these data."
+    assert len(describe_findings(evaluation())) == 3
 
 
 def test_an_evaluation_of_too_few_days_says_how_many_are_missing() -> None:
     found = evaluation()
     short = replace(found, skill=replace(found.skill, days_short=7))
-    assert findings(short)[0].startswith("These days are 7 days too few to tell skill from luck; on them its error was")
+    assert describe_findings(short)[0].startswith(
+        "These days are 7 days too few to tell skill from luck; on them its error was"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_an_evaluation_says_second_whether_its_bands_hold_what_they_should(
     bands: tuple[tuple[float, float, float], ...], held: str, said: str
 ) -> None:
     intervals = (Interval(value=value, lower=lower, upper=upper) for value, lower, upper in bands)
-    sentence = findings(with_band(evaluation(), *intervals))[1]
+    sentence = describe_findings(with_band(evaluation(), *intervals))[1]
     between = "of the outcomes fell between the quantiles 10 % and 90 %, where 80 % should;"
     assert sentence.startswith(f"{held} {between}")
     assert sentence.endswith(f"{said}.")
@@ -89,14 +91,14 @@ def test_a_model_of_one_quantile_has_no_band_but_a_share_below() -> None:
     below = Interval(value=0.47, lower=0.44, upper=0.52)
     horizons = tuple(replace(h, below=(below,)) for h in ours.horizons)
     single = replace(found, levels=(0.5,), rows=(replace(ours, horizons=horizons), *others))
-    assert findings(single)[1].startswith(
+    assert describe_findings(single)[1].startswith(
         "47.0 % of the outcomes fell below the median, where 50 % should; luck explains"
     )
 
 
 def test_an_evaluation_of_one_training_counts_the_symbols_and_says_that_luck_is_unknown() -> None:
     found = evaluation(seeds=False)
-    said = findings(found)[2]
+    said = describe_findings(found)[2]
     assert said.startswith("The error was smaller than that of GARCH(1,1)-t, calibrated for 0 of 1 symbol;")
     assert "the effect of its seed is unknown" in said
 

@@ -29,8 +29,8 @@ from trainers.stock.backtest.result import (
     sharpe_at,
 )
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.page import horizon_grid, loss_grid, render_evaluation, winkler_grid
-from trainers.stock.evaluation.summary import plain_text, span_text
+from trainers.stock.evaluation.page import build_horizon_table, build_loss_table, build_winkler_table, render_evaluation
+from trainers.stock.evaluation.summary import format_plain, format_span
 
 NAME = "demo/1"
 
@@ -81,7 +81,7 @@ def test_the_page_holds_every_loss_with_its_interval() -> None:
 
 
 def test_the_least_of_each_column_is_bold_and_the_model_is_marked() -> None:
-    ours, *others = loss_grid(evaluation(seeds=False)).lines
+    ours, *others = build_loss_table(evaluation(seeds=False)).lines
     assert all(cell.is_best for cell in ours.cells)
     assert not any(cell.is_best for line in others for cell in line.cells)
     assert [line.is_model for line in (ours, *others)] == [True, False, False]
@@ -117,7 +117,7 @@ def test_the_page_holds_calibration_and_winkler_scores_before_and_after() -> Non
 
 def test_what_the_offsets_did_stands_before_and_after_side_by_side() -> None:
     made = evaluation().calibration
-    first = winkler_grid(evaluation()).lines[0]
+    first = build_winkler_table(evaluation()).lines[0]
     before, after = made.before.horizons[0], made.after.horizons[0]
     values = (before.band, after.band, before.winkler, after.winkler, made.gain[0])
     assert [cell.value for cell in first.cells] == [419.0, *(one.value for one in values)]
@@ -160,8 +160,8 @@ def test_the_forecast_of_a_single_value_is_in_the_tables_and_on_no_chart() -> No
 def test_a_score_of_the_model_by_horizon_has_its_interval_below() -> None:
     ours = evaluation().rows[0].horizons[0]
     assert ours.correlation.ic is not None
-    cell = next(line for line in horizon_grid(evaluation()).lines if line.name == "IC").cells[0]
-    assert (cell.value, cell.note) == (ours.correlation.ic.value, span_text(ours.correlation.ic, plain_text))
+    cell = next(line for line in build_horizon_table(evaluation()).lines if line.name == "IC").cells[0]
+    assert (cell.value, cell.note) == (ours.correlation.ic.value, format_span(ours.correlation.ic, format_plain))
 
 
 def test_a_score_that_is_unknown_is_a_dash() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from predictor.skill import Verdict
-from trainers.stock.evaluation.comparison import ModelComparison, SkillScore, below, overall, pinball
+from trainers.stock.evaluation.comparison import ModelComparison, SkillScore, average_horizons, mark_below, pinball
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, interval, resampled_mean
 
 FloatArray = NDArray[np.float64]
@@ -62,16 +62,16 @@ def test_pinball_is_the_mean_of_the_direct_formula() -> None:
 
 def test_horizons_weigh_alike_once_their_spread_is_divided_out() -> None:
     losses = np.array([[3.0, 3.0 * np.sqrt(2)]])
-    assert overall(evaluation_set(np.zeros((1, 2))), losses)[0] == pytest.approx(3.0)
+    assert average_horizons(evaluation_set(np.zeros((1, 2))), losses)[0] == pytest.approx(3.0)
 
 
 def test_a_window_with_one_known_horizon_is_judged_by_it_alone() -> None:
-    assert overall(evaluation_set(np.array([[0.5, np.nan]])), np.array([[3.0, np.nan]]))[0] == 3.0
+    assert average_horizons(evaluation_set(np.array([[0.5, np.nan]])), np.array([[3.0, np.nan]]))[0] == 3.0
 
 
 def test_coverage_counts_outcomes_at_or_below_the_quantile_and_leaves_unknown_ones_out() -> None:
     outcomes = np.array([[0.0], [1.0], [np.nan]])
-    found = below(evaluation_set(outcomes), np.broadcast_to([-1.0, 0.0, 2.0], (3, 1, 3)))
+    found = mark_below(evaluation_set(outcomes), np.broadcast_to([-1.0, 0.0, 2.0], (3, 1, 3)))
     np.testing.assert_array_equal(found[:, 0], [[0, 1, 1], [0, 0, 1], [np.nan] * 3])
 
 

@@ -55,11 +55,11 @@ from trainers.stock.backtest import BacktestFolder, StrategySettings, TradingTer
 from trainers.stock.backtest import WalkForwardPlan as Walk
 from trainers.stock.backtest.source import refuse_in_sample
 from trainers.stock.data import NO_SOURCE, History
-from trainers.stock.edges import training_edges
+from trainers.stock.edges import fit_training_edges
 from trainers.stock.ensembles import join
 from trainers.stock.evaluation.baselines import SCALED, BaselinePlan
 from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
-from trainers.stock.evaluation.bound_model import last_seen
+from trainers.stock.evaluation.bound_model import find_last_seen
 from trainers.stock.evaluation.evaluation import EvaluationSettings, evaluate
 from trainers.stock.feature_selection import covariate_fields
 from trainers.stock.fitting import fit_pipeline, prepare
@@ -330,7 +330,7 @@ def test_edges_of_returns_are_those_of_the_new_training_part(tmp_path: Path) -> 
     bars = bokeh_panel("AAPL", "IBM").between(20080102, 20101231)
     first = train(TrainingMaterial(bars, FEATURES), recipe, tmp_path / "1", consume=ConsumerChain())
     made = tuned(first.folder, tmp_path / "2", replace(recipe, parts=NEW), new_bars("GOOG", "IBM", "MSFT"))
-    expected = training_edges(new_bars("GOOG", "IBM", "MSFT"), NEW.train.last, neighbours=1)
+    expected = fit_training_edges(new_bars("GOOG", "IBM", "MSFT"), NEW.train.last, neighbours=1)
     assert torch.equal(network_of(made.folder).neighbours, expected.neighbours)
     assert made.card["edges"] == {"source": "training returns"}
 
@@ -425,7 +425,7 @@ def informed_child(child: TrainingResult, tmp_path_factory: pytest.TempPathFacto
 
 def test_evaluations_hold_to_what_any_ancestor_has_seen(informed_child: Path) -> None:
     model = loaded(informed_child)
-    assert last_seen(model) == 20120629
+    assert find_last_seen(model) == 20120629
     wanted = EvaluationSettings(start=20120601, seeds=5, device="cpu")
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-06-29.*first allowed decision day is 2012-07-02"):
         evaluate(model, new_bars(), wanted, consume=ConsumerChain(), announce=print)
@@ -494,7 +494,7 @@ def test_an_ensemble_of_children_says_where_they_come_from(
     assert [note.partition(":")[0] for note in told] == ["member one", "member other"]
     stricter = join(new_bars(), {**folders, "one": informed_child}, tmp_path / "stricter")
     model = load_model(stricter.folder, ("joint", 1), Runtime(device=torch.device("cpu"), max_rows=256))
-    assert last_seen(model) == 20120629  # pyright: ignore[reportArgumentType] - it is an ensemble
+    assert find_last_seen(model) == 20120629  # pyright: ignore[reportArgumentType] - it is an ensemble
 
 
 # --- refusals

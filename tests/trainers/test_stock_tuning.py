@@ -26,7 +26,7 @@ from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.tuning import Search, SearchResult, StudyStorage, search
 from trainers.stock.tuning.command import tune_stock
-from trainers.stock.tuning.search import BATCH_SIZES, open_study, suggested
+from trainers.stock.tuning.search import BATCH_SIZES, open_study, suggest_recipe
 
 FEATURES = FeatureSet(
     observed=(
@@ -108,7 +108,7 @@ class LowestTrial(FixedTrial):
 def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
     recipe = StockRecipe(kind=kind, config=kind_named(kind).config())
     trial = LowestTrial()
-    found = suggested(trial, recipe)
+    found = suggest_recipe(trial, recipe)
     own = {field.name for field in fields(kind_named(kind).config)}
     assert trial.asked - {"learning_rate", "weight_decay", "batch_size"} <= own
     assert {"hidden", "dropout"} <= trial.asked

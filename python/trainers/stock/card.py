@@ -15,9 +15,9 @@ from predictor.canonical import Json
 from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
-from trainers.stock.evaluation.comparison import SkillScore, inside, winkler
+from trainers.stock.evaluation.comparison import SkillScore, mark_inside, winkler
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, ModelForecasts, resampled_mean
-from trainers.stock.evaluation.scores import ModelScores, ScoreRole, below_by_level
+from trainers.stock.evaluation.scores import ModelScores, ScoreRole, measure_below_by_level
 from trainers.stock.splits import DataSplits
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
 
 def calibration_card(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
     """Share of outcomes below each quantile, with block-bootstrap intervals."""
-    shares = below_by_level(test, forecasts.calibrated)
+    shares = measure_below_by_level(test, forecasts.calibrated)
     return {
         "levels": list(test.levels),
         "horizons": list(test.horizons),
@@ -132,7 +132,7 @@ def conformal_card(
     """
     card: dict[str, Json] = {"effective_samples": list(effective_blocks)}
     for when, values in (("before", forecasts.raw), ("after", forecasts.calibrated)):
-        card[f"band_coverage_{when}"] = resampled_mean(test, inside(test, values))[0].tolist()
+        card[f"band_coverage_{when}"] = resampled_mean(test, mark_inside(test, values))[0].tolist()
         card[f"winkler_{when}"] = resampled_mean(test, winkler(test, values))[0].tolist()
     return card
 

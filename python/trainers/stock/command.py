@@ -32,10 +32,10 @@ from trainers.stock.flags import (
     RUN,
     OutFolder,
     StartOption,
-    chosen_parent,
+    choose_version_folder,
+    load_parent,
     print_artifact_commands,
     reject_training_flags,
-    version_folder,
 )
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
@@ -63,12 +63,12 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact."""
     changes = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
-    parent = None if start is None else chosen_parent(start, changes, reads, files)
+    parent = None if start is None else load_parent(start, changes, reads, files)
     if parent is None:
         reject_training_flags(changes)
     final = changes.over(recipe_of(changes.kind) if parent is None else recipe_from_parent(parent))
     rank = launched_rank()
-    out = version_folder(out, resume=run.resume, tells=rank == 0)
+    out = choose_version_folder(out, resume=run.resume, tells=rank == 0)
     if run.resume and (out / "manifest.json").is_file():
         _check_same(out, final, parent)
         if rank == 0:

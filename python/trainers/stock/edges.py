@@ -29,7 +29,7 @@ RETURNS: Final = "training returns"
 GIVEN: Final = "given"
 
 
-def training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
+def fit_training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
     """Edges from the returns up to the last session of the training split (yyyymmdd).
 
     Bars are cut there first, so that later bars have no effect, not even by rebasing an adjustment factor.
@@ -55,7 +55,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
         raise ConfigurationError(
             f"edges need returns, but none of {len(returns)} stocks has any; give more training bars"
         )
-    nearness = correlations(remove_market(returns) if len(returns) >= MARKET else returns)
+    nearness = correlate(remove_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)
     order = np.argsort(-nearness, axis=1, kind="stable")[:, :count]
@@ -71,16 +71,16 @@ def remove_market(returns: FloatArray) -> FloatArray:
     """[S, T] residuals of each stock's regression on the mean return of the day; NaN where unknown."""
     known = np.isfinite(returns)
     market = np.where(known, returns, 0).sum(0) / np.maximum(known.sum(0), 1)
-    centred = _centred(returns, known)
-    factor = _centred(np.broadcast_to(market, returns.shape), known)
+    centred = _centre(returns, known)
+    factor = _centre(np.broadcast_to(market, returns.shape), known)
     slope = (centred * factor).sum(1) / np.maximum((factor * factor).sum(1), np.finfo(np.float64).tiny)
     return np.where(known, centred - slope[:, None] * factor, np.nan)
 
 
-def correlations(values: FloatArray) -> FloatArray:
+def correlate(values: FloatArray) -> FloatArray:
     """[S, S] correlations of series [S, T] over shared sessions; 0 with fewer than `LEAST_SESSIONS`."""
     known = np.isfinite(values)
-    centred = _centred(values, known)
+    centred = _centre(values, known)
     shared = known.astype(np.float64)
     power = (centred * centred) @ shared.T
     spread = np.sqrt(power * power.T)
@@ -88,7 +88,7 @@ def correlations(values: FloatArray) -> FloatArray:
     return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
 
 
-def _centred(values: FloatArray, known: BoolArray) -> FloatArray:
+def _centre(values: FloatArray, known: BoolArray) -> FloatArray:
     """Deviations from each row's mean over its known values, 0 where unknown."""
     mean = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
     return np.where(known, values - mean[:, None], 0.0)
@@ -108,16 +108,16 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
     """
     place = {symbol: node for node, symbol in enumerate(symbols)}
     lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
-    for where, (symbol, neighbour, weight) in _lines(path):
-        node, other = _node(symbol, place, where), _node(neighbour, place, where)
+    for where, (symbol, neighbour, weight) in _read_lines(path):
+        node, other = _find_node(symbol, place, where), _find_node(neighbour, place, where)
         if node == other or other in (named for _, named in lists[node]):
             problem = "leads to the stock itself, which it always sees" if node == other else "appears twice"
             raise ConfigurationError(f"{where}: the edge from {symbol} to {neighbour} {problem}; remove the line")
-        lists[node].append((_weight(weight, where), other))
-    return _strongest(lists, neighbours)
+        lists[node].append((_parse_weight(weight, where), other))
+    return _select_strongest(lists, neighbours)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
+def _read_lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """The position of each line, for messages, with its symbol, neighbour and weight."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -135,7 +135,7 @@ def _lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
         yield where, (row["symbol"], row["neighbour"], row["weight"])
 
 
-def _node(symbol: str, place: Mapping[str, int], where: str) -> int:
+def _find_node(symbol: str, place: Mapping[str, int], where: str) -> int:
     if symbol not in place:
         raise ConfigurationError(
             f"{where}: {symbol!r} is not among the {len(place)} symbols of the bars; remove the line"
@@ -143,7 +143,7 @@ def _node(symbol: str, place: Mapping[str, int], where: str) -> int:
     return place[symbol]
 
 
-def _weight(text: str, where: str) -> float:
+def _parse_weight(text: str, where: str) -> float:
     try:
         weight = float(text)
     except ValueError as error:
@@ -153,7 +153,7 @@ def _weight(text: str, where: str) -> float:
     return weight
 
 
-def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edges:
+def _select_strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edges:
     """The heaviest `count` edges of each node."""
     neighbours = torch.full((len(lists), count), -1)
     weights = torch.zeros(len(lists), count)
@@ -163,14 +163,14 @@ def _strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edge
     return Edges(neighbours=neighbours, weights=weights)
 
 
-def edges_card(network: nn.Module, given: Edges | None) -> dict[str, Json]:
+def describe_edges(network: nn.Module, given: Edges | None) -> dict[str, Json]:
     """The card's section on the source of a graph's edges; empty without a graph."""
     if not isinstance(network, GraphForecaster):
         return {}
     return {"edges": {"source": RETURNS if given is None else GIVEN}}
 
 
-def user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
+def find_user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     """The edges that were given to a model's first training, for a refit.
 
     Args:
@@ -183,21 +183,21 @@ def user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     Raises:
         ArtifactError: the card names edges without their source.
     """
-    return saved_user_edges(model.manifest, model.engine.network.state_dict(), symbols)
+    return read_user_edges(model.manifest, model.engine.network.state_dict(), symbols)
 
 
-def saved_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
-    """`user_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
+def read_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
+    """`find_user_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):
         return None
     if card.record("edges").text("source") == RETURNS:
         return None
     edges = Edges(neighbours=weights["neighbours"].cpu(), weights=weights["weights"].cpu())
-    return among(edges, manifest.universe, symbols)
+    return select_edges(edges, manifest.universe, symbols)
 
 
-def among(edges: Edges, universe: Sequence[str], symbols: Sequence[str]) -> Edges:
+def select_edges(edges: Edges, universe: Sequence[str], symbols: Sequence[str]) -> Edges:
     """The edges between these symbols, renumbered from the universe; a new symbol has none."""
     node_of = {symbol: node for node, symbol in enumerate(universe)}
     place_of = {symbol: place for place, symbol in enumerate(symbols)}

@@ -40,7 +40,7 @@ from trainers.loop import (
 from trainers.progress import ReportConsumer
 from trainers.stock.bar_requirements import check_enough, check_sessions
 from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, placed
-from trainers.stock.edges import training_edges
+from trainers.stock.edges import fit_training_edges
 from trainers.stock.feature_selection import fit_features
 from trainers.stock.initialization import initialize, initialize_from
 from trainers.stock.network_forecasts import calibrate, network_forecasts
@@ -180,7 +180,7 @@ def prepare(
     network, started = _network(history, train, recipe, weights)
     if isinstance(network, GraphForecaster):
         if edges is None:
-            edges = training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
+            edges = fit_training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
         objective = objective_of(network, history, train, selection, recipe)

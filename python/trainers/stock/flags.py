@@ -37,7 +37,7 @@ RUN: Final = ".run"
 """Ending of the folder next to an artifact with the log and the checkpoints of its training."""
 
 
-def version_folder(out: Path, *, resume: bool = False, tells: bool = True) -> Path:
+def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True) -> Path:
     """The artifact's folder: `out`, or the next version in it if its name is no version number.
 
     Args:
@@ -74,7 +74,7 @@ def reject_training_flags(asked: RecipeChanges) -> None:
         )
 
 
-def chosen_parent(
+def load_parent(
     folder: Path, asked: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
 ) -> ParentArtifact:
     """Load the artifact to start from, and check it against the flags.
@@ -105,11 +105,11 @@ def print_artifact_commands(out: Path, bars: BarsFlags, files: CovariateFlags) -
         quantra("inspect", out),
         quantra("evaluate", out, *given(bars, files)),
         quantra("predict", "--artifact", out, *given(bars, files)),
-        *_release_command(out),
+        *_suggest_release(out),
     )
 
 
-def _release_command(folder: Path) -> Iterator[str]:
+def _suggest_release(folder: Path) -> Iterator[str]:
     """The command that makes a version the champion, if another one is."""
     line, version = folder.parent, folder.name
     if version.isdecimal() and read_aliases(line.absolute()).get(CHAMPION, int(version)) != int(version):

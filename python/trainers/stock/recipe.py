@@ -41,7 +41,7 @@ FLATTEST_VOLATILITY = 0.1
 sessions, and targets in units of that would be unbounded."""
 
 
-def window_normaliser(kind: TargetKind) -> WindowNormaliser:
+def choose_window_normaliser(kind: TargetKind) -> WindowNormaliser:
     """The default normaliser of the scale `window` for a kind of target."""
     if kind is TargetKind.LOG_VOLATILITY:
         return WindowNormaliser(centred=True, decay=1.0, floor=FLATTEST_VOLATILITY)
@@ -98,7 +98,7 @@ class Optimisation(Computation):
             raise ConfigurationError(f"seed is {self.seed}, but must be between 0 and {2**32 - 1}")
 
 
-def optimisation_of(kind: str) -> Optimisation:
+def choose_default_optimisation(kind: str) -> Optimisation:
     """The default optimisation of a network kind."""
     return Optimisation(**asdict(kind_named(kind).training))
 
@@ -173,7 +173,7 @@ class StockRecipe:
     @property
     def window_normaliser(self) -> Normaliser:
         """The normaliser of the scale `window`: the given one, or the default of the target's kind."""
-        return self.normaliser or window_normaliser(self.target.kind)
+        return self.normaliser or choose_window_normaliser(self.target.kind)
 
     def splits(self, sessions: NDArray[np.int32]) -> DataSplits:
         """The four parts of bars on these sessions [T]."""
@@ -227,7 +227,7 @@ def recipe_of(kind: str) -> StockRecipe:
         config=chosen.config(),
         target=Target(lag=1 if chosen.is_panel_model else 0),
         scale=_SCALES.get(kind, StockRecipe().scale),
-        optimisation=optimisation_of(kind),
+        optimisation=choose_default_optimisation(kind),
     )
 
 
@@ -284,7 +284,7 @@ def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
     """
     try:
         record = Record(settings, source)
-        recipe = _recipe(record)
+        recipe = _read_recipe(record)
         record.end()
     except ArtifactError as error:
         raise ConfigurationError(error.message) from error
@@ -310,28 +310,28 @@ def read_recipe_file(path: Path) -> StockRecipe:
     return read_recipe(settings, path.name)
 
 
-def _recipe(record: Record) -> StockRecipe:
+def _read_recipe(record: Record) -> StockRecipe:
     kind = record.text("kind")
-    scale: Scale = _value(record, "scale", Scale) if record.has("scale") else "window"
+    scale: Scale = _read_value(record, "scale", Scale) if record.has("scale") else "window"
     by_dates = record.has(f"{SPLIT}{PARTS[0]}")
-    shares = {} if by_dates else {"shares": _values(SplitShares, record, SHARE)}
+    shares = {} if by_dates else {"shares": _read_values(SplitShares, record, SHARE)}
     return StockRecipe(
         kind=kind,
-        config=_config(kind, record),
-        target=_target(record),
+        config=_read_config(kind, record),
+        target=_read_target(record),
         quantiles=record.numbers("quantiles"),
         encoder_length=record.integer("encoder_length"),
         calendar=record.text("calendar"),
         scale=scale,
-        normaliser=_normaliser(record.group(NORMALISER), _target(record)) if scale == "window" else None,
-        minimum=_values(BarRequirements, record, MINIMUM) if record.has(f"{MINIMUM}values") else BarRequirements(),
-        parts=_parts(record) if by_dates else None,
-        optimisation=_values(Optimisation, record, ""),
+        normaliser=_read_normaliser(record.group(NORMALISER), _read_target(record)) if scale == "window" else None,
+        minimum=_read_values(BarRequirements, record, MINIMUM) if record.has(f"{MINIMUM}values") else BarRequirements(),
+        parts=_read_parts(record) if by_dates else None,
+        optimisation=_read_values(Optimisation, record, ""),
         **shares,
     )
 
 
-def _config(kind: str, record: Record) -> NetworkConfig:
+def _read_config(kind: str, record: Record) -> NetworkConfig:
     names = [name for name in record.keys() if name.startswith(NETWORK)]  # noqa: SIM118 - a Record is no dict
     settings = {name.removeprefix(NETWORK): record.json(name) for name in names}
     plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
@@ -340,18 +340,18 @@ def _config(kind: str, record: Record) -> NetworkConfig:
     return config_from_settings(kind_named(kind), plain)
 
 
-def _target(record: Record) -> Target:
+def _read_target(record: Record) -> Target:
     text = record.text("target")
     if text not in [kind.value for kind in TargetKind]:
         raise record.refusal("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
     return Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
 
 
-def _normaliser(record: Record, target: Target) -> Normaliser:
+def _read_normaliser(record: Record, target: Target) -> Normaliser:
     return read_normaliser(record, target, record.text("kind") if record.has("kind") else WINDOW.name)
 
 
-def _parts(record: Record) -> DataSplits:
+def _read_parts(record: Record) -> DataSplits:
     ranges = {name: record.integers(f"{SPLIT}{name}") for name in PARTS}
     wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
     if wrong:
@@ -360,31 +360,33 @@ def _parts(record: Record) -> DataSplits:
     return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
 
 
-def _values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
+def _read_values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:
     """A dataclass of plain settings, one per field."""
     hints = get_type_hints(kind)
-    return kind(**{field.name: _value(record, f"{prefix}{field.name}", hints[field.name]) for field in fields(kind)})
+    return kind(
+        **{field.name: _read_value(record, f"{prefix}{field.name}", hints[field.name]) for field in fields(kind)}
+    )
 
 
-def _value(record: Record, key: str, hint: Any) -> Any:
+def _read_value(record: Record, key: str, hint: Any) -> Any:
     """One setting of the type in its hint; null means None."""
     if isinstance(hint, UnionType) and type(None) in get_args(hint):
         rest = next(part for part in get_args(hint) if part is not type(None))
-        return None if record.json(key) is None else _value(record, key, rest)
+        return None if record.json(key) is None else _read_value(record, key, rest)
     if get_origin(hint) is Literal:
-        return _choice(record, key, get_args(hint))
+        return _read_choice(record, key, get_args(hint))
     return _READERS[hint](record, key)
 
 
-def _choice(record: Record, key: str, choices: tuple[str, ...]) -> str:
+def _read_choice(record: Record, key: str, choices: tuple[str, ...]) -> str:
     text = record.text(key)
     if text not in choices:
         raise record.refusal(key, f"is {text!r}, but must be one of {list(choices)}")
     return text
 
 
-def _limit(record: Record, key: str) -> float:
+def _read_limit(record: Record, key: str) -> float:
     return float("inf") if key == "clip" and record.json(key) is None else record.number(key)
 
 
-_READERS: Mapping[Any, Any] = {int: Record.integer, float: _limit, str: Record.text, bool: Record.flag}
+_READERS: Mapping[Any, Any] = {int: Record.integer, float: _read_limit, str: Record.text, bool: Record.flag}

@@ -29,9 +29,9 @@ from trainers.stock.data_warnings import (
     untrained_symbols,
     untrained_symbols_warning,
 )
-from trainers.stock.edges import edges_card
+from trainers.stock.edges import describe_edges
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
-from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
+from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import benchmark
 from trainers.stock.feature_selection import covariates_card
@@ -189,8 +189,8 @@ class _TrainingSetup:
         ancestors = {} if self.material.parent is None else self.material.parent.card()
         content = (
             ancestors
-            | _card(made, fitted, self, origin_notes(ancestors), stepwise)
-            | edges_card(fitted.network, self.material.edges)
+            | _card(made, fitted, self, describe_origin(ancestors), stepwise)
+            | describe_edges(fitted.network, self.material.edges)
             | ({} if tuning is None else {"tuning": dict(tuning)})
         )
         return replace(made, manifest=replace(made.manifest, card=content))
@@ -287,7 +287,7 @@ def _card(
     engine = engine_of(fitted.network, made.manifest)
     ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    known = InformationSet.of(history, splits, seen_until(splits), recipe.quantiles)
+    known = InformationSet.of(history, splits, find_last_seen_session(splits), recipe.quantiles)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     unit = UNITS[recipe.target.kind]
     return {

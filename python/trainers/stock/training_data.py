@@ -21,8 +21,8 @@ from predictor.networks import Edges
 from predictor.windows import Pipeline
 from trainers.stock.card import bars_hash, features_identity
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.edges import RETURNS, saved_user_edges
-from trainers.stock.evaluation.evaluated_days import seen_until, splits_of
+from trainers.stock.edges import RETURNS, read_user_edges
+from trainers.stock.evaluation.evaluated_days import find_last_seen_session, read_splits
 from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
 from trainers.stock.splits import DataSplits
 
@@ -65,7 +65,7 @@ class ParentArtifact:
             weights_hash=stored.weights_hash,
             symbols=tuple(symbol for symbol in data.symbols if symbol in data.trained_symbols),
             seen_from=splits.train.first,
-            seen_until=seen_until(splits),
+            seen_until=find_last_seen_session(splits),
         )
         return cls(stored=stored, recipe=recipe, data=data, lineage=(own, *ancestors_of(manifest.card)))
 
@@ -109,7 +109,7 @@ class ParentArtifact:
 
     def edges(self, bars: BarPanel) -> Edges | None:
         """The edges given to its graph, limited to the bars' symbols; None without any."""
-        return saved_user_edges(self.stored.artifact.manifest, self.weights, bars.symbols)
+        return read_user_edges(self.stored.artifact.manifest, self.weights, bars.symbols)
 
     def check(self, features: FeatureSet, recipe: StockRecipe) -> None:
         """Check that a training keeps the settings that the weights depend on.
@@ -179,7 +179,7 @@ def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, Stock
     if data is None or missing:
         raise _refusal(folder, f"its card has no {', '.join(missing)}, so what it has seen is unknown; train it again")
     try:
-        return data, read_recipe(card["recipe"], "its recipe"), splits_of(card)
+        return data, read_recipe(card["recipe"], "its recipe"), read_splits(card)
     except ConfigurationError as error:
         raise _refusal(folder, error.message) from error
 

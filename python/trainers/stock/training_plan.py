@@ -22,7 +22,7 @@ from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.card import features_identity
 from trainers.stock.edges import read_edges
 from trainers.stock.feature_selection import FeatureSelection, check_features, covariate_fields, features_named
-from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, optimisation_of, recipe_of
+from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, choose_default_optimisation, recipe_of
 from trainers.stock.splits import SplitShares, day_of
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
@@ -368,7 +368,7 @@ def unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
 def recipe_from_parent(parent: ParentArtifact) -> StockRecipe:
     """The parent's recipe, with splits and optimisation reset to the defaults of its kind."""
     kind = parent.recipe.kind
-    return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=optimisation_of(kind))
+    return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=choose_default_optimisation(kind))
 
 
 def contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:

@@ -38,7 +38,7 @@ from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, d
 from trainers.stock.card import bars_hash
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
-from trainers.stock.evaluation.evaluated_days import origin_notes, seen_until
+from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
@@ -91,12 +91,12 @@ class _AuditedModel:
     @property
     def last_seen(self) -> int:
         """Last session of any label that the model or its ancestors have seen."""
-        return seen_until(self.splits) if self.source.standing is None else self.source.standing.last_seen
+        return find_last_seen_session(self.splits) if self.source.standing is None else self.source.standing.last_seen
 
     @property
     def learnt(self) -> BarPanel:
         """The bars up to the last label."""
-        return self.bars.until(seen_until(self.splits))
+        return self.bars.until(find_last_seen_session(self.splits))
 
 
 def audit(
@@ -161,7 +161,7 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
     if source.standing is None:
         splits = recipe.splits(bars.sessions)
         shown.announce("training the recipe")
-        learnt = bars.between(splits.train.first, seen_until(splits))
+        learnt = bars.between(splits.train.first, find_last_seen_session(splits))
         made = refit(learnt, source.features, recipe, splits, covariates=source.covariates, consume=shown.consume)
         model = assemble_model(made)
     elif isinstance(source.standing.model, Model):
@@ -319,5 +319,8 @@ def _list_notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
         count,
         "stocks that the bars file omits, such as delisted ones, are missing here too",
         *([covariates] if subject.model.pipeline.covariates else []),
-        *(f"{note}; trainings on shuffled labels start from new weights" for note in origin_notes(subject.source.card)),
+        *(
+            f"{note}; trainings on shuffled labels start from new weights"
+            for note in describe_origin(subject.source.card)
+        ),
     )

@@ -24,9 +24,9 @@ from trainers.stock.backtest.result import STANDARD_ERRORS_95, find_break_even_c
 from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, StrategySettings, TradingTerms, decide_weights
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, InformationSet, MeasuredWindows
-from trainers.stock.evaluation.evaluated_days import seen_until
+from trainers.stock.evaluation.evaluated_days import find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import standard_error, widening_factor
-from trainers.stock.evaluation.scores import ranks
+from trainers.stock.evaluation.scores import rank_values
 from trainers.stock.splits import DataSplits, decisions
 
 SURE = 0.95
@@ -200,7 +200,7 @@ def forecast_yardstick(
     They are quantiles of the training split's outcomes in units of the window's volatility, calibrated on the
     calibration split: what a network knows that has learned nothing from its inputs.
     """
-    fitted = InformationSet.of(history, splits, seen_until(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
+    fitted = InformationSet.of(history, splits, find_last_seen_session(splits), levels).fitted(YARDSTICK, YARDSTICK_FIT)
     stocks = len(history.bars.symbols)
     cells = TrainingWindows(symbols=np.tile(np.arange(stocks), len(positions)), positions=np.repeat(positions, stocks))
     forecasts = MeasuredWindows.of(history, cells).in_blocks(fitted.quantiles)
@@ -247,7 +247,7 @@ def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
     for score, came in zip(scores, outcome, strict=True):
         known = np.isfinite(score) & np.isfinite(came)
         if known.sum() >= FEWEST_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
-            correlations.append(float(np.corrcoef(ranks(score[known]), ranks(came[known]))[0, 1]))
+            correlations.append(float(np.corrcoef(rank_values(score[known]), rank_values(came[known]))[0, 1]))
     return np.array(correlations)
 
 

@@ -28,7 +28,7 @@ from trainers.stock.backtest.strategies import (
     decide_weights,
 )
 from trainers.stock.card import bars_hash, features_identity
-from trainers.stock.evaluation.bound_model import origins
+from trainers.stock.evaluation.bound_model import describe_origins
 
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
 """Shows the progress of folds: receives them and their number, and yields them again."""
@@ -237,7 +237,7 @@ def trade_forecasts(
         strategy=strategy,
         benchmarks=benchmarks,
         notes=(
-            *(() if source.standing is None else origins(source.standing.model)),
+            *(() if source.standing is None else describe_origins(source.standing.model)),
             *_list_notes((strategy, *benchmarks), first, terms),
             *((CHOSEN,) if source.standing is None else ()),
             *(() if source.user_edges(bars.symbols) is None else (GIVEN_EDGES,)),

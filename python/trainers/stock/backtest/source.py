@@ -23,9 +23,9 @@ from trainers.stock.backtest.strategies import count_sessions_a_year
 from trainers.stock.card import features_identity
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import networks_of, of_models, of_recipe
-from trainers.stock.edges import user_edges
-from trainers.stock.evaluation.bound_model import Judgeable, calendar_of, last_seen
-from trainers.stock.evaluation.evaluated_days import splits_of
+from trainers.stock.edges import find_user_edges
+from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
+from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
 from trainers.stock.splits import DataSplits
 
@@ -84,7 +84,7 @@ class ModelSource:
     def sessions_a_year(self) -> int:
         """Sessions per year of the calendar."""
         if self.standing is not None:
-            return count_sessions_a_year(calendar_of(self.standing.model).name)
+            return count_sessions_a_year(find_calendar(self.standing.model).name)
         return count_sessions_a_year(self.known_recipe().calendar)
 
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class ModelSource:
     def user_edges(self, symbols: Sequence[str]) -> Edges | None:
         """Edges among these symbols that the user gave to the artifact's graph; None for others."""
         model = None if self.standing is None else self.standing.model
-        return user_edges(model, symbols) if isinstance(model, Model) else None
+        return find_user_edges(model, symbols) if isinstance(model, Model) else None
 
 
 def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> ModelSource:
@@ -133,7 +133,7 @@ def use_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SO
         recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if single else None,
         features=model.pipeline.features.features if single else default_features(),
         covariates=covariates,
-        standing=TrainedModel(model=model, splits=splits_of(manifest.card), last_seen=last_seen(model)),
+        standing=TrainedModel(model=model, splits=read_splits(manifest.card), last_seen=find_last_seen(model)),
         card=manifest.card,
     )
 

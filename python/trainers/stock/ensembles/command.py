@@ -16,7 +16,7 @@ from predictor.cli.output import judgement, write_json
 from trainers.options import Threads
 from trainers.progress import progress_on
 from trainers.stock.ensembles.ensemble import join
-from trainers.stock.flags import OutFolder, print_artifact_commands, version_folder
+from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
 
@@ -36,10 +36,10 @@ def ensemble(
     parts, and scored against the members on days that no member has seen.
     """
     torch.set_num_threads(threads)
-    covariates, out = files.read(), version_folder(out)
+    covariates, out = files.read(), choose_version_folder(out)
     joined = join(
         bars.read(),
-        named(artifacts),
+        name_members(artifacts),
         out,
         covariates=covariates,
         announce=announce_on_stderr,
@@ -51,12 +51,12 @@ def ensemble(
         return
     console = Console(highlight=False)
     console.print(judgement(joined.summary))
-    console.print(_improvement_over_members(joined.summary), markup=False)
+    console.print(_describe_improvement(joined.summary), markup=False)
     console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
     print_artifact_commands(out, bars, files)
 
 
-def named(folders: Sequence[Path]) -> dict[str, Path]:
+def name_members(folders: Sequence[Path]) -> dict[str, Path]:
     """The folders by member name, such as `tft-1` for `models/tft/1`; duplicate names are numbered."""
     by_name: dict[str, Path] = {}
     for folder in folders:
@@ -67,7 +67,7 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
     return by_name
 
 
-def _improvement_over_members(card: Card) -> str:
+def _describe_improvement(card: Card) -> str:
     best = card.best_member
     if best is None:
         return ""

@@ -32,7 +32,7 @@ from trainers.stock.data_warnings import (
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.bound_model import EnsembleMembers
 from trainers.stock.evaluation.comparison import ModelComparison, pinball
-from trainers.stock.evaluation.evaluated_days import ever_seen, origin_notes, splits_of
+from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen, read_splits
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.scores import ScoreRole, benchmark, score
 from trainers.stock.network_forecasts import calibrate
@@ -41,7 +41,7 @@ from trainers.stock.splits import DataSplits, SplitPart
 OURS = "this ensemble"
 
 
-def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
+def find_common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
     """The splits of an ensemble.
 
     Its train, calibration and test splits are the days that all members share. So calibration and test days come after
@@ -55,18 +55,20 @@ def common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
         ConfigurationError: the members share no training, calibration or test days.
     """
     return DataSplits(
-        train=_shared("train", members, lambda splits: splits.train),
+        train=_find_shared_days("train", members, lambda splits: splits.train),
         selection=SplitPart(
             "selection",
             min(splits.selection.first for splits in members.values()),
             max(splits.selection.last for splits in members.values()),
         ),
-        calibration=_shared("calibration", members, lambda splits: splits.calibration),
-        test=_shared("test", members, lambda splits: splits.test),
+        calibration=_find_shared_days("calibration", members, lambda splits: splits.calibration),
+        test=_find_shared_days("test", members, lambda splits: splits.test),
     )
 
 
-def _shared(name: str, members: Mapping[str, DataSplits], part_of: Callable[[DataSplits], SplitPart]) -> SplitPart:
+def _find_shared_days(
+    name: str, members: Mapping[str, DataSplits], part_of: Callable[[DataSplits], SplitPart]
+) -> SplitPart:
     """The days of a part that all members share."""
     parts = {member: part_of(splits) for member, splits in members.items()}
     latest = max(parts, key=lambda member: parts[member].first)
@@ -78,13 +80,13 @@ def _shared(name: str, members: Mapping[str, DataSplits], part_of: Callable[[Dat
 
 def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
     raise ConfigurationError(
-        f"the {name} parts of {a}, {_range(one)}, and {b}, {_range(other)}, share no day; an ensemble is calibrated "
-        "and scored on days after the training and selection of every member: train the members on the same "
+        f"the {name} parts of {a}, {_format_range(one)}, and {b}, {_format_range(other)}, share no day; an ensemble is "
+        "calibrated and scored on days after the training and selection of every member: train the members on the same "
         "splits (--splits), or leave one out"
     )
 
 
-def _range(part: SplitPart) -> str:
+def _format_range(part: SplitPart) -> str:
     return f"{shown_date(part.first)} to {shown_date(part.last)}"
 
 
@@ -134,19 +136,19 @@ def join(
     """
     artifact.check_new_folder(out)
     announce(f"verifying {len(folders)} artifacts")
-    stored = {name: _stored(folder) for name, folder in folders.items()}
+    stored = {name: _open_single(folder) for name, folder in folders.items()}
     _refuse_duplicates(stored)
-    manifest = _manifest(stored)
+    manifest = _build_manifest(stored)
     cards = {name: one.artifact.manifest.card for name, one in stored.items()}
-    splits = common_splits({name: splits_of(one) for name, one in cards.items()})
+    splits = find_common_splits({name: read_splits(one) for name, one in cards.items()})
     models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     doubts = emit(of_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
     announce("calibrating, and scoring against the members and the baselines")
-    manifest = replace(manifest, conformal=_conformal(members, manifest, splits.calibration))
-    manifest = replace(manifest, card=_card(members, manifest, splits, cards, doubts, stepwise))
+    manifest = replace(manifest, conformal=_fit_conformal(members, manifest, splits.calibration))
+    manifest = replace(manifest, card=_build_card(members, manifest, splits, cards, doubts, stepwise))
     announce("recording the golden instance, and saving")
     ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, models)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
@@ -157,7 +159,7 @@ def join(
 _RUNTIME = Runtime(torch.device("cpu"), ROWS)
 
 
-def _stored(folder: Path) -> StoredArtifact:
+def _open_single(folder: Path) -> StoredArtifact:
     if artifact.is_ensemble(folder):
         raise ConfigurationError(
             f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
@@ -174,7 +176,7 @@ def _refuse_duplicates(members: Mapping[str, StoredArtifact]) -> None:
             raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
 
 
-def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
+def _build_manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     """The manifest with zero offsets and an empty card."""
     common = artifact.check_compatible({name: member.artifact for name, member in members.items()})
     horizons = len(common.target.horizons)
@@ -189,7 +191,7 @@ def _manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
     )
 
 
-def _conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: SplitPart) -> Conformal:
+def _fit_conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: SplitPart) -> Conformal:
     """Offsets of the ensemble: the mean of calibrated bands is usually too wide or too narrow."""
     windows = members.windows(part)
     unit = members.scale(windows) * manifest.target.spread
@@ -203,7 +205,7 @@ def _conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: Split
     )
 
 
-def _card(
+def _build_card(
     members: EnsembleMembers,
     manifest: EnsembleManifest,
     splits: DataSplits,
@@ -217,10 +219,10 @@ def _card(
     forecasts = members.forecasts(windows)
     ours = members.joined(manifest, windows, forecasts)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
-    seen = max(map(ever_seen, cards.values()))
+    seen = max(map(find_last_ever_seen, cards.values()))
     known = InformationSet.of(history, splits, seen, manifest.quantiles)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
-    origins = [f"member {name}: {note}" for name, one in cards.items() for note in origin_notes(one)]
+    origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
     rows = [
         score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
         for name, one in forecasts.items()

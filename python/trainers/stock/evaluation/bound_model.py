@@ -15,7 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, build_output_map, combine_quantiles, rank_scores
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
-from trainers.stock.evaluation.evaluated_days import ever_seen, origin_notes
+from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen
 from trainers.stock.evaluation.evaluation_set import ModelForecasts, forecasts_of
 from trainers.stock.splits import SplitPart
 
@@ -83,11 +83,11 @@ class EnsembleMembers:
         return ModelForecasts(
             raw=np.mean(each, axis=0),
             calibrated=combine_quantiles(manifest, each, self.scale(windows)),
-            scores=_joint_scores(windows, [one.scores for one in forecasts.values()]),
+            scores=_join_scores(windows, [one.scores for one in forecasts.values()]),
         )
 
 
-def _joint_scores(windows: TrainingWindows, members: Sequence[FloatArray | None]) -> FloatArray | None:
+def _join_scores(windows: TrainingWindows, members: Sequence[FloatArray | None]) -> FloatArray | None:
     """[N, H] negative mean of the members' ranks within each day; None if a member has no scores."""
     given = [scores for scores in members if scores is not None]
     if len(given) < len(members):
@@ -150,31 +150,31 @@ def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = N
     return BoundNetwork(model=model, history=History(bars, model.pipeline, covariates))
 
 
-def calendar_of(model: Judgeable) -> SessionCalendar:
+def find_calendar(model: Judgeable) -> SessionCalendar:
     """The calendar of the model, which the members of an ensemble share."""
     first = next(iter(model.members.values())) if isinstance(model, Ensemble) else model
     return first.pipeline.calendar
 
 
-def last_seen(model: Judgeable) -> int:
+def find_last_seen(model: Judgeable) -> int:
     """The last session, yyyymmdd, of any label that the model, its members or its ancestors have seen.
 
     Raises:
         ArtifactError: A card lacks it.
     """
-    return max(map(ever_seen, _cards(model)))
+    return max(map(find_last_ever_seen, _list_cards(model)))
 
 
-def origins(model: Judgeable) -> tuple[str, ...]:
+def describe_origins(model: Judgeable) -> tuple[str, ...]:
     """Notes on the weights that the model or its members were fine-tuned from.
 
     Raises:
         ArtifactError: A card's record of them is incomplete.
     """
-    return tuple(dict.fromkeys(note for card in _cards(model) for note in origin_notes(card)))
+    return tuple(dict.fromkeys(note for card in _list_cards(model) for note in describe_origin(card)))
 
 
-def _cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
+def _list_cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
     yield model.manifest.card
     if isinstance(model, Ensemble):
         yield from (member.manifest.card for member in model.members.values())

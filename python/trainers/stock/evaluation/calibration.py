@@ -16,7 +16,7 @@ import torch
 from predictor.arrays import FloatArray, PositionArray
 from predictor.networks import anchor_index, without_crossings
 from trainers.stock.data import History, TrainingWindows
-from trainers.stock.evaluation.comparison import improvement, winkler
+from trainers.stock.evaluation.comparison import measure_improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval, ModelForecasts, units_of
 from trainers.stock.evaluation.scores import ModelScores, ScoreRole, score
 from trainers.stock.network_forecasts import MEDIAN
@@ -43,7 +43,7 @@ class OutcomeDelay:
     horizons: tuple[int, ...]
 
 
-def adaptive_offsets(
+def adapt_offsets(
     seen: QuantileResiduals,
     test: QuantileResiduals,
     levels: tuple[float, ...],
@@ -65,12 +65,12 @@ def adaptive_offsets(
         for q, level in enumerate(levels):
             if level != MEDIAN:
                 walk = _AdaptiveLevel(seen.values[:, h, q], level, gamma / horizon)
-                daily = _daily_offsets(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
+                daily = _adapt_daily(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
                 offsets[:, h, q] = np.concatenate(list(daily))
     return offsets
 
 
-def shifted(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...]) -> FloatArray:
+def shift_quantiles(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...]) -> FloatArray:
     """Add offsets [N, H, Q] to quantiles [N, H, Q] and remove crossings as the model does."""
     return without_crossings(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
 
@@ -106,7 +106,7 @@ class _AdaptiveLevel:
             self._known = np.insert(self._known, np.searchsorted(self._known, known), known)
 
 
-def _daily_offsets(
+def _adapt_daily(
     walk: _AdaptiveLevel, positions: PositionArray, residuals: FloatArray, delay: int
 ) -> Iterator[FloatArray]:
     """Offsets of each decision day's rows, updated by all days whose outcomes are known by then."""
@@ -148,7 +148,7 @@ class ForecastWindows:
     forecasts: ModelForecasts
 
 
-def calibration(
+def compare_calibration(
     test: EvaluationSet, ours: ModelForecasts, adaptive: FloatArray | None, effective_blocks: Sequence[float]
 ) -> CalibrationEffect:
     """Compare the model without offsets, with its offsets, and optionally with adaptive forecasts [N, H, Q]."""
@@ -157,31 +157,31 @@ def calibration(
         before=score(test, ours.raw, name="without offsets", role=ScoreRole.VARIANT),
         after=score(test, ours.calibrated, name="with its offsets", role=ScoreRole.VARIANT),
         adaptive=None if adaptive is None else score(test, adaptive, name="adaptive", role=ScoreRole.VARIANT),
-        gain=_gain(test, ours.raw, ours.calibrated),
-        adaptive_gain=None if adaptive is None else _gain(test, ours.raw, adaptive),
+        gain=_measure_gain(test, ours.raw, ours.calibrated),
+        adaptive_gain=None if adaptive is None else _measure_gain(test, ours.raw, adaptive),
     )
 
 
-def adaptive_forecasts(
+def forecast_adaptively(
     history: History, seen: ForecastWindows, test: ForecastWindows, levels: tuple[float, ...]
 ) -> FloatArray:
     """[N, H, Q] raw forecasts of the test windows with adaptive offsets that start from the calibration split."""
     target = history.pipeline.target
     scale = units_of(history, test.windows).scale
-    offsets = adaptive_offsets(
-        _residuals(history, seen),
-        _residuals(history, test),
+    offsets = adapt_offsets(
+        _measure_residuals(history, seen),
+        _measure_residuals(history, test),
         levels,
         OutcomeDelay(lag=target.lag, horizons=target.horizons),
     )
-    return shifted(test.forecasts.raw, offsets * scale, levels)
+    return shift_quantiles(test.forecasts.raw, offsets * scale, levels)
 
 
-def _residuals(history: History, part: ForecastWindows) -> QuantileResiduals:
+def _measure_residuals(history: History, part: ForecastWindows) -> QuantileResiduals:
     missed = history.outcomes(part.windows)[..., None] - part.forecasts.raw
     return QuantileResiduals(positions=part.windows.positions, values=missed / units_of(history, part.windows).scale)
 
 
-def _gain(test: EvaluationSet, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:
+def _measure_gain(test: EvaluationSet, before: FloatArray, after: FloatArray) -> tuple[Interval, ...]:
     losses = zip(winkler(test, after).T, winkler(test, before).T, strict=True)
-    return tuple(improvement(test, ours, theirs) for ours, theirs in losses)
+    return tuple(measure_improvement(test, ours, theirs) for ours, theirs in losses)

@@ -25,7 +25,7 @@ from trainers.stock.data import ROWS
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import render_evaluation
-from trainers.stock.evaluation.tables import evaluation_summary, evaluation_tables
+from trainers.stock.evaluation.tables import render_summary, render_tables
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
 
@@ -46,7 +46,7 @@ def evaluate_command(
     The recipe is also trained from four other seeds, because one training may be lucky; --seeds 1 turns that off.
     """
     torch.set_num_threads(threads)
-    model = _model(artifact, wanted.device)
+    model = _load_model(artifact, wanted.device)
     try:
         evaluation = evaluate(
             model,
@@ -68,18 +68,20 @@ def evaluate_command(
         write_json(evaluation.to_json())
     else:
         console = Console(highlight=False)
-        for part in (evaluation_tables if everything else evaluation_summary)(evaluation):
+        for part in (render_tables if everything else render_summary)(evaluation):
             console.print(part)
-        print_next_commands(*_after(artifact, bars, files, evaluation))
+        print_next_commands(*_suggest_commands(artifact, bars, files, evaluation))
 
 
-def _after(artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: ModelEvaluation) -> Iterator[str]:
+def _suggest_commands(
+    artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: ModelEvaluation
+) -> Iterator[str]:
     days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
     yield quantra("backtest", artifact, *given(bars, files), *days)
     yield quantra("audit", artifact, *given(bars, files))
 
 
-def _model(folder: Path, device: str) -> Judgeable:
+def _load_model(folder: Path, device: str) -> Judgeable:
     runtime = Runtime(device=choose_device(device), max_rows=ROWS)
     with name_folder_in_errors(folder):
         model = load_model(folder, (folder.name, 0), runtime)

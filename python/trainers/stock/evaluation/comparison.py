@@ -37,10 +37,10 @@ def pinball_at(test: EvaluationSet, forecasts: FloatArray, level: int) -> FloatA
 def pinball(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] pinball loss of forecasts [N, H, Q], mean over the quantiles, in the target's unit."""
     count = len(test.levels)
-    return _weighted(test, forecasts, np.full(count, 1 / count))
+    return _sum_weighted(test, forecasts, np.full(count, 1 / count))
 
 
-def overall(test: EvaluationSet, losses: FloatArray) -> FloatArray:
+def average_horizons(test: EvaluationSet, losses: FloatArray) -> FloatArray:
     """[N] mean loss over the known horizons, each divided by its spread so that they have equal weight."""
     known = np.isfinite(losses)
     return quotient(np.where(known, losses / test.spread, 0.0).sum(axis=1), known.sum(axis=1))
@@ -52,17 +52,17 @@ def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     Twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6). Each level represents those up to
     halfway to its neighbours; the outermost represent all beyond.
     """
-    return _weighted(test, forecasts, 2 * _level_widths(test.levels))
+    return _sum_weighted(test, forecasts, 2 * _measure_level_widths(test.levels))
 
 
-def below(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
+def mark_below(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H, Q] 1 if the outcome is at or below the quantile, 0 if above, NaN if unknown."""
     fell = (test.outcomes[..., None] <= forecasts).astype(np.float64)
     fell[np.isnan(test.outcomes)] = np.nan
     return fell
 
 
-def inside(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
+def mark_inside(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] 1 if the outcome is between the lowest and the highest quantile, inclusive."""
     held = (test.outcomes >= forecasts[..., 0]) & (test.outcomes <= forecasts[..., -1])
     return np.where(np.isnan(test.outcomes), np.nan, held.astype(np.float64))
@@ -81,10 +81,10 @@ def winkler(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 def absolute_error(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] distance of the outcome from the median, or from the quantile nearest to it."""
-    return np.abs(test.outcomes - median(test, forecasts))
+    return np.abs(test.outcomes - choose_median(test, forecasts))
 
 
-def median(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
+def choose_median(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] the quantile nearest to the median."""
     return forecasts[..., anchor_index(test.levels)]
 
@@ -97,11 +97,11 @@ def qlike(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """
     reach = NormalDist().inv_cdf(test.levels[-1]) - NormalDist().inv_cdf(test.levels[0])
     deviation = (forecasts[..., -1] - forecasts[..., 0]) / reach if reach > 0 else 0.0
-    ratio = 2 * (test.outcomes - median(test, forecasts) - deviation**2)
+    ratio = 2 * (test.outcomes - choose_median(test, forecasts) - deviation**2)
     return np.exp(ratio) - ratio - 1
 
 
-def _weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArray) -> FloatArray:
+def _sum_weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArray) -> FloatArray:
     """[N, H] pinball losses weighted by quantile [Q], summed one by one to save memory."""
     total = np.zeros(test.outcomes.shape)
     for level, weight in enumerate(weights):
@@ -109,7 +109,7 @@ def _weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArray) -
     return total
 
 
-def _level_widths(levels: tuple[float, ...]) -> FloatArray:
+def _measure_level_widths(levels: tuple[float, ...]) -> FloatArray:
     """[Q] share of all levels that each level represents; the sum is 1."""
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
     return np.diff(edges)
@@ -190,7 +190,7 @@ class ModelComparison:
 
     def __init__(self, test: EvaluationSet, model: FloatArray, among: str) -> None:
         self._judged = test
-        self._model = overall(test, model)
+        self._model = average_horizons(test, model)
         self._among = among
         self._rivals: list[str] = []
         self._least = inf
@@ -201,7 +201,7 @@ class ModelComparison:
     def add(self, name: str, losses: FloatArray) -> None:
         """Add a rival with losses [N, H]."""
         self._rivals.append(name)
-        mean = float(np.nanmean(overall(self._judged, losses)))
+        mean = float(np.nanmean(average_horizons(self._judged, losses)))
         if mean < self._least:
             self._least, self._best, self.best_losses = mean, name, losses
 
@@ -211,7 +211,9 @@ class ModelComparison:
         first, last = self._judged.span
         return SkillScore(
             baseline=self._best,
-            improvement=improvement(self._judged, self._model, overall(self._judged, self.best_losses)),
+            improvement=measure_improvement(
+                self._judged, self._model, average_horizons(self._judged, self.best_losses)
+            ),
             rivals=tuple(self._rivals),
             among=self._among,
             first_day=first,
@@ -222,28 +224,30 @@ class ModelComparison:
 
 def compare(test: EvaluationSet, model: FloatArray, other: FloatArray, name: str) -> LossComparison:
     """Compare a model's losses [N, H] with those of the baseline of this name."""
-    ours, theirs = overall(test, model), overall(test, other)
+    ours, theirs = average_horizons(test, model), average_horizons(test, other)
     return LossComparison(
         baseline=name,
-        improvement=improvement(test, ours, theirs),
-        by_horizon=tuple(improvement(test, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)),
-        t=_diebold_mariano(test, theirs - ours),
+        improvement=measure_improvement(test, ours, theirs),
+        by_horizon=tuple(
+            measure_improvement(test, ours, theirs) for ours, theirs in zip(model.T, other.T, strict=True)
+        ),
+        t=_test_diebold_mariano(test, theirs - ours),
     )
 
 
-def improvement(test: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
+def measure_improvement(test: EvaluationSet, ours: FloatArray, theirs: FloatArray) -> Interval:
     """1 - ours / theirs of mean losses [N]; NaN if theirs are 0."""
     both = np.stack([ours, theirs], axis=-1)
     both[np.isnan(both).any(axis=-1)] = nan
     means, resamples = resampled_mean(test, both)
-    return interval(float(_gain(means)), _gain(resamples))
+    return interval(float(_compute_gain(means)), _compute_gain(resamples))
 
 
-def _gain(means: FloatArray) -> FloatArray:
+def _compute_gain(means: FloatArray) -> FloatArray:
     return 1 - quotient(means[..., 0], means[..., 1])
 
 
-def _diebold_mariano(test: EvaluationSet, differences: FloatArray) -> float | None:
+def _test_diebold_mariano(test: EvaluationSet, differences: FloatArray) -> float | None:
     total, count = by_day(test, differences)
     daily = total[count > 0] / count[count > 0]
     estimate = newey_west(daily, test.block)

@@ -13,7 +13,7 @@ from predictor.sessions import SessionCalendar
 from trainers.stock.splits import DataSplits, SplitPart
 
 
-def splits_of(card: Mapping[str, Json]) -> DataSplits:
+def read_splits(card: Mapping[str, Json]) -> DataSplits:
     """Read the splits from an artifact's card.
 
     Raises:
@@ -21,26 +21,26 @@ def splits_of(card: Mapping[str, Json]) -> DataSplits:
     """
     record = Record(card, f"{SOURCE}, card").record("splits")
     train, selection, calibration, test = (
-        _part(name, record.record(name)) for name in ("train", "selection", "calibration", "test")
+        _read_part(name, record.record(name)) for name in ("train", "selection", "calibration", "test")
     )
     return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
 
 
-def seen_until(splits: DataSplits) -> int:
+def find_last_seen_session(splits: DataSplits) -> int:
     """The last session, yyyymmdd, of any label in training, selection or calibration."""
     return max(part.last for part in (splits.train, splits.selection, splits.calibration))
 
 
-def ever_seen(card: Mapping[str, Json]) -> int:
+def find_last_ever_seen(card: Mapping[str, Json]) -> int:
     """The last session of any label that a card's model or its ancestors have seen.
 
     Raises:
         ArtifactError: The card lacks it.
     """
-    return max(seen_until(splits_of(card)), *(one.seen_until for one in ancestors_of(card)), 0)
+    return max(find_last_seen_session(read_splits(card)), *(one.seen_until for one in ancestors_of(card)), 0)
 
 
-def origin_notes(card: Mapping[str, Json]) -> tuple[str, ...]:
+def describe_origin(card: Mapping[str, Json]) -> tuple[str, ...]:
     """A note on a fine-tuned model; none on others.
 
     Raises:
@@ -58,7 +58,7 @@ def origin_notes(card: Mapping[str, Json]) -> tuple[str, ...]:
     return (note,)
 
 
-def unseen_part(
+def select_unseen_part(
     sessions: NDArray[np.int32],
     seen: int,
     target: Target,
@@ -84,13 +84,13 @@ def unseen_part(
     first = int(np.searchsorted(sessions, seen, side="right"))
     allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(seen, 1)[0])
     if start is not None and start <= seen:
-        raise _refusal(f"decision days start on {shown_date(start)}", seen, allowed)
+        raise _describe_refusal(f"decision days start on {shown_date(start)}", seen, allowed)
     if end is not None and end < allowed:
-        raise _refusal(f"decision days end on {shown_date(end)}", seen, allowed)
+        raise _describe_refusal(f"decision days end on {shown_date(end)}", seen, allowed)
     if start is not None and end is not None and end < start:
         raise ConfigurationError(f"the last decision day, {shown_date(end)}, is before the first, {shown_date(start)}")
     if first == len(sessions):
-        raise _refusal(f"the bars end on {shown_date(int(sessions[-1]))}", seen, allowed)
+        raise _describe_refusal(f"the bars end on {shown_date(int(sessions[-1]))}", seen, allowed)
     if start is not None:
         first = int(np.searchsorted(sessions, start))
     last = len(sessions) - 1
@@ -105,12 +105,12 @@ def unseen_part(
     return SplitPart("test", int(sessions[begin]), int(sessions[last]))
 
 
-def _refusal(asked: str, seen: int, allowed: int) -> InSampleError:
+def _describe_refusal(asked: str, seen: int, allowed: int) -> InSampleError:
     return InSampleError(
         f"{asked}, but the artifact has seen labels up to {shown_date(seen)}, in training, selection or calibration; "
         f"scores there would be meaningless. The first allowed decision day is {shown_date(allowed)}"
     )
 
 
-def _part(name: str, record: Record) -> SplitPart:
+def _read_part(name: str, record: Record) -> SplitPart:
     return SplitPart(name, record.integer("first"), record.integer("last"))

@@ -33,12 +33,24 @@ from trainers.stock.data_warnings import (
     of_models,
     since_calendar,
 )
-from trainers.stock.edges import user_edges
+from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.baselines import InformationSet, all_baselines
-from trainers.stock.evaluation.bound_model import BoundModel, Judgeable, bind_model, calendar_of, last_seen, origins
-from trainers.stock.evaluation.calibration import CalibrationEffect, ForecastWindows, adaptive_forecasts, calibration
+from trainers.stock.evaluation.bound_model import (
+    BoundModel,
+    Judgeable,
+    bind_model,
+    describe_origins,
+    find_calendar,
+    find_last_seen,
+)
+from trainers.stock.evaluation.calibration import (
+    CalibrationEffect,
+    ForecastWindows,
+    compare_calibration,
+    forecast_adaptively,
+)
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore, compare, pinball
-from trainers.stock.evaluation.evaluated_days import splits_of, unseen_part
+from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
 from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.scores import (
     BenchmarkResult,
@@ -48,10 +60,10 @@ from trainers.stock.evaluation.scores import (
     SymbolScores,
     benchmark,
     by_symbol,
+    describe_correlation,
     pit,
-    way,
 )
-from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, other_seeds, over_seeds, refitted_forecasts
+from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, refit_and_forecast, score_seeds
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import DataSplits, SplitPart, day_of
 
@@ -122,15 +134,15 @@ class ModelEvaluation:
 
     def to_json(self) -> dict[str, Json]:
         """The evaluation as JSON; NaN and infinity become null."""
-        return {**_plain(asdict(self)), "sentence": self.skill.sentence}
+        return {**_encode_plain(asdict(self)), "sentence": self.skill.sentence}
 
 
-def _plain(value: Any) -> Any:
+def _encode_plain(value: Any) -> Any:
     """Convert nested values to JSON."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _encode_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_encode_plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float) and not isfinite(value):
@@ -226,29 +238,29 @@ def evaluate(
         ArtifactError: The card does not record the model's splits.
         CovariateMissingError: No file has a covariate that the model reads.
     """
-    doubts = emit(of_models(networks_of(model), since_calendar(bars, calendar_of(model)), covariates), warn)
-    exam = _evaluation_setup(model, bars, wanted, announce, covariates)
+    doubts = emit(of_models(networks_of(model), since_calendar(bars, find_calendar(model)), covariates), warn)
+    exam = _prepare_setup(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
     result, compared = _compare_baselines(exam, announce, stepwise)
-    seeds, unseeded = _seeds(exam, result, wanted, consume, announce)
+    seeds, unseeded = _score_seeds(exam, result, wanted, consume, announce)
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
         levels=test.levels,
-        days=EvaluationPeriod.of(exam.bound.history, exam.tested.windows, last_seen(model)),
+        days=EvaluationPeriod.of(exam.bound.history, exam.tested.windows, find_last_seen(model)),
         level=LEVEL,
-        method=_method(test),
-        correlated=way(test),
-        rows=_best_first(result.rows),
+        method=_describe_method(test),
+        correlated=describe_correlation(test),
+        rows=_sort_best_first(result.rows),
         skill=result.skill,
         comparisons=compared,
-        calibration=_calibration(exam, wanted),
+        calibration=_compare_calibration(exam, wanted),
         pit=pit(test, ours.calibrated),
         by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
         seeds=seeds,
         start_note=start_note_of(model.manifest.card),
         notes=(
-            *origins(model),
+            *describe_origins(model),
             *missing_bar_notes(exam.bound.history, exam.tested.windows, exam.splits),
             *result.notes,
             *unseeded,
@@ -257,15 +269,17 @@ def evaluate(
     )
 
 
-def _calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:
+def _compare_calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:
     history, tested = exam.bound.history, exam.tested
     adaptive = None
     if wanted.adaptive:
-        adaptive = adaptive_forecasts(history, exam.calibration, tested, exam.test_set.levels)
-    return calibration(exam.test_set, tested.forecasts, adaptive, exam.model.manifest.conformal.effective_samples)
+        adaptive = forecast_adaptively(history, exam.calibration, tested, exam.test_set.levels)
+    return compare_calibration(
+        exam.test_set, tested.forecasts, adaptive, exam.model.manifest.conformal.effective_samples
+    )
 
 
-def _method(test: EvaluationSet) -> str:
+def _describe_method(test: EvaluationSet) -> str:
     """The method of the intervals, as text."""
     return (
         f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
@@ -273,16 +287,16 @@ def _method(test: EvaluationSet) -> str:
     )
 
 
-def _evaluation_setup(
+def _prepare_setup(
     model: Judgeable,
     bars: BarPanel,
     wanted: EvaluationSettings,
     announce: Callable[[str], None],
     covariates: CovariateSource,
 ) -> EvaluationSetup:
-    splits, calendar = splits_of(model.manifest.card), calendar_of(model)
-    test = unseen_part(
-        bars.sessions, last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
+    splits, calendar = read_splits(model.manifest.card), find_calendar(model)
+    test = select_unseen_part(
+        bars.sessions, find_last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
     )
     recent = since_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
@@ -312,18 +326,18 @@ def _compare_baselines(
     def on_losses(name: str, theirs: FloatArray) -> None:
         compared[name] = compare(test, ours, theirs, name)
 
-    case = InformationSet.of(exam.bound.history, exam.splits, last_seen(exam.model), test.levels)
+    case = InformationSet.of(exam.bound.history, exam.splits, find_last_seen(exam.model), test.levels)
     result = benchmark(
         test, OURS, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
     )
-    return result, tuple(compared[row.name] for row in _best_first(result.rows) if row.role is ScoreRole.BASELINE)
+    return result, tuple(compared[row.name] for row in _sort_best_first(result.rows) if row.role is ScoreRole.BASELINE)
 
 
-def _best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
+def _sort_best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
     return tuple(sorted(rows, key=lambda row: row.mean.value))
 
 
-def _seeds(
+def _score_seeds(
     exam: EvaluationSetup,
     result: BenchmarkResult,
     wanted: EvaluationSettings,
@@ -345,14 +359,14 @@ def _seeds(
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
         splits=exam.splits,
         covariates=exam.covariates,
-        edges=user_edges(model, exam.bound.history.bars.symbols),
+        edges=find_user_edges(model, exam.bound.history.bars.symbols),
     )
     own = recipe.optimisation.seed
 
     def trained() -> Iterator[tuple[int, FloatArray]]:
-        for k, seed in enumerate(other_seeds(own, more)):
+        for k, seed in enumerate(choose_other_seeds(own, more)):
             announce(f"training with seed {seed}, {k + 1} of {more} more seeds (--seeds 1: none)")
-            yield seed, refitted_forecasts(refitting, seed, exam.tested.windows, consume)
+            yield seed, refit_and_forecast(refitting, seed, exam.tested.windows, consume)
 
     runs = chain([(own, exam.tested.forecasts.calibrated)], trained())
-    return over_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()
+    return score_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()

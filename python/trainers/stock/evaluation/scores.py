@@ -25,12 +25,12 @@ from trainers.stock.evaluation.comparison import (
     ModelComparison,
     SkillScore,
     absolute_error,
-    below,
+    average_horizons,
+    choose_median,
     crps,
-    improvement,
-    inside,
-    median,
-    overall,
+    mark_below,
+    mark_inside,
+    measure_improvement,
     pinball,
     pinball_at,
     qlike,
@@ -68,14 +68,14 @@ class Correlation:
     rank_icir: float | None
 
 
-def way(test: EvaluationSet) -> str:
+def describe_correlation(test: EvaluationSet) -> str:
     """Whether symbols of a day or days of a symbol are correlated, as text."""
     return ACROSS_SYMBOLS if _has_cross_section(test) else ACROSS_DAYS
 
 
-def correlations(test: EvaluationSet, centres: FloatArray) -> tuple[Correlation, ...]:
+def correlate_forecasts(test: EvaluationSet, centres: FloatArray) -> tuple[Correlation, ...]:
     """One correlation per horizon, from medians [N, H]."""
-    correlation = _across_symbols if _has_cross_section(test) else _across_days
+    correlation = _correlate_across_symbols if _has_cross_section(test) else _correlate_across_days
     return tuple(correlation(test, centres[:, h], test.outcomes[:, h]) for h in range(len(test.horizons)))
 
 
@@ -84,7 +84,7 @@ def _has_cross_section(test: EvaluationSet) -> bool:
     return float(np.median(counts)) >= FEWEST_SYMBOLS
 
 
-def _across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+def _correlate_across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
     _, starts = np.unique(test.positions, return_index=True)
     pairs = np.stack([centres, outcomes])
     daily = np.array([_day(day) for day in np.split(pairs, starts[1:], axis=1)])
@@ -101,7 +101,7 @@ def _day(pairs: FloatArray) -> tuple[float, float]:
     x, y = pairs[:, np.isfinite(pairs[1])]
     if len(x) < FEWEST_SYMBOLS or min(np.ptp(x), np.ptp(y)) == 0:
         return nan, nan
-    return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(ranks(x), ranks(y))[0, 1])
+    return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(rank_values(x), rank_values(y))[0, 1])
 
 
 def _mean_of(test: EvaluationSet, daily: FloatArray) -> Interval | None:
@@ -124,7 +124,7 @@ def _ratio(daily: FloatArray) -> float | None:
     return float(known.mean() / deviation) if deviation > 0 else None
 
 
-def _across_days(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
+def _correlate_across_days(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
     plain = _mean_over_symbols(test, centres, outcomes, ranked=False)
     return Correlation(
         ic=plain, rank_ic=_mean_over_symbols(test, centres, outcomes, ranked=True), icir=None, rank_icir=None
@@ -140,10 +140,10 @@ def _mean_over_symbols(
     by_symbol: list[FloatArray] = []
     for symbol in np.unique(test.symbols):
         rows = (test.symbols == symbol) & np.isfinite(outcomes)
-        x, y = (ranks(series[rows]) if ranked else series[rows] for series in (centres, outcomes))
+        x, y = (rank_values(series[rows]) if ranked else series[rows] for series in (centres, outcomes))
         if len(x) > 1 and min(np.ptp(x), np.ptp(y)) > 0:
             drawn = weights[:, np.searchsorted(days, test.positions[rows])]
-            by_symbol.append(_weighted_correlation(x, y, np.vstack([np.ones(len(x)), drawn])))
+            by_symbol.append(_correlate_weighted(x, y, np.vstack([np.ones(len(x)), drawn])))
     if not by_symbol:
         return None
     known = np.isfinite(by_symbol)
@@ -151,7 +151,7 @@ def _mean_over_symbols(
     return _interval(test, means[0], means[1:])
 
 
-def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+def _correlate_weighted(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
     """[R] weighted correlations of two series [n], one per row of weights [R, n]; NaN without variation."""
     x, y = x - x.mean(), y - y.mean()
     moments = weights @ np.stack([x, y, x * x, y * y, x * y], axis=1)
@@ -160,7 +160,7 @@ def _weighted_correlation(x: FloatArray, y: FloatArray, weights: FloatArray) -> 
     return quotient(xy - mx * my, spread)
 
 
-def ranks(values: FloatArray) -> FloatArray:
+def rank_values(values: FloatArray) -> FloatArray:
     """[n] ranks from 1; equal values share their mean rank, as in Spearman's correlation."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -187,7 +187,7 @@ class PitHistogram:
 
 def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[PitHistogram, ...]:
     """One histogram per horizon, from forecasts [N, H, Q]."""
-    fell = below(test, forecasts)
+    fell = mark_below(test, forecasts)
     whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
     bins = np.diff(np.concatenate([0.0 * whole, fell, whole], axis=-1), axis=-1)
     means, resamples = resampled_mean(test, bins)
@@ -239,13 +239,13 @@ def _of_symbol(
     test: EvaluationSet, name: str, rows: BoolArray, forecasts: FloatArray, baseline: FloatArray
 ) -> SymbolScores:
     own = test.rows(rows)
-    ours, theirs = overall(own, pinball(own, forecasts[rows])), overall(own, baseline[rows])
-    held = np.nanmean(inside(own, forecasts[rows]), axis=1)
+    ours, theirs = average_horizons(own, pinball(own, forecasts[rows])), average_horizons(own, baseline[rows])
+    held = np.nanmean(mark_inside(own, forecasts[rows]), axis=1)
     return SymbolScores(
         symbol=name,
         windows=int(rows.sum()),
         mean=_mean(own, ours),
-        improvement=improvement(own, ours, theirs),
+        improvement=measure_improvement(own, ours, theirs),
         band=_mean(own, held),
     )
 
@@ -322,26 +322,26 @@ def score(
         fit: How a baseline was fitted.
         ranking: [N, H] scores to correlate with the outcomes instead of medians.
     """
-    centres = median(test, forecasts) if ranking is None else ranking
-    mean, resamples = resampled_mean(test, overall(test, pinball(test, forecasts)))
+    centres = choose_median(test, forecasts) if ranking is None else ranking
+    mean, resamples = resampled_mean(test, average_horizons(test, pinball(test, forecasts)))
     return ModelScores(
         name=name,
         role=role,
         fit=fit,
         mean=interval(float(mean), resamples),
-        horizons=_by_horizon(test, forecasts, correlations(test, centres)),
+        horizons=_by_horizon(test, forecasts, correlate_forecasts(test, centres)),
     )
 
 
 def _by_horizon(
     test: EvaluationSet, forecasts: FloatArray, correlated: tuple[Correlation, ...]
 ) -> tuple[HorizonScores, ...]:
-    band = _each(test, inside(test, forecasts))
+    band = _each(test, mark_inside(test, forecasts))
     widths = _each(test, winkler(test, forecasts))
     losses = _each(test, pinball(test, forecasts))
     ranked = _each(test, crps(test, forecasts))
     errors = _each(test, absolute_error(test, forecasts))
-    shares = below_by_level(test, forecasts)
+    shares = measure_below_by_level(test, forecasts)
     by_level, risk = _by_level(test, forecasts)
     is_volatility = test.target.kind is TargetKind.LOG_VOLATILITY
     ratios = _each(test, qlike(test, forecasts)) if is_volatility else (None,) * len(band)
@@ -364,10 +364,10 @@ def _by_horizon(
     )
 
 
-def below_by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
+def measure_below_by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
     """[H][Q] share of outcomes at or below each quantile."""
     levels = range(len(test.levels))
-    shares = (_each(test, below(test, forecasts[..., [level]])[..., 0]) for level in levels)
+    shares = (_each(test, mark_below(test, forecasts[..., [level]])[..., 0]) for level in levels)
     return tuple(zip(*shares, strict=True))
 
 
@@ -439,18 +439,18 @@ def benchmark(
     asked, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
     for baseline, fit in stepwise(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
         try:
-            row, losses, replaced = _row(test, asked, case, baseline, fit)
+            row, losses, replaced = _build_row(test, asked, case, baseline, fit)
         except NoForecastError as error:
             notes.append(f"{baseline.named(fit)} is left out: {error}")
             continue
         rows.append(row)
         contest.add(row.name, losses)
         on_losses(row.name, losses)
-        notes += _replaced_note(row.name, replaced, test, case.history.bars.symbols)
+        notes += _note_replaced(row.name, replaced, test, case.history.bars.symbols)
     return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
 
 
-def _row(
+def _build_row(
     test: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: FitScope
 ) -> tuple[ModelScores, FloatArray, ReplacedSymbols | None]:
     """Scores and losses [N, H] of a baseline, and the symbols with substitutes."""
@@ -460,7 +460,7 @@ def _row(
     return row, pinball(test, forecasts), fitted.replaced
 
 
-def _replaced_note(
+def _note_replaced(
     name: str, replaced: ReplacedSymbols | None, test: EvaluationSet, symbols: tuple[str, ...]
 ) -> list[str]:
     """At most one note, on the symbols whose forecasts come from another baseline."""

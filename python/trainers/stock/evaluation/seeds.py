@@ -13,7 +13,14 @@ from predictor.model import build_output_map
 from predictor.networks import Edges
 from trainers.progress import ReportConsumer
 from trainers.stock.data import History, TrainingWindows
-from trainers.stock.evaluation.comparison import LossComparison, compare, inside, overall, pinball, winkler
+from trainers.stock.evaluation.comparison import (
+    LossComparison,
+    average_horizons,
+    compare,
+    mark_inside,
+    pinball,
+    winkler,
+)
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
@@ -35,12 +42,12 @@ class SeedRefits:
     """Edges of the artifact's graph; None derives them from returns of the training split."""
 
 
-def other_seeds(own: int, count: int) -> tuple[int, ...]:
+def choose_other_seeds(own: int, count: int) -> tuple[int, ...]:
     """`count` seeds that differ from the artifact's own."""
     return tuple((own + k) % 2**32 for k in range(1, count + 1))
 
 
-def refitted_forecasts(
+def refit_and_forecast(
     refitting: SeedRefits, seed: int, windows: TrainingWindows, consume: ReportConsumer
 ) -> FloatArray:
     """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
@@ -77,7 +84,7 @@ class SeedScores:
     """Losses averaged over seeds, against the best baseline."""
 
 
-def over_seeds(
+def score_seeds(
     test: EvaluationSet, runs: Iterable[tuple[int, FloatArray]], baseline: FloatArray, baseline_name: str
 ) -> SeedScores:
     """Score several trainings; only one's forecasts are in memory at a time.
@@ -98,10 +105,10 @@ def over_seeds(
         total += losses
     return SeedScores(
         seeds=tuple(seeds),
-        mean=_spread([row.mean for row in rows]),
-        pinball=_spreads([row.pinball for row in rows]),
-        band=_spreads([row.band for row in rows]),
-        winkler=_spreads([row.winkler for row in rows]),
+        mean=_measure_spread([row.mean for row in rows]),
+        pinball=_measure_spreads([row.pinball for row in rows]),
+        band=_measure_spreads([row.band for row in rows]),
+        winkler=_measure_spreads([row.winkler for row in rows]),
         comparison=compare(test, total / len(seeds), baseline, baseline_name),
     )
 
@@ -118,16 +125,16 @@ class _SeedRun:
 
 def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _SeedRun:
     return _SeedRun(
-        mean=float(np.nanmean(overall(test, losses))),
+        mean=float(np.nanmean(average_horizons(test, losses))),
         pinball=np.nanmean(losses, axis=0),
-        band=np.nanmean(inside(test, forecasts), axis=0),
+        band=np.nanmean(mark_inside(test, forecasts), axis=0),
         winkler=np.nanmean(winkler(test, forecasts), axis=0),
     )
 
 
-def _spreads(rows: Sequence[FloatArray]) -> tuple[SeedSpread, ...]:
-    return tuple(_spread(column) for column in np.array(rows).T)
+def _measure_spreads(rows: Sequence[FloatArray]) -> tuple[SeedSpread, ...]:
+    return tuple(_measure_spread(column) for column in np.array(rows).T)
 
 
-def _spread(values: Sequence[float] | FloatArray) -> SeedSpread:
+def _measure_spread(values: Sequence[float] | FloatArray) -> SeedSpread:
     return SeedSpread(mean=float(np.mean(values)), sd=float(np.std(values, ddof=1)))

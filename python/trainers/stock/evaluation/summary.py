@@ -24,33 +24,33 @@ _RISKS: Final = (0.5, 0.9)
 """Levels of the TFT paper's P50 and P90 risk."""
 
 
-def loss_text(value: float) -> str:
+def format_loss(value: float) -> str:
     """A loss times `SCALE`, with three or four digits."""
     scaled = SCALE * value
     return f"{scaled:,.2f}" if scaled < _LARGE else f"{scaled:,.0f}"
 
 
-def share_text(value: float) -> str:
+def format_share(value: float) -> str:
     """A share in percent."""
     return f"{100 * value:.1f} %"
 
 
-def gain_text(value: float) -> str:
+def format_gain(value: float) -> str:
     """A share in percent with its sign; empty if not finite."""
     return f"{100 * value:+.1f} %" if isfinite(value) else ""
 
 
-def plain_text(value: float) -> str:
+def format_plain(value: float) -> str:
     """A number without a unit."""
     return f"{value:.3f}"
 
 
-def span_text(interval: Interval, show: Callable[[float], str]) -> str:
+def format_span(interval: Interval, show: Callable[[float], str]) -> str:
     """Lower and upper end, with the unit once; empty if unknown."""
     return f"{show(interval.lower).removesuffix(' %')} to {show(interval.upper)}" if isfinite(interval.lower) else ""
 
 
-def band_text(evaluation: ModelEvaluation) -> str:
+def format_band(evaluation: ModelEvaluation) -> str:
     """The band from the lowest to the highest quantile, as text."""
     return f"in {100 * evaluation.levels[0]:g}–{100 * evaluation.levels[-1]:g} %"  # noqa: RUF001 - a range
 
@@ -74,7 +74,7 @@ class Metric:
     def span(self, horizon: HorizonScores) -> str:
         """The interval at one horizon as text; empty if unavailable."""
         score = self.score(horizon)
-        return span_text(score, self.show) if isinstance(score, Interval) else ""
+        return format_span(score, self.show) if isinstance(score, Interval) else ""
 
     def shown(self, value: float | None) -> str:
         """The value as text; a dash if undefined."""
@@ -88,39 +88,42 @@ class Metric:
         return float(np.mean(known)) if known else None
 
 
-def metrics_of(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
+def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
     """The metrics that at least one row has."""
-    return tuple(one for one in _all(evaluation) if any(one.of(h) is not None for row in rows for h in row.horizons))
+    return tuple(
+        one for one in _list_metrics(evaluation) if any(one.of(h) is not None for row in rows for h in row.horizons)
+    )
 
 
-def _all(evaluation: ModelEvaluation) -> tuple[Metric, ...]:
+def _list_metrics(evaluation: ModelEvaluation) -> tuple[Metric, ...]:
     return (
-        Metric(name="CRPS", score=lambda h: h.crps, show=loss_text, grows=True),
+        Metric(name="CRPS", score=lambda h: h.crps, show=format_loss, grows=True),
         *(_risk(evaluation, place) for place, level in enumerate(evaluation.levels) if level in _RISKS),
-        Metric(name=band_text(evaluation), score=lambda h: h.band, show=share_text),
-        Metric(name="Winkler", score=lambda h: h.winkler, show=loss_text, grows=True),
-        Metric(name="MAE", score=lambda h: h.mae, show=loss_text, grows=True),
-        Metric(name="QLIKE", score=lambda h: h.qlike, show=plain_text),
-        Metric(name="IC", score=lambda h: h.correlation.ic, show=plain_text),
-        Metric(name="RankIC", score=lambda h: h.correlation.rank_ic, show=plain_text),
-        Metric(name="ICIR", score=lambda h: h.correlation.icir, show=plain_text),
+        Metric(name=format_band(evaluation), score=lambda h: h.band, show=format_share),
+        Metric(name="Winkler", score=lambda h: h.winkler, show=format_loss, grows=True),
+        Metric(name="MAE", score=lambda h: h.mae, show=format_loss, grows=True),
+        Metric(name="QLIKE", score=lambda h: h.qlike, show=format_plain),
+        Metric(name="IC", score=lambda h: h.correlation.ic, show=format_plain),
+        Metric(name="RankIC", score=lambda h: h.correlation.rank_ic, show=format_plain),
+        Metric(name="ICIR", score=lambda h: h.correlation.icir, show=format_plain),
     )
 
 
 def _risk(evaluation: ModelEvaluation, place: int) -> Metric:
-    return Metric(name=f"P{100 * evaluation.levels[place]:.0f} risk", score=lambda h: h.risk[place], show=plain_text)
+    return Metric(name=f"P{100 * evaluation.levels[place]:.0f} risk", score=lambda h: h.risk[place], show=format_plain)
 
 
-def findings(evaluation: ModelEvaluation) -> tuple[str, ...]:
+def describe_findings(evaluation: ModelEvaluation) -> tuple[str, ...]:
     """Sentences on accuracy, on coverage of the bands, on the role of luck, and on a network that kept its start."""
     kept = (f"{capital(evaluation.start_note)}.",) if evaluation.start_note else ()
-    return (_accuracy(evaluation), _coverage_sentence(evaluation), _spread_sentence(evaluation), *kept)
+    return (_describe_accuracy(evaluation), _describe_coverage(evaluation), _describe_spread(evaluation), *kept)
 
 
-def _accuracy(evaluation: ModelEvaluation) -> str:
+def _describe_accuracy(evaluation: ModelEvaluation) -> str:
     skill = evaluation.skill
     rival = skill.baseline if len(skill.rivals) == 1 else f"the best of {len(skill.rivals)} {skill.among}"
-    error = f"its error was {_smaller(skill.improvement.value)} than that of {skill.baseline}{_interval(evaluation)}"
+    smaller, interval = _format_smaller(skill.improvement.value), _describe_interval(evaluation)
+    error = f"its error was {smaller} than that of {skill.baseline}{interval}"
     if skill.days_short:
         days = "1 day" if skill.days_short == 1 else f"{skill.days_short} days"
         return f"These days are {days} too few to tell skill from luck; on them {error}."
@@ -132,21 +135,22 @@ def _accuracy(evaluation: ModelEvaluation) -> str:
     return said[skill.verdict]
 
 
-def _interval(evaluation: ModelEvaluation) -> str:
+def _describe_interval(evaluation: ModelEvaluation) -> str:
     """The interval of the improvement as text; empty if unknown."""
     i = evaluation.skill.improvement
     if not (isfinite(i.lower) and isfinite(i.upper)):
         return ""
-    return f", by a {100 * evaluation.level:.0f} % interval between {_smaller(i.lower)} and {_smaller(i.upper)}"
+    lower, upper = _format_smaller(i.lower), _format_smaller(i.upper)
+    return f", by a {100 * evaluation.level:.0f} % interval between {lower} and {upper}"
 
 
-def _smaller(share: float) -> str:
+def _format_smaller(share: float) -> str:
     """A loss that is `share` of the other's below it: `1.2 % smaller`, `0.3 % larger`, `0.0 % smaller`."""
     rounded = round(100 * share, 1)
     return f"{abs(rounded):.1f} % {'larger' if rounded < 0 else 'smaller'}"
 
 
-def _coverage_sentence(evaluation: ModelEvaluation) -> str:
+def _describe_coverage(evaluation: ModelEvaluation) -> str:
     """Share of outcomes between the outermost quantiles, or below a single one, against its nominal value."""
     lowest, highest = evaluation.levels[0], evaluation.levels[-1]
     is_band = lowest < highest
@@ -156,10 +160,10 @@ def _coverage_sentence(evaluation: ModelEvaluation) -> str:
     where = f"between the quantiles {level(lowest)} and {level(highest)}" if is_band else f"below the {level(lowest)}"
     held = sum(share.value for share in shares) / len(shares)
     fell = f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
-    return f"{fell}; {_misses(shares, nominal)}."
+    return f"{fell}; {_describe_misses(shares, nominal)}."
 
 
-def _misses(shares: list[Interval], nominal: float) -> str:
+def _describe_misses(shares: list[Interval], nominal: float) -> str:
     """Number of horizons at which the nominal share is outside the interval."""
     known = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
     few, many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
@@ -171,7 +175,7 @@ def _misses(shares: list[Interval], nominal: float) -> str:
     return f"more than luck explains: {' and '.join(filter(None, parts))} of {len(shares)} horizons"
 
 
-def _spread_sentence(evaluation: ModelEvaluation) -> str:
+def _describe_spread(evaluation: ModelEvaluation) -> str:
     """The spread over seeds if several were trained, else the number of symbols with a smaller error."""
     seeds = evaluation.seeds
     if seeds is not None and len(seeds.seeds) > 1 and seeds.mean.mean:

@@ -21,13 +21,13 @@ from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
 from trainers.stock.evaluation.summary import (
     SCALE,
-    band_text,
-    findings,
-    gain_text,
-    loss_text,
-    metrics_of,
-    share_text,
-    span_text,
+    describe_findings,
+    format_band,
+    format_gain,
+    format_loss,
+    format_share,
+    format_span,
+    select_metrics,
 )
 
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
@@ -36,37 +36,37 @@ _MOST_SCORES: Final = 7
 """Columns per table, which leaves room for names."""
 
 
-def evaluation_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
+def render_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """A few sentences on an evaluation, and one table of the model and the baselines."""
-    yield _evaluated_days(evaluation)
+    yield _describe_days(evaluation)
     yield Text()
     colour = VERDICT_COLOURS[evaluation.skill.verdict]
-    for place, sentence in enumerate(findings(evaluation)):
+    for place, sentence in enumerate(describe_findings(evaluation)):
         yield Text(sentence, style="" if place else colour)
     table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "model's gain", "interval")
     gains = {row.baseline: row.improvement for row in evaluation.comparisons}
     for row in evaluation.rows:
         gain = gains.get(row.name)
-        cells = ("", "") if gain is None else (gain_text(gain.value), span_text(gain, gain_text))
-        table.add_row(Text(row.name), loss_text(row.mean.value), *cells, style=_style(row))
+        cells = ("", "") if gain is None else (format_gain(gain.value), format_span(gain, format_gain))
+        table.add_row(Text(row.name), format_loss(row.mean.value), *cells, style=_choose_style(row))
     table.caption = MEAN_EXPLAINED
     yield table
     yield Text("--all prints all tables, --report FILE.html draws them", style="dim")
     yield from shown_notes(evaluation.notes)
 
 
-def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
+def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """All tables of an evaluation, the verdict first."""
-    yield _evaluated_days(evaluation)
+    yield _describe_days(evaluation)
     colour = VERDICT_COLOURS[evaluation.skill.verdict]
     yield Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
-    yield _losses(evaluation)
-    yield _comparisons(evaluation)
-    yield from _by_model(evaluation)
-    yield _by_horizon(evaluation)
-    yield _calibration(evaluation)
-    yield _pit(evaluation)
-    yield _symbols(evaluation)
+    yield _build_loss_table(evaluation)
+    yield _build_comparison_table(evaluation)
+    yield from _build_model_tables(evaluation)
+    yield _build_horizon_table(evaluation)
+    yield _build_calibration_table(evaluation)
+    yield _build_pit_table(evaluation)
+    yield _build_symbol_table(evaluation)
     share = f"{100 * evaluation.level:.0f} %"
     yield Text(
         f"Intervals: the middle {share} of a {evaluation.method}. IC: {evaluation.correlated}.",
@@ -75,7 +75,7 @@ def evaluation_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     yield from shown_notes(evaluation.notes)
 
 
-def _evaluated_days(evaluation: ModelEvaluation) -> str:
+def _describe_days(evaluation: ModelEvaluation) -> str:
     days = evaluation.days
     symbols = "1 symbol" if days.symbols == 1 else f"{days.symbols} symbols"
     return (
@@ -84,27 +84,27 @@ def _evaluated_days(evaluation: ModelEvaluation) -> str:
     )
 
 
-def _losses(evaluation: ModelEvaluation) -> Table:
+def _build_loss_table(evaluation: ModelEvaluation) -> Table:
     """Pinball loss by horizon and over all horizons with its interval; the lowest of each column is bold."""
     title = f"pinball loss of {evaluation.unit}, x {SCALE}; lower is better"
-    table = plain_table(title, *_horizons(evaluation), "mean", "interval")
+    table = plain_table(title, *_name_horizons(evaluation), "mean", "interval")
     losses = [[h.pinball.value for h in row.horizons] + [row.mean.value] for row in evaluation.rows]
     best = np.min(losses, axis=0)
     for row, values in zip(evaluation.rows, losses, strict=True):
-        cells = [Text(loss_text(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        table.add_row(Text(row.name), *cells, span_text(row.mean, loss_text), style=_style(row))
+        cells = [Text(format_loss(v), style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
+        table.add_row(Text(row.name), *cells, format_span(row.mean, format_loss), style=_choose_style(row))
     if evaluation.seeds is not None:
         spreads = (*evaluation.seeds.pinball, evaluation.seeds.mean)
-        cells = [f"{loss_text(spread.mean)}\n± {loss_text(spread.sd)}" for spread in spreads]
+        cells = [f"{format_loss(spread.mean)}\n± {format_loss(spread.sd)}" for spread in spreads]
         table.add_row(f"{len(evaluation.seeds.seeds)} seeds\n± sd", *cells, style="blue")
     table.caption = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}"
     return table
 
 
-def _comparisons(evaluation: ModelEvaluation) -> Table:
+def _build_comparison_table(evaluation: ModelEvaluation) -> Table:
     """Improvement of the model's loss over each baseline's, paired by day."""
     title = "improvement of the model's loss over the baseline's, paired by day"
-    table = plain_table(title, *_horizons(evaluation), "all", "interval", "t")
+    table = plain_table(title, *_name_horizons(evaluation), "all", "interval", "t")
     for row in evaluation.comparisons:
         _add_comparison(table, row, row.baseline, "")
     if evaluation.seeds is not None:
@@ -115,43 +115,43 @@ def _comparisons(evaluation: ModelEvaluation) -> Table:
 
 
 def _add_comparison(table: Table, row: LossComparison, name: str, style: str) -> None:
-    gains = [gain_text(value.value) for value in (*row.by_horizon, row.improvement)]
+    gains = [format_gain(value.value) for value in (*row.by_horizon, row.improvement)]
     t = "" if row.t is None else f"{row.t:+.1f}"
-    table.add_row(Text(name), *gains, span_text(row.improvement, gain_text), t, style=style)
+    table.add_row(Text(name), *gains, format_span(row.improvement, format_gain), t, style=style)
 
 
-def _by_model(evaluation: ModelEvaluation) -> Iterator[Table]:
+def _build_model_tables(evaluation: ModelEvaluation) -> Iterator[Table]:
     """All other scores, mean over horizons; losses are divided by their spread first."""
-    metrics = metrics_of(evaluation, evaluation.rows)
+    metrics = select_metrics(evaluation, evaluation.rows)
     for first in range(0, len(metrics), _MOST_SCORES):
         few = metrics[first : first + _MOST_SCORES]
         table = plain_table("other scores, mean over horizons", *(metric.name.replace(" ", "\n", 1) for metric in few))
         for row in evaluation.rows:
             cells = [metric.shown(metric.mean(evaluation, row)) for metric in few]
-            table.add_row(Text(row.name), *cells, style=_style(row))
+            table.add_row(Text(row.name), *cells, style=_choose_style(row))
         yield table
 
 
-def _by_horizon(evaluation: ModelEvaluation) -> Table:
+def _build_horizon_table(evaluation: ModelEvaluation) -> Table:
     """The model's scores at each horizon, and the error of the naive forecast."""
     ours = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
     naive = next(row for row in evaluation.rows if row.name == NAIVE[evaluation.target.kind])
-    metrics = metrics_of(evaluation, (ours,))
-    table = plain_table("this model by horizon", *_horizons(evaluation))
+    metrics = select_metrics(evaluation, (ours,))
+    table = plain_table("this model by horizon", *_name_horizons(evaluation))
     for metric in metrics:
         table.add_row(metric.name, *(metric.shown(metric.of(own)) for own in ours.horizons))
         spans = [metric.span(own) for own in ours.horizons]
         if any(spans) and not metric.grows:  # intervals of losses are too wide for a terminal; the page has them
             table.add_row("", *spans, style="dim")
-    table.add_row(f"MAE {naive.name}", *(loss_text(other.mae.value) for other in naive.horizons))
+    table.add_row(f"MAE {naive.name}", *(format_loss(other.mae.value) for other in naive.horizons))
     return table
 
 
-def _calibration(evaluation: ModelEvaluation) -> Table:
+def _build_calibration_table(evaluation: ModelEvaluation) -> Table:
     """Coverage of the band and Winkler scores before and after calibration."""
     made = evaluation.calibration
     table = plain_table(
-        f"conformal calibration: outcomes {band_text(evaluation)} and Winkler score, before and after",
+        f"conformal calibration: outcomes {format_band(evaluation)} and Winkler score, before and after",
         *("blocks", "before", "after", "interval", "Winkler", "after", "gain"),
     )
     for h, before in enumerate(made.before.horizons):
@@ -169,41 +169,41 @@ def _add_calibration(
     table.add_row(
         name,
         blocks,
-        share_text(before.band.value),
-        share_text(after.band.value),
-        span_text(after.band, share_text),
-        loss_text(before.winkler.value),
-        loss_text(after.winkler.value),
-        span_text(gain, gain_text),
+        format_share(before.band.value),
+        format_share(after.band.value),
+        format_span(after.band, format_share),
+        format_loss(before.winkler.value),
+        format_loss(after.winkler.value),
+        format_span(gain, format_gain),
     )
 
 
-def _pit(evaluation: ModelEvaluation) -> Table:
+def _build_pit_table(evaluation: ModelEvaluation) -> Table:
     """Share of outcomes in each bin, and the expected share."""
     first = evaluation.pit[0]
     edges = [f"{100 * edge:g}" for edge in first.edges]
     bins = [f"{a}–{b} %" for a, b in pairwise(edges)]  # noqa: RUF001 - a range
     table = plain_table("where outcomes fell (PIT); a calibrated model has the expected shares", *bins)
-    table.add_row("expected", *(share_text(share) for share in first.expected), style="dim")
+    table.add_row("expected", *(format_share(share) for share in first.expected), style="dim")
     for row in evaluation.pit:
-        table.add_row(f"{row.horizon} d", *(share_text(share.value) for share in row.shares))
-        table.add_row("", *(span_text(share, share_text) for share in row.shares), style="dim")
+        table.add_row(f"{row.horizon} d", *(format_share(share.value) for share in row.shares))
+        table.add_row("", *(format_span(share, format_share) for share in row.shares), style="dim")
     return table
 
 
-def _symbols(evaluation: ModelEvaluation) -> Table:
+def _build_symbol_table(evaluation: ModelEvaluation) -> Table:
     """The model's scores by symbol."""
     baseline = evaluation.skill.baseline
-    table = plain_table("by symbol", "forecasts", "pinball", band_text(evaluation), "gain", "interval")
+    table = plain_table("by symbol", "forecasts", "pinball", format_band(evaluation), "gain", "interval")
     table.caption = f"gain: how much smaller the loss is than that of {baseline}"
     for row in evaluation.by_symbol[:_MOST_SYMBOLS]:
         table.add_row(
             Text(row.symbol),
             str(row.windows),
-            loss_text(row.mean.value),
-            share_text(row.band.value),
-            gain_text(row.improvement.value),
-            span_text(row.improvement, gain_text),
+            format_loss(row.mean.value),
+            format_share(row.band.value),
+            format_gain(row.improvement.value),
+            format_span(row.improvement, format_gain),
         )
     if len(evaluation.by_symbol) > _MOST_SYMBOLS:
         table.caption = f"and {len(evaluation.by_symbol) - _MOST_SYMBOLS} more; --json has them all"
@@ -227,9 +227,9 @@ def plain_table(title: str, *columns: str) -> Table:
     return table
 
 
-def _horizons(evaluation: ModelEvaluation) -> Sequence[str]:
+def _name_horizons(evaluation: ModelEvaluation) -> Sequence[str]:
     return [f"{horizon} d" for horizon in evaluation.target.horizons]
 
 
-def _style(row: ModelScores) -> str:
+def _choose_style(row: ModelScores) -> str:
     return "blue" if row.role is ScoreRole.MODEL else ""

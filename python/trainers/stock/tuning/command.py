@@ -25,7 +25,7 @@ from trainers.stock.data import History
 from trainers.stock.data_warnings import emit, of_recipe, of_steps
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.flags import OutFolder, print_artifact_commands, version_folder
+from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
@@ -74,7 +74,7 @@ def tune_stock(
         raise ConfigurationError(
             f"model {changes.kind!r} has nothing to tune; quantra train stock --model {changes.kind} fits it"
         )
-    out = version_folder(out)
+    out = choose_version_folder(out)
     artifact.check_new_folder(out)
     torch.set_num_threads(run.threads)
     covariates, panel = files.read(), bars.read()

@@ -140,11 +140,11 @@ WEIGHT_DECAY: Final = (1e-5, 1.0)
 BATCH_SIZES: Final = (32, 64, 128, 256)
 
 
-def suggested(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
+def suggest_recipe(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
     """The recipe with a trial's values."""
     return replace(
         recipe,
-        config=make_config(kind_named(recipe.kind), _network(trial, recipe)),
+        config=make_config(kind_named(recipe.kind), _suggest_network(trial, recipe)),
         optimisation=replace(
             recipe.optimisation,
             learning_rate=trial.suggest_float("learning_rate", *LEARNING_RATE, log=True),
@@ -154,7 +154,7 @@ def suggested(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
     )
 
 
-def _network(trial: "BaseTrial", recipe: StockRecipe) -> dict[str, Setting]:
+def _suggest_network(trial: "BaseTrial", recipe: StockRecipe) -> dict[str, Setting]:
     settings = settings_from_config(recipe.config)
     sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
     return {**settings, **sizes, "dropout": trial.suggest_float("dropout", *DROPOUT)}
@@ -249,10 +249,12 @@ def search(
         LoopError: a trial failed before any finished.
     """
     with open_study(storage, asked.settings, asked.recipe.optimisation.seed) as study:
-        return _searched(asked, study, consume, announce)
+        return _run_trials(asked, study, consume, announce)
 
 
-def _searched(asked: Search, study: "Study", consume: ReportConsumer, announce: Callable[[str], None]) -> SearchResult:
+def _run_trials(
+    asked: Search, study: "Study", consume: ReportConsumer, announce: Callable[[str], None]
+) -> SearchResult:
     from optuna.trial import TrialState
 
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
@@ -261,16 +263,16 @@ def _searched(asked: Search, study: "Study", consume: ReportConsumer, announce: 
         return study.get_trials(deepcopy=False, states=states)
 
     while len(ended(complete, pruned, failed)) < asked.trials:
-        announce(_progress_line(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
+        announce(_describe_progress(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
         # Until one trial finishes, errors are raised: the shared settings may make every trial fail.
         caught = (LoopError,) if ended(complete) else ()
-        study.optimize(partial(_loss_of_trial, asked, consume), n_trials=1, catch=caught)
+        study.optimize(partial(_run_trial, asked, consume), n_trials=1, catch=caught)
     if not ended(complete):
         raise ConfigurationError(
             f"no trial of the {len(ended(pruned, failed))} in study {study.study_name!r} finished; fix the cause and "
             "raise --trials, or choose another --storage"
         )
-    recipe = suggested(study.best_trial, asked.recipe)
+    recipe = suggest_recipe(study.best_trial, asked.recipe)
     return SearchResult(
         recipe=recipe,
         selection=asked.splits.selection,
@@ -278,21 +280,21 @@ def _searched(asked: Search, study: "Study", consume: ReportConsumer, announce: 
         pruned=len(ended(pruned)),
         failed=len(ended(failed)),
         best_trial_loss=study.best_value,
-        seed_losses=tuple(_seed_losses(asked, recipe, consume, announce)),
+        seed_losses=tuple(_fit_fresh_seeds(asked, recipe, consume, announce)),
     )
 
 
-def _progress_line(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
+def _describe_progress(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
     losses = [trial.value for trial in complete if trial.value is not None]
     best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
     return f"trial {done + 1} of {trials}{best}"
 
 
-def _loss_of_trial(asked: Search, consume: ReportConsumer, trial: "Trial") -> float:
-    return _fitted(asked, suggested(trial, asked.recipe), _TrialPruner(trial, consume)).best_loss
+def _run_trial(asked: Search, consume: ReportConsumer, trial: "Trial") -> float:
+    return _fit_recipe(asked, suggest_recipe(trial, asked.recipe), _TrialPruner(trial, consume)).best_loss
 
 
-def _seed_losses(
+def _fit_fresh_seeds(
     asked: Search, recipe: StockRecipe, consume: ReportConsumer, announce: Callable[[str], None]
 ) -> Iterator[float]:
     """Best losses from seeds that no trial used."""
@@ -300,10 +302,10 @@ def _seed_losses(
         announce(f"fitting the best recipe from seed {k} of {asked.seeds}")
         seed = (recipe.optimisation.seed + k) % 2**32
         again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
-        yield _fitted(asked, again, consume).best_loss
+        yield _fit_recipe(asked, again, consume).best_loss
 
 
-def _fitted(asked: Search, recipe: StockRecipe, consume: ReportConsumer) -> FittedNetwork:
+def _fit_recipe(asked: Search, recipe: StockRecipe, consume: ReportConsumer) -> FittedNetwork:
     prepared = prepare(asked.history, asked.splits, recipe, None)
     return fit(prepared, recipe.optimisation, None, consume)
 

@@ -21,7 +21,7 @@ from trainers.stock.evaluation.baselines.baseline import (
     recent,
 )
 from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
-from trainers.stock.recipe import window_normaliser
+from trainers.stock.recipe import choose_window_normaliser
 from trainers.stock.scale import fit_normaliser, sample_of
 
 SESSIONS: Final = 60
@@ -116,7 +116,7 @@ EMPIRICAL: Final = BaselineModel(
 
 def scaled(sample: BaselineSample) -> FittedBaseline:
     """In units of the window's volatility (RiskMetrics 1996), or of its level and deviation."""
-    return _in_units(sample, _units_by(sample.history, window_normaliser(sample.target.kind)))
+    return _in_units(sample, _units_by(sample.history, choose_window_normaliser(sample.target.kind)))
 
 
 def relative_har(sample: BaselineSample) -> FittedBaseline:
