@@ -34,7 +34,7 @@ from predictor.report import (
 )
 from trainers.stock.audit.page import render_audit
 from trainers.stock.backtest.page import render_backtest
-from trainers.stock.bars_report import checked_bars, doubts, write_bars_page
+from trainers.stock.bars_report import check_bars, list_warnings, write_bars_page
 from trainers.stock.evaluation.page import render_evaluation
 
 NAME: Final = "demo/1"
@@ -165,8 +165,8 @@ def _reasons(path: Path) -> None:
 def _check(path: Path) -> None:
     source = path.with_suffix(".csv")
     bars().write_csv(source)
-    checked = checked_bars(read_file(source), "")
-    write_bars_page(path, checked.reading, checked.findings, tuple(doubts(checked)))
+    checked = check_bars(read_file(source), "")
+    write_bars_page(path, checked.reading, checked.findings, tuple(list_warnings(checked)))
 
 
 STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {

@@ -16,10 +16,10 @@ from predictor.sessions import EVERY_DAY, SessionCalendar
 from predictor.sessions.recognition import fitting_calendar
 from trainers import StockTrainer
 from trainers.cli.commands import app
-from trainers.stock.data_warnings import of_material
+from trainers.stock.data_warnings import check_material
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.training_data import TrainingMaterial
-from trainers.stock.training_plan import with_calendar
+from trainers.stock.training_plan import set_calendar
 
 
 @pytest.mark.parametrize(("exchange", "symbol"), [("XNYS", "IBM"), ("XTKS", "7203.T"), ("XLON", "VOD")])
@@ -102,14 +102,14 @@ def test_a_finished_training_does_not_resume_with_another_calendar(
 def test_a_given_calendar_is_kept() -> None:
     said: list[str] = []
     recipe = replace(StockRecipe(), calendar="weekdays")
-    assert with_calendar(recipe, bokeh_panel("IBM"), said.append) == recipe
+    assert set_calendar(recipe, bokeh_panel("IBM"), said.append) == recipe
     assert not said
 
 
 def test_a_recipe_stays_without_a_calendar_where_none_fits() -> None:
     sessions = SessionCalendar.weekdays(20150101, 20151231).sessions(20150101, 20151231)
     bars = replace(bokeh_panel("IBM").last(sessions.size), sessions=sessions)
-    assert with_calendar(StockRecipe(), bars, pytest.fail) == StockRecipe()
+    assert set_calendar(StockRecipe(), bars, pytest.fail) == StockRecipe()
 
 
 def test_a_fit_from_python_recognises_the_calendar_and_names_it(
@@ -152,5 +152,5 @@ def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed_fi
 
 def test_a_training_warns_about_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:
     material = TrainingMaterial(read_files(mixed_files).panel, default_features())
-    assert MIXTURE in of_material(material, StockRecipe())
-    assert MIXTURE not in of_material(material, StockRecipe(calendar="XNYS"))
+    assert MIXTURE in check_material(material, StockRecipe())
+    assert MIXTURE not in check_material(material, StockRecipe(calendar="XNYS"))

@@ -31,13 +31,13 @@ from trainers import StockTrainer
 from trainers.loop import Report, TrainingNotice
 from trainers.stock import SplitShares, trainer
 from trainers.stock.backtest.command import backtest_command
-from trainers.stock.card import bars_hash
+from trainers.stock.card import hash_bars
 from trainers.stock.command import stock
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.progress_output import open_progress
 from trainers.stock.recipe import recipe_of
 from trainers.stock.trainer import FittedArtifact
-from trainers.stock.training_plan import bars_of
+from trainers.stock.training_plan import load_bars
 
 NOT_FROM_PYTHON: Final = {
     *("bars", "bars_env", "query", "covariates", "static"),  # arguments of `fit`
@@ -501,7 +501,7 @@ def test_bars_come_from_whatever_holds_them(of: str, bars_file: Path) -> None:
     table = pl.read_csv(bars_file)
     pandas = pd.DataFrame(table.to_dict(as_series=False))
     given = {"pandas": pandas, "polars": table, "a file": bars_file, "its name": str(bars_file)}[of]
-    assert bars_hash(bars_of(given)) == bars_hash(bars())
+    assert hash_bars(load_bars(given)) == hash_bars(bars())
 
 
 def test_a_data_frame_becomes_a_forecast_in_three_lines(canned: CannedTraining, bars_file: Path) -> None:

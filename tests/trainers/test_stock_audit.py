@@ -64,7 +64,7 @@ from trainers.stock.backtest.refits import assemble_model
 from trainers.stock.backtest.result import find_break_even_cost, sharpe
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
-from trainers.stock.splits import decisions
+from trainers.stock.splits import list_decisions
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
@@ -360,7 +360,7 @@ def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) 
 
     def days(history: History, name: str) -> FloatArray:
         """[D, S x H] labels in units of each window's volatility."""
-        places = decisions(getattr(splits, name), bars().sessions, model.pipeline.target)
+        places = list_decisions(getattr(splits, name), bars().sessions, model.pipeline.target)
         places = places[places >= model.pipeline.bars_needed]
         unit = history.level_of_days(places)[1].numpy() * model.pipeline.target.spread
         return np.moveaxis(history.labels[:, places] / unit, 1, 0).reshape(len(places), -1)

@@ -44,7 +44,7 @@ from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_refit, refit_splits
 from trainers.stock.backtest.strategies import compute_benchmark_weights, decide_weights
 from trainers.stock.recipe import read_recipe
-from trainers.stock.splits import decisions
+from trainers.stock.splits import list_decisions
 from trainers.stock.training_data import TrainingMaterial
 
 TINY = StockRecipe(
@@ -147,7 +147,7 @@ def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: Sto
         learnt = job.bars.until(fold.learn_last)
         splits = refit_splits(learnt, job.recipe)
         for part in (splits.train, splits.selection, splits.calibration):
-            last = decisions(part, bars().sessions, job.recipe.target)[-1] + job.recipe.target.reach
+            last = list_decisions(part, bars().sessions, job.recipe.target)[-1] + job.recipe.target.reach
             assert bars().sessions[last] <= fold.learn_last < fold.first
         assert job.bars.sessions[-1] == fold.last
 

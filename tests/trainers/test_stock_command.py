@@ -25,7 +25,7 @@ from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
 from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import ReportConsumer, StepProgress
 from trainers.stock import CheckpointSettings, DataSplits, Optimisation, StockRecipe, TrainingResult, command, train
-from trainers.stock.card import bars_hash
+from trainers.stock.card import hash_bars
 from trainers.stock.recipe import choose_default_optimisation
 from trainers.stock.training_data import TrainingMaterial
 
@@ -129,7 +129,7 @@ def test_bars_come_from_a_database_too(recorded_training: RecordedTraining, bars
         database.executemany(f"INSERT INTO bars VALUES ({places})", rows[1:])  # noqa: S608 - question marks alone
     address = f"sqlite:///{tmp_path / 'bars.db'}"
     assert exit_code("--bars", address, "--query", "SELECT * FROM bars", "--out", tmp_path / "1", "--json") == 0
-    assert bars_hash(recorded_training.given.bars) == bars_hash(BarPanel.read(bars_file))
+    assert hash_bars(recorded_training.given.bars) == hash_bars(BarPanel.read(bars_file))
 
 
 def test_neither_bars_nor_a_variable_that_holds_their_address_is_bad_usage(

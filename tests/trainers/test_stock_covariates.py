@@ -42,9 +42,9 @@ from predictor.networks import Inputs
 from predictor.windows import Pipeline
 from trainers.cli.commands import app
 from trainers.stock.data import History, TrainingWindows, WindowBatch
-from trainers.stock.feature_selection import covariate_fields
+from trainers.stock.feature_selection import list_covariate_fields
 from trainers.stock.fitting import fit_pipeline
-from trainers.stock.objectives import SHARE, StaticDropout, by_windows
+from trainers.stock.objectives import SHARE, StaticDropout, build_window_objective
 
 LAST_LEARNT = SPLITS.train.last
 
@@ -254,10 +254,10 @@ def test_numbers_and_unknown_are_a_number_and_a_number_among_texts_is_a_category
 
 
 def test_known_inputs_must_be_columns_of_a_file() -> None:
-    fields = covariate_fields(files_read(), "rebalance")
+    fields = list_covariate_fields(files_read(), "rebalance")
     assert (set(fields.observed), fields.known) == ({"short_interest", "credit_spread"}, ("rebalance",))
     with pytest.raises(ConfigurationError, match="known inputs dividends are in no covariate file"):
-        covariate_fields(files_read(), "rebalance,dividends")
+        list_covariate_fields(files_read(), "rebalance,dividends")
 
 
 def test_a_share_of_training_windows_sees_unknown_and_always_the_same_ones() -> None:
@@ -287,7 +287,7 @@ def test_the_column_of_unknown_is_taught_though_every_training_symbol_has_a_sect
     train, selection = history().windows(SPLITS.train), history().windows(SPLITS.selection)
     made = artifact_with(pipeline())
     network = made.network().train()
-    objective = by_windows(network, history(), train, selection, RECIPE)
+    objective = build_window_objective(network, history(), train, selection, RECIPE)
     weights = network.get_parameter("context.mix.weight")
     unknown = weights.shape[1] - pipeline().sizes.known - 1
 

@@ -13,7 +13,7 @@ from one_device import META, OneDevice
 from torch import Tensor
 
 from trainers.loop.data.tree import iterate_tensors, move
-from trainers.stock.data import SHARE, DeviceHistory, History, PanelDays, placed, size_of
+from trainers.stock.data import SHARE, DeviceHistory, History, PanelDays, count_bytes, place_history
 from trainers.stock.objectives import StaticDropout
 
 CPU = torch.device("cpu")
@@ -74,7 +74,7 @@ def test_rows_that_symbols_share_stay_shared_and_count_once() -> None:
     stored = history().stored
     shared = stored._replace(known=stored.known[:1].expand(stored.known.shape))
     own = stored._replace(known=stored.known[:1].repeat(len(stored.known), 1, 1))
-    assert size_of(own) - size_of(shared) == (len(stored.known) - 1) * stored.known[0].numel() * 4
+    assert count_bytes(own) - count_bytes(shared) == (len(stored.known) - 1) * stored.known[0].numel() * 4
     moved = DeviceHistory(_with(shared), META)._stored.known
     assert moved.untyped_storage().nbytes() == shared.known[0].numel() * 4
     assert torch.equal(DeviceHistory(_with(shared), CPU)._stored.known, shared.known)
@@ -91,7 +91,7 @@ def _with(stored: Any) -> History:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_windows_that_a_gpu_gathers_have_the_bits_of_the_host_s() -> None:
     windows = history().windows(SPLITS.train).subsample(50)
-    found = placed(history(), torch.device("cuda", 0))
+    found = place_history(history(), torch.device("cuda", 0))
     assert isinstance(found, DeviceHistory)
     batch = StaticDropout(found, seed=3).gather(windows)
     assert {tensor.device.type for tensor in tensors(batch)} == {"cuda"}
@@ -103,11 +103,11 @@ def test_a_history_goes_to_a_device_that_has_room_for_it(
     monkeypatch: pytest.MonkeyPatch, spare: int, *, goes: bool
 ) -> None:
     def free(_device: torch.device) -> int:
-        return SHARE * size_of(history().stored) + spare
+        return SHARE * count_bytes(history().stored) + spare
 
     monkeypatch.setattr("trainers.stock.data.measure_free_bytes", free)
-    assert isinstance(placed(history(), CPU), DeviceHistory) is goes
+    assert isinstance(place_history(history(), CPU), DeviceHistory) is goes
 
 
 def test_on_a_cpu_a_history_stays_what_it_is() -> None:
-    assert placed(history(), CPU) is history()
+    assert place_history(history(), CPU) is history()

@@ -29,9 +29,9 @@ from trainers.stock.data import (
 )
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.fitting import fit_pipeline, prepare
-from trainers.stock.objectives import PanelTask, ranking_loss
+from trainers.stock.objectives import PanelTask, compute_ranking_loss
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import decisions
+from trainers.stock.splits import list_decisions
 
 STOCKS, PANELS, HORIZONS, LEVELS = 7, 3, 2, (0.1, 0.5, 0.9)
 ROWS = STOCKS * PANELS
@@ -126,12 +126,15 @@ def test_the_ranking_loss_is_one_minus_the_correlation_with_ranks() -> None:
         known = torch.isfinite(outcomes[day, :, 0])
         ranks = rankdata(outcomes[day, known, 0].numpy())
         expected = np.corrcoef(scores[day, known, 0].numpy(), ranks)[0, 1]
-        assert 1 - ranking_loss(scores, outcomes).loss[day, 0].item() == pytest.approx(expected, abs=1e-5)
+        assert 1 - compute_ranking_loss(scores, outcomes).loss[day, 0].item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_scores_in_the_right_order_lose_less_whatever_their_scale() -> None:
     outcomes = torch.randn(1, 50, 1, generator=torch.Generator().manual_seed(1))
-    right, wrong = ranking_loss(100 * outcomes, outcomes).mean(), ranking_loss(-0.01 * outcomes, outcomes).mean()
+    right, wrong = (
+        compute_ranking_loss(100 * outcomes, outcomes).mean(),
+        compute_ranking_loss(-0.01 * outcomes, outcomes).mean(),
+    )
     assert right < 0.1
     assert wrong > 1.9
 
@@ -142,14 +145,14 @@ def test_an_unknown_outcome_has_no_say_in_the_ranking() -> None:
     outcomes[0, 4] = torch.nan
     moved = scores.clone()
     moved[0, 4] = 100
-    torch.testing.assert_close(ranking_loss(scores, outcomes).loss, ranking_loss(moved, outcomes).loss)
+    torch.testing.assert_close(compute_ranking_loss(scores, outcomes).loss, compute_ranking_loss(moved, outcomes).loss)
 
 
 def test_a_cross_section_of_one_has_no_loss_and_no_gradient() -> None:
     scores = torch.randn(1, 5, 1, requires_grad=True)
     outcomes = torch.full((1, 5, 1), torch.nan)
     outcomes[0, 2] = 1.0
-    found = ranking_loss(scores, outcomes)
+    found = compute_ranking_loss(scores, outcomes)
     found.mean().backward()
     assert found.loss.item() == 1
     assert scores.grad is not None
@@ -306,7 +309,9 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
 
 def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() -> None:
     found, recipe = history(), StockRecipe(calendar="XNYS", encoder_length=20)
-    positions = decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[-2:]
+    positions = list_decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[
+        -2:
+    ]
     days = PanelDays(found.gather, forecastable=found.forecastable).gather(positions)
     assert days.panels == 2
     assert days.nodes.tolist() == [0, 1, 2] * 2

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from predictor.errors import ConfigurationError
 from predictor.networks import Target
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import DataSplits, SplitPart, SplitShares, decisions
+from trainers.stock.splits import DataSplits, SplitPart, SplitShares, list_decisions
 
 
 def axis(length: int) -> NDArray[np.int32]:
@@ -29,7 +29,7 @@ def parts_at(*bounds: tuple[int, int]) -> DataSplits:
 def touched(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
     """All positions in the target intervals (t + lag, t + lag + h] of a part."""
     steps = target.lag + np.arange(1, target.horizons[-1] + 1)
-    return np.unique(decisions(part, sessions, target)[:, None] + steps)
+    return np.unique(list_decisions(part, sessions, target)[:, None] + steps)
 
 
 def shares_of(weights: tuple[int, int, int, int]) -> SplitShares:
@@ -70,19 +70,19 @@ def test_the_parts_cover_the_history_in_order(length: int, chosen: SplitShares) 
 
 def test_a_part_uses_all_the_room_that_it_has() -> None:
     target = Target(horizons=(1, 5), lag=1)
-    found = decisions(SplitPart("selection", 20000151, 20000160), axis(100), target)
+    found = list_decisions(SplitPart("selection", 20000151, 20000160), axis(100), target)
     assert found[0] + 2 == 50
     assert found[-1] + 6 == 59
 
 
 def test_a_decision_may_be_made_before_the_part_begins_because_encoders_look_back() -> None:
     sessions, target = axis(100), Target(horizons=(1,))
-    first = decisions(SplitPart("selection", 20000151, 20000160), sessions, target)[0]
+    first = list_decisions(SplitPart("selection", 20000151, 20000160), sessions, target)[0]
     assert sessions[first] < 20000151
 
 
 def test_no_decision_lies_before_the_first_session() -> None:
-    assert decisions(SplitPart("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
+    assert list_decisions(SplitPart("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_gaps_between_parts_are_allowed() -> None:
 
 def test_a_part_without_room_for_the_longest_horizon_is_refused() -> None:
     part = SplitPart("calibration", 20000151, 20000159)
-    assert len(decisions(part, axis(100), Target(horizons=(1, 9)))) == 1
+    assert len(list_decisions(part, axis(100), Target(horizons=(1, 9)))) == 1
     with pytest.raises(
         ConfigurationError, match=r"split calibration, 20000151 to 20000159, has no room .* 10 sessions"
     ):
-        decisions(part, axis(100), Target(horizons=(1, 10)))
+        list_decisions(part, axis(100), Target(horizons=(1, 10)))
 
 
 def test_a_history_of_three_sessions_cannot_be_split() -> None:

@@ -29,7 +29,7 @@ from predictor.registry import Runtime, load_single
 from predictor.windows import BarRequirements
 from trainers.loop import Checkpoints, Loss, NoBestWeightsError, Report
 from trainers.stock import Optimisation, SplitShares, StockRecipe, TrainingResult, train
-from trainers.stock.card import bars_hash, epochs_card
+from trainers.stock.card import describe_epochs, hash_bars
 from trainers.stock.data import History, WindowBatch
 from trainers.stock.fitting import FittedNetwork, fit, fit_pipeline, prepare
 from trainers.stock.objectives import QuantileTask
@@ -219,7 +219,9 @@ def test_an_epoch_that_scores_no_number_is_not_the_best_and_not_in_the_card() ->
     fitted = with_losses(unknown=[2], folder=None, epochs=2)
     assert fitted.best_epoch < 2
     assert isnan(fitted.epochs[1][1])
-    assert epochs_card(fitted.epochs) == [{"epoch": 1, "train": fitted.epochs[0][0], "selection": fitted.epochs[0][1]}]
+    assert describe_epochs(fitted.epochs) == [
+        {"epoch": 1, "train": fitted.epochs[0][0], "selection": fitted.epochs[0][1]}
+    ]
 
 
 def test_a_start_that_scored_no_number_is_not_judged_again_after_a_resume(tmp_path: Path) -> None:
@@ -402,9 +404,9 @@ def test_two_recipes_that_differ_have_different_cards(other: StockRecipe) -> Non
 
 
 def test_the_hash_of_the_bars_is_in_the_card_and_moves_with_every_column(training_result: TrainingResult) -> None:
-    assert card_of(training_result).record("data").text("sha256") == bars_hash(bars())
-    assert bars_hash(replace(bars(), adj_close=None)) != bars_hash(bars())
-    assert bars_hash(replace(bars(), volume=bars().volume + 1)) != bars_hash(bars())
+    assert card_of(training_result).record("data").text("sha256") == hash_bars(bars())
+    assert hash_bars(replace(bars(), adj_close=None)) != hash_bars(bars())
+    assert hash_bars(replace(bars(), volume=bars().volume + 1)) != hash_bars(bars())
 
 
 def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ from trainers.stock.evaluation.baselines import SCALED, BaselinePlan
 from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import find_last_seen
 from trainers.stock.evaluation.evaluation import EvaluationSettings, evaluate
-from trainers.stock.feature_selection import covariate_fields
+from trainers.stock.feature_selection import list_covariate_fields
 from trainers.stock.fitting import fit_pipeline, prepare
 
 FEATURES = FeatureSet(
@@ -745,7 +745,7 @@ def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_a
     rows = "".join(f"{day},{day},{10 + k % 7}\n" for k, day in enumerate(days))
     (tmp_path / "vix.csv").write_text(f"date,known_from,vix\n{rows}", encoding="utf-8")
     beside = CovariateSource.read([tmp_path / "vix.csv"], None)
-    reading = FEATURES.with_covariates(covariate_fields(beside))
+    reading = FEATURES.with_covariates(list_covariate_fields(beside))
     parts = DataSplits.by_dates(
         [(20090102, 20091231), (20100104, 20100430), (20100503, 20100831), (20100901, 20101231)]
     )

@@ -39,7 +39,7 @@ from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
 from trainers.progress import JsonlLog, progress_for, progress_on
 from trainers.stock import StockRecipe, TrainingMaterial, train
-from trainers.stock.card import bars_hash, features_identity, libraries_card
+from trainers.stock.card import hash_bars, identify_features, list_libraries
 
 _PACKAGES: Final = Path(__file__).parents[2]
 """Folder of this program's packages."""
@@ -59,9 +59,9 @@ class DemoInputs:
         return cls(
             {
                 "recipe": recipe.settings(),
-                "features": features_identity(features),
-                "bars": bars_hash(bars),
-                "libraries": libraries_card(),
+                "features": identify_features(features),
+                "bars": hash_bars(bars),
+                "libraries": list_libraries(),
                 "python": python_version(),
                 "device": str(choose_device("auto")),
                 "quantra": version("quantra"),

@@ -34,37 +34,38 @@ def check_enough(
         ConfigurationError: the training split is too short; the message names the number of sessions needed.
     """
     have = int(np.searchsorted(sessions, splits.train.last, side="right"))
-    need = sessions_needed(symbols, features, recipe)
+    need = count_sessions_needed(symbols, features, recipe)
     if have >= need:
         return
+    before, windows = count_bars_of_window(features, recipe), _format_count(_count_windows(recipe))
     raise ConfigurationError(
         f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
-        f"{need} there: {bars_of_a_window(features, recipe)} bars before a forecast and {recipe.target.reach} after "
-        f"it, and {_count(_windows(recipe))} to learn from; {_advice(need, recipe, sessions, splits)}"
+        f"{need} there: {before} bars before a forecast and {recipe.target.reach} after it, and {windows} to learn "
+        f"from; {_advise(need, recipe, sessions, splits)}"
     )
 
 
-def sessions_needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
+def count_sessions_needed(symbols: int, features: FeatureSet, recipe: StockRecipe) -> int:
     """Fewest sessions of the training split."""
-    return bars_of_a_window(features, recipe) + recipe.target.reach - 1 + ceil(_windows(recipe) / symbols)
+    return count_bars_of_window(features, recipe) + recipe.target.reach - 1 + ceil(_count_windows(recipe) / symbols)
 
 
-def bars_of_a_window(features: FeatureSet, recipe: StockRecipe) -> int:
+def count_bars_of_window(features: FeatureSet, recipe: StockRecipe) -> int:
     """`Pipeline.bars_needed`, computed without a pipeline."""
     levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
     return recipe.encoder_length + lookback_of(features.lookback, levels, recipe.encoder_length) - 1
 
 
-def _windows(recipe: StockRecipe) -> int:
+def _count_windows(recipe: StockRecipe) -> int:
     """Fewest windows of the training split: every scale but `window` is fitted on them."""
     return 1 if recipe.scale == "window" else FEWEST
 
 
-def _count(forecasts: int) -> str:
+def _format_count(forecasts: int) -> str:
     return f"{forecasts} forecast{'' if forecasts == 1 else 's'}"
 
 
-def _advice(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:
+def _advise(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:
     if recipe.parts is not None or splits != recipe.splits(sessions):  # as in a refit, which has no test split
         return "give earlier bars, or make that part longer"
     shares = recipe.shares

@@ -27,8 +27,13 @@ from predictor.replacement import check_file, replace_file
 from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
 from predictor.report.templates import iso
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from trainers.stock.bar_requirements import bars_of_a_window, check_enough, describe_mixed_exchanges, recognise_calendar
-from trainers.stock.feature_selection import features_named
+from trainers.stock.bar_requirements import (
+    check_enough,
+    count_bars_of_window,
+    describe_mixed_exchanges,
+    recognise_calendar,
+)
+from trainers.stock.feature_selection import load_features
 from trainers.stock.recipe import StockRecipe
 
 LARGE_SHARE: Final = 0.05
@@ -92,7 +97,7 @@ class BarRequirement:
     refusal: str
 
 
-def findings_of(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
+def find_findings(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
     """The findings about each symbol, in the panel's order.
 
     Args:
@@ -118,7 +123,7 @@ def _of(
         last=int(days[-1]) if days.size else 0,
         gaps=calendar.missing(expected),
         strangers=bars.sessions[present & strange],
-        stale=days[_repeats(bars, row, present)],
+        stale=days[_find_repeats(bars, row, present)],
         without_volume=days[volume == 0],
         unknown_volume=days[np.isnan(volume)],
         jumps=find_unexplained_splits(own),
@@ -127,7 +132,7 @@ def _of(
     )
 
 
-def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
+def _find_repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
     """Which of a symbol's bars equal the one before."""
     columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close")]
     columns.append(np.nan_to_num(bars.volume[row, present], nan=-1.0))
@@ -136,15 +141,15 @@ def _repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
     return again
 
 
-def needs_of(bars: BarPanel, calendar: str) -> BarRequirement:
+def compute_needs(bars: BarPanel, calendar: str) -> BarRequirement:
     """Bars needed by `quantra train stock` with its defaults and this calendar."""
-    recipe, features = StockRecipe(calendar=calendar), features_named("default", calendar)
+    recipe, features = StockRecipe(calendar=calendar), load_features("default", calendar)
     try:
         check_enough(bars.sessions, len(bars.symbols), features, recipe, recipe.splits(bars.sessions))
         refusal = ""
     except ConfigurationError as error:
         refusal = error.message
-    return BarRequirement(bars=bars_of_a_window(features, recipe), reach=recipe.target.reach, refusal=refusal)
+    return BarRequirement(bars=count_bars_of_window(features, recipe), reach=recipe.target.reach, refusal=refusal)
 
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -155,7 +160,7 @@ MOST_LINES: Final = 12
 """Most symbols on the chart."""
 
 
-def sparkline(values: FloatArray) -> str:
+def draw_sparkline(values: FloatArray) -> str:
     """A line of blocks, each the mean of a part of the values [T]; a blank if all of them are unknown."""
     parts = np.array_split(values, min(WIDTH, values.size))
     means = np.array([part[np.isfinite(part)].mean() if np.isfinite(part).any() else np.nan for part in parts])
@@ -181,35 +186,35 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
     parts = {
         "name": reading.name,
         "read_as": str(reading),
-        "closes": closes_chart(reading, findings, page),
+        "closes": draw_closes(reading, findings, page),
         "more": max(0, len(findings) - MOST_LINES),
-        "symbols": symbol_grid(findings),
+        "symbols": build_symbol_table(findings),
         "doubts": tuple(doubts),
     }
     replace_file(path, page.render(parts).encode())
 
 
-def closes_chart(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
+def draw_closes(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
     """A chart of the first `MOST_LINES` symbols, each 100 on its first day."""
-    bars, marked = reading.panel, {one.symbol: _marked(one) for one in findings}
+    bars, marked = reading.panel, {one.symbol: _mark_sessions(one) for one in findings}
     names = bars.symbols[:MOST_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
     return page.chart(closes_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
 
 
-def _marked(one: SymbolFindings) -> list[int]:
+def _mark_sessions(one: SymbolFindings) -> list[int]:
     """Sessions to mark on the chart."""
     suspect = [session for bars in one.suspects for session in bars.sessions]
     return sorted({*suspect, *(jump.session for jump in one.jumps.shown)})
 
 
-def symbol_grid(findings: Sequence[SymbolFindings]) -> ReportTable:
+def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
     """One row per symbol: its number of bars and of findings by kind."""
     columns = ("bars", "days missing", "days too many", "same as before", "no volume", "suspect", "splits?")
-    return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_line, findings)))
+    return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_build_row, findings)))
 
 
-def _line(one: SymbolFindings) -> TableRow:
+def _build_row(one: SymbolFindings) -> TableRow:
     days = f"{iso(one.first)} to {iso(one.last)}"
     no_volume = (*one.without_volume, *one.unknown_volume)
     doubtful = (*map(len, (one.gaps, one.strangers, one.stale, no_volume, one.suspects)), one.jumps.count)
@@ -276,35 +281,35 @@ def check(
         raise typer.BadParameter(f"--fix would overwrite {fix}; name another file")
     read = read_files(files, reading.options)
     calendar, recognised = calendar or recognise_calendar(read.panel), not calendar
-    checked = checked_bars(read, calendar)
-    changes = () if fix is None else _fixed(checked, fix)
+    checked = check_bars(read, calendar)
+    changes = () if fix is None else _write_fixed(checked, fix)
     if plot is not None:
-        write_bars_page(plot, read, checked.findings, tuple(doubts(checked)))
+        write_bars_page(plot, read, checked.findings, tuple(list_warnings(checked)))
     if as_json:
-        write_json(checked_json(checked, changes))
+        write_json(encode_report(checked, changes))
         return
     console = Console(highlight=False)
     console.print(Text(str(read), style="bold"), soft_wrap=True)
     if recognised and calendar:
         console.print(f"the dates fit the calendar {calendar}", markup=False, soft_wrap=True)
-    console.print(checked_table(checked))
+    console.print(build_table(checked))
     for change in changes:
         console.print(f"changed: {change}", markup=False, soft_wrap=True)
     if fix is not None:
-        files, checked = [fix], checked_bars(read_files([fix]), calendar)
-    console.print(_next(checked, files, calendar), markup=False, soft_wrap=True)
+        files, checked = [fix], check_bars(read_files([fix]), calendar)
+    console.print(_suggest_next(checked, files, calendar), markup=False, soft_wrap=True)
 
 
-def checked_bars(read: BarReading, calendar: str) -> BarsReport:
+def check_bars(read: BarReading, calendar: str) -> BarsReport:
     """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
     days = read.panel.sessions
     sessions = SessionCalendar.named(calendar, int(days[0]), int(days[-1]))
-    findings = findings_of(read.panel, sessions)
-    needs, mixture = needs_of(read.panel, calendar), "" if calendar else describe_mixed_exchanges(read.panel)
+    findings = find_findings(read.panel, sessions)
+    needs, mixture = compute_needs(read.panel, calendar), "" if calendar else describe_mixed_exchanges(read.panel)
     return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs, mixture=mixture)
 
 
-def _fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
+def _write_fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
     """Write the clean file and the list of changes.
 
     Days without a session are dropped if all their bars repeat the bar before; prices, gaps and splits stay.
@@ -314,7 +319,7 @@ def _fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
     if out.exists():
         raise ConfigurationError(f"{out} exists already; nothing is overwritten: choose another --fix")
     check_file(out)
-    read, copies = checked.reading, _copied_days(checked)
+    read, copies = checked.reading, _find_copied_days(checked)
     columns = ",".join(("symbol", "date", *read.panel.columns))
     changes = (
         f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}",
@@ -327,17 +332,17 @@ def _fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
     return changes
 
 
-def _copied_days(checked: BarsReport) -> list[int]:
+def _find_copied_days(checked: BarsReport) -> list[int]:
     """Days, yyyymmdd, that are not sessions and on which every bar repeats the bar before."""
     strange = {int(day) for one in checked.findings for day in one.strangers}
     return sorted(day for day in strange if all(day in one.stale for one in checked.findings if day in one.strangers))
 
 
-def _next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
+def _suggest_next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     """The suggested next command."""
     exchange = ("--calendar", calendar) if calendar else ()
     strange = {int(day) for one in checked.findings for day in one.strangers}
-    if strange and strange == {*_copied_days(checked)}:
+    if strange and strange == {*_find_copied_days(checked)}:
         clean = files[0].with_name(f"{file_stem(files[0])}.clean.csv")
         return f"Next: {quantra('check', *files, *exchange, '--fix', clean)}"
     if strange:
@@ -351,7 +356,7 @@ def _next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     return f"Next: {quantra(*words)}"
 
 
-def checked_table(checked: BarsReport) -> RenderableType:
+def build_table(checked: BarsReport) -> RenderableType:
     """A row per symbol, and a line per warning."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("symbol", "first", "last"):
@@ -367,12 +372,12 @@ def checked_table(checked: BarsReport) -> RenderableType:
             f"{one.bars:,}",
             f"{one.windows(checked.needs):,}",
             f"{len(one.gaps):,}" if len(one.gaps) else "",
-            sparkline(checked.reading.panel.close[row]),
+            draw_sparkline(checked.reading.panel.close[row]),
         )
-    return Group(table, *(Text(line) for line in doubts(checked)))
+    return Group(table, *(Text(line) for line in list_warnings(checked)))
 
 
-def doubts(checked: BarsReport) -> Iterator[str]:
+def list_warnings(checked: BarsReport) -> Iterator[str]:
     """Warnings, one per line, after the number of bars that a forecast needs."""
     more = len(checked.findings) - MOST_SYMBOLS
     if more > 0:
@@ -385,16 +390,16 @@ def doubts(checked: BarsReport) -> Iterator[str]:
         yield checked.mixture
     for one in checked.findings[:MOST_SYMBOLS]:
         kinds = (
-            (f"no bar, though {_shown(checked.calendar)} has a session", one.gaps),
-            (f"a bar, though {_shown(checked.calendar)} has no session", one.strangers),
+            (f"no bar, though {_format_calendar(checked.calendar)} has a session", one.gaps),
+            (f"a bar, though {_format_calendar(checked.calendar)} has no session", one.strangers),
             ("the same bar as the day before", one.stale),
             ("no trade (prices repeat the close before, volume 0)", one.untraded),
-            (_share(one, "a volume of 0", one.without_volume), one.without_volume),
-            (_share(one, "an empty volume", one.unknown_volume), one.unknown_volume),
+            (_describe_share(one, "a volume of 0", one.without_volume), one.without_volume),
+            (_describe_share(one, "an empty volume", one.unknown_volume), one.unknown_volume),
         )
         for kind, days in kinds:
             if len(days):
-                yield f"{one.symbol}: {kind}: {_days(days)}"
+                yield f"{one.symbol}: {kind}: {_format_days(days)}"
         close = checked.reading.panel.close[checked.reading.panel.symbols.index(one.symbol)]
         if one.bars > 1 and np.nanmin(close) == np.nanmax(close):
             yield f"{one.symbol}: the close never changes; a model cannot learn from it"
@@ -402,22 +407,22 @@ def doubts(checked: BarsReport) -> Iterator[str]:
         yield from one.jumps.lines()
 
 
-def _share(one: SymbolFindings, finding: str, days: NDArray[np.int32]) -> str:
+def _describe_share(one: SymbolFindings, finding: str, days: NDArray[np.int32]) -> str:
     """The finding, with the share of its days if it is large."""
     share = len(days) / max(one.bars, 1)
     return finding if share < LARGE_SHARE else f"{finding} on {share:.0%} of days"
 
 
-def _shown(calendar: SessionCalendar) -> str:
+def _format_calendar(calendar: SessionCalendar) -> str:
     return calendar.name if calendar.is_exchange else "Monday to Friday"
 
 
-def _days(days: NDArray[np.int32]) -> str:
+def _format_days(days: NDArray[np.int32]) -> str:
     more = len(days) - MOST_SHOWN
     return ", ".join(shown_date(int(day)) for day in days[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def checked_json(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
+def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
     """The whole report as JSON."""
     read = checked.reading
     return {
@@ -430,12 +435,12 @@ def checked_json(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]
         "bars_needed": checked.needs.bars,
         "remarks": list(read.remarks),
         "warnings": list(read.warnings),
-        "symbols": [_symbol_json(one, checked) for one in checked.findings],
+        "symbols": [_encode_symbol(one, checked) for one in checked.findings],
         "changes": list(changes),
     }
 
 
-def _symbol_json(one: SymbolFindings, checked: BarsReport) -> Json:
+def _encode_symbol(one: SymbolFindings, checked: BarsReport) -> Json:
     return {
         "symbol": one.symbol,
         "bars": one.bars,

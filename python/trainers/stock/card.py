@@ -35,7 +35,7 @@ LIBRARIES = {
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
-def data_card(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
+def describe_data(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
     """The training's bars, symbols without a training window, and warnings about the bars."""
     adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
@@ -44,13 +44,13 @@ def data_card(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequence
         "first_session": int(bars.sessions[0]),
         "last_session": int(bars.sessions[-1]),
         "sessions": len(bars.sessions),
-        "sha256": bars_hash(bars),
+        "sha256": hash_bars(bars),
         "adjustment": UNADJUSTED if bars.is_unadjusted else adjustment,
         "notes": list(doubts),
     }
 
 
-def bars_hash(bars: BarPanel) -> str:
+def hash_bars(bars: BarPanel) -> str:
     """SHA-256 over symbols, sessions and every column."""
     digest = hashlib.sha256("\0".join(bars.symbols).encode())
     digest.update(np.ascontiguousarray(bars.sessions).data)
@@ -62,7 +62,7 @@ def bars_hash(bars: BarPanel) -> str:
     return digest.hexdigest()
 
 
-def features_identity(features: FeatureSet) -> dict[str, Json]:
+def identify_features(features: FeatureSet) -> dict[str, Json]:
     """Names and expressions of a feature set in their order, on which the weights depend."""
     return {
         "observed": [[feature.name, feature.expression] for feature in features.observed],
@@ -70,7 +70,7 @@ def features_identity(features: FeatureSet) -> dict[str, Json]:
     }
 
 
-def splits_card(splits: DataSplits, history: History) -> dict[str, Json]:
+def describe_splits(splits: DataSplits, history: History) -> dict[str, Json]:
     """First and last session of each part's targets, and its number of windows."""
     return {
         part.name: {"first": part.first, "last": part.last, "windows": len(history.windows(part))}
@@ -78,12 +78,12 @@ def splits_card(splits: DataSplits, history: History) -> dict[str, Json]:
     }
 
 
-def libraries_card() -> dict[str, Json]:
+def list_libraries() -> dict[str, Json]:
     """Versions of installed libraries; they are recorded and never compared."""
     return {name: version(name) for name, module in LIBRARIES.items() if find_spec(module)}
 
 
-def scores_card(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
+def describe_scores(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: str) -> dict[str, Json]:
     """Test losses of the model and the baselines, best first."""
     return {
         "unit": f"pinball loss of {unit}, x 10000",
@@ -106,7 +106,7 @@ def _score_row(row: ModelScores) -> dict[str, Json]:
     }
 
 
-def calibration_card(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
+def describe_calibration(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str, Json]:
     """Share of outcomes below each quantile, with block-bootstrap intervals."""
     shares = measure_below_by_level(test, forecasts.calibrated)
     return {
@@ -120,7 +120,7 @@ def calibration_card(test: EvaluationSet, forecasts: ModelForecasts) -> dict[str
     }
 
 
-def conformal_card(
+def describe_conformal(
     test: EvaluationSet, forecasts: ModelForecasts, effective_blocks: Sequence[float]
 ) -> dict[str, Json]:
     """Effective samples of the conformal offsets, and scores with and without them, one per horizon.
@@ -137,7 +137,7 @@ def conformal_card(
     return card
 
 
-def skill_card(skill: SkillScore) -> dict[str, Json]:
+def describe_skill(skill: SkillScore) -> dict[str, Json]:
     """Improvement over the best rival, with its interval."""
     verdict: dict[str, Json] = {"sentence": skill.sentence, "days_short": skill.days_short}
     days: dict[str, Json] = {"first_day": skill.first_day, "last_day": skill.last_day}
@@ -147,7 +147,7 @@ def skill_card(skill: SkillScore) -> dict[str, Json]:
     return {**rivals, **days, "level": LEVEL, **verdict, **improvement}
 
 
-def epochs_card(epochs: Sequence[tuple[float, float]]) -> list[Json]:
+def describe_epochs(epochs: Sequence[tuple[float, float]]) -> list[Json]:
     """Training and selection loss of every epoch in which both are finite, as JSON requires."""
     return [
         {"epoch": k + 1, "train": train, "selection": selection}

@@ -41,7 +41,7 @@ from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
-from trainers.stock.training_plan import recipe_from_parent, with_calendar
+from trainers.stock.training_plan import inherit_recipe, set_calendar
 
 
 @with_flags
@@ -66,7 +66,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     parent = None if start is None else load_parent(start, changes, reads, files)
     if parent is None:
         reject_training_flags(changes)
-    final = changes.over(recipe_of(changes.kind) if parent is None else recipe_from_parent(parent))
+    final = changes.over(recipe_of(changes.kind) if parent is None else inherit_recipe(parent))
     rank = launched_rank()
     out = choose_version_folder(out, resume=run.resume, tells=rank == 0)
     if run.resume and (out / "manifest.json").is_file():
@@ -80,7 +80,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         exit_with_parent()
     covariates, panel = files.read(), bars.read(tells=rank == 0)
     if parent is None:
-        final = with_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
+        final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
     given = None if edges is None else _edges(edges, panel, final)
     trained = _train(TrainingMaterial(panel, features, covariates, given, parent), final, out, run, rank)

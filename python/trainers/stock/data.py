@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
 from trainers.loop import ResidentSource, measure_free_bytes
-from trainers.stock.splits import SplitPart, decisions
+from trainers.stock.splits import SplitPart, list_decisions
 
 NO_SOURCE = CovariateSource()
 
@@ -122,13 +122,13 @@ class History:
         self.pipeline = pipeline
         self.covariates = covariates
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
-        self.encoded: EncodedPanel = _encoded(bars, pipeline, covariates)
-        axis = _calendar_axis(bars, pipeline)
+        self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates)
+        axis = _list_calendar_sessions(bars, pipeline)
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
         self.stored = StoredInputs(
             observed=torch.from_numpy(np.ascontiguousarray(self.encoded.observed)),
             mask=torch.from_numpy(np.ascontiguousarray(self.encoded.mask)),
-            known=_known(bars, pipeline, covariates, axis),
+            known=_encode_known(bars, pipeline, covariates, axis),
             static=torch.from_numpy(self.encoded.static),
             place=torch.from_numpy(np.searchsorted(axis, bars.sessions)),
             back=torch.arange(1 - pipeline.encoder_length, 1),
@@ -150,7 +150,7 @@ class History:
     def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] results of `compute`, applied to the adjusted bars of a few symbols at a time."""
         values = np.empty(0)
-        for rows, few in adjusted_blocks(self.bars):
+        for rows, few in adjust_in_blocks(self.bars):
             computed = compute(few)
             if rows.start == 0:
                 values = np.empty((len(self.bars.symbols), *computed.shape[1:]))
@@ -170,18 +170,18 @@ class History:
         Raises:
             ConfigurationError: there are no such windows.
         """
-        positions = decisions(part, self.bars.sessions, self.pipeline.target)
+        positions = list_decisions(part, self.bars.sessions, self.pipeline.target)
         positions = positions[positions >= self.pipeline.bars_needed - 1]
         usable = self.forecastable[:, positions] & np.isfinite(self.labels[:, positions]).any(axis=2)
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
-            raise no_windows_error(part, self.pipeline)
+            raise describe_missing_windows(part, self.pipeline)
         return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
         location, scale = self.level(windows)
-        inputs = self.stored.gather(*places(windows), location, scale)
+        inputs = self.stored.gather(*locate_windows(windows), location, scale)
         return WindowBatch(inputs=inputs, target=self.normalised(windows, location, scale))
 
     def batches(self, windows: TrainingWindows) -> Iterator[WindowBatch]:
@@ -212,7 +212,7 @@ class History:
 
     def normalised(self, windows: TrainingWindows, location: Tensor, scale: Tensor) -> Tensor:
         """`targets` for windows with known location and scale [N, H]."""
-        s, t = places(windows)
+        s, t = locate_windows(windows)
         return normalise(self._labels[s, t], location, scale, self._spread).to(torch.float32)
 
     def outcomes(self, windows: TrainingWindows) -> FloatArray:
@@ -220,14 +220,14 @@ class History:
         return self.labels[windows.symbols, windows.positions]
 
 
-def adjusted_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
+def adjust_in_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
     """Adjusted bars of a few symbols at a time, each with their rows of the panel."""
     for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
         rows = slice(first, first + SYMBOLS_AT_ONCE)
         yield rows, bars.select(bars.symbols[rows]).adjusted()
 
 
-def no_windows_error(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
+def describe_missing_windows(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     """The error for a part without windows."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
@@ -235,12 +235,12 @@ def no_windows_error(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     )
 
 
-def places(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
+def locate_windows(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
     """Symbols and positions of windows, int64 [N] both."""
     return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
 
 
-def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> EncodedPanel:
+def _encode_panel(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> EncodedPanel:
     """Inputs of a whole history, with covariates known by its last session."""
     last = int(bars.sessions[-1])
     values = covariates.values_for(pipeline.covariates, bars, pipeline.following(last), known_by=last)
@@ -248,14 +248,14 @@ def _encoded(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) ->
     return pipeline.encode(bars, values)
 
 
-def _known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:
+def _encode_known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:
     """[S, A, K] on the calendar's sessions; symbols share one row of memory if their values are equal."""
     last = int(bars.sessions[-1])
     values = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
     return torch.from_numpy(pipeline.known(axis, values)).expand(len(bars.symbols), -1, -1)
 
 
-def _calendar_axis(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
+def _list_calendar_sessions(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
     """The calendar's sessions from the first bar to the farthest target, including those without a bar."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
@@ -308,7 +308,7 @@ class PanelDays:
         device = inputs.observed.device
         present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions]).to(device)
         return PanelBatch(
-            inputs=_with_absent(inputs, present),
+            inputs=_hide_absent(inputs, present),
             nodes=torch.from_numpy(self._nodes[symbols]).to(device),
             target=torch.where(present[:, None], batch.target, torch.nan),
             panels=len(positions),
@@ -326,7 +326,7 @@ class PanelDays:
         return ResidentSource(gather, samples=len(positions), batch_size=days, seed=seed, shuffle=shuffle)
 
 
-def _with_absent(inputs: Inputs, present: Tensor) -> Inputs:
+def _hide_absent(inputs: Inputs, present: Tensor) -> Inputs:
     """The inputs with absent rows set to unknown."""
     there = present[:, None, None]
     return inputs._replace(
@@ -366,9 +366,9 @@ SHARE: Final = 4
 activations need the rest. From the host, every window would be transferred again in every epoch."""
 
 
-def size_of(stored: StoredInputs) -> int:
+def count_bytes(stored: StoredInputs) -> int:
     """Bytes of the inputs; rows that symbols share count once."""
-    return sum(_own(tensor).numel() * tensor.element_size() for tensor in stored)
+    return sum(_drop_shared_rows(tensor).numel() * tensor.element_size() for tensor in stored)
 
 
 @final
@@ -380,7 +380,7 @@ class DeviceHistory:
         self.pipeline = history.pipeline
         self._history = history
         self._device = device
-        self._stored = StoredInputs(*(_moved(tensor, device) for tensor in history.stored))
+        self._stored = StoredInputs(*(_move(tensor, device) for tensor in history.stored))
 
     @property
     def forecastable(self) -> BoolArray:
@@ -391,7 +391,7 @@ class DeviceHistory:
         """As `History.gather`, the same bits on the device."""
         location, scale = self._history.level(windows)
         target = self._history.normalised(windows, location, scale)
-        small = (*places(windows), location, scale, target)
+        small = (*locate_windows(windows), location, scale, target)
         symbols, positions, location, scale, target = (tensor.to(self._device, non_blocking=True) for tensor in small)
         return WindowBatch(inputs=self._stored.gather(symbols, positions, location, scale), target=target)
 
@@ -400,19 +400,19 @@ TrainingHistory = History | DeviceHistory
 """Data of an objective."""
 
 
-def placed(history: History, device: torch.device) -> TrainingHistory:
+def place_history(history: History, device: torch.device) -> TrainingHistory:
     """The history, with its inputs on the device if it is a GPU with enough free memory."""
     free = measure_free_bytes(device)
-    if free is None or size_of(history.stored) > free // SHARE:
+    if free is None or count_bytes(history.stored) > free // SHARE:
         return history
     return DeviceHistory(history, device)
 
 
-def _own(tensor: Tensor) -> Tensor:
+def _drop_shared_rows(tensor: Tensor) -> Tensor:
     """One row if all rows share its memory, else all."""
     return tensor[:1] if tensor.ndim and tensor.stride(0) == 0 else tensor
 
 
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+def _move(tensor: Tensor, device: torch.device) -> Tensor:
     """Move to the device; rows that share memory still share it."""
-    return _own(tensor).to(device).expand(tensor.shape)
+    return _drop_shared_rows(tensor).to(device).expand(tensor.shape)

@@ -18,8 +18,8 @@ from trainers.loop import launched_size
 from trainers.stock.bar_requirements import check_sessions, describe_mixed_exchanges
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.feature_selection import needs_of
-from trainers.stock.objectives import batches_of
+from trainers.stock.feature_selection import list_needs
+from trainers.stock.objectives import count_batches
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
@@ -42,13 +42,13 @@ def emit(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def of_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
+def check_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
     """Warnings about the data of a training, also compared with that of its parent."""
     is_adjusted = material.parent is not None and material.parent.is_adjusted
-    return of_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
+    return check_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
 
-def of_recipe(
+def check_recipe(
     bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: StockRecipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
     """Warnings about the data of a training.
@@ -56,13 +56,13 @@ def of_recipe(
     `is_adjusted` is whether the bars of an earlier training included splits and dividends.
     """
     learns = kind_named(recipe.kind).learns
-    needs = needs_of(features, covariates) if learns else ()
+    needs = list_needs(features, covariates) if learns else ()
     mixture = "" if recipe.calendar else describe_mixed_exchanges(bars)
     doubts = _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
     return (mixture, *doubts) if mixture else doubts
 
 
-def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
+def check_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
     """Warnings about the data that a model, or an ensemble of these members, is evaluated on."""
     return _of(
         bars,
@@ -73,7 +73,7 @@ def of_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSour
     )
 
 
-def networks_of(model: Model | Ensemble) -> tuple[Model, ...]:
+def list_networks(model: Model | Ensemble) -> tuple[Model, ...]:
     """The model itself, or the members of an ensemble."""
     return tuple(model.members.values()) if isinstance(model, Ensemble) else (model,)
 
@@ -92,7 +92,7 @@ def _of(
     )
 
 
-def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
+def find_untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
     """Symbols without a window in the training split.
 
     Raises:
@@ -102,7 +102,7 @@ def untrained_symbols(history: History, splits: DataSplits) -> tuple[str, ...]:
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in trained)
 
 
-def untrained_symbols_warning(
+def check_untrained_symbols(
     history: History, splits: DataSplits, parent: ParentArtifact | None = None
 ) -> tuple[str, ...]:
     """Warning about symbols without a window in the training split, unless the parent learnt from them.
@@ -111,7 +111,7 @@ def untrained_symbols_warning(
         ConfigurationError: the training split holds no window.
     """
     known = frozenset[str]() if parent is None else parent.symbols
-    symbols = [symbol for symbol in untrained_symbols(history, splits) if symbol not in known]
+    symbols = [symbol for symbol in find_untrained_symbols(history, splits) if symbol not in known]
     if not symbols:
         return ()
     line = (
@@ -122,7 +122,7 @@ def untrained_symbols_warning(
     return (line,)
 
 
-def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
+def check_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
     """Warning about a training split that makes few steps per epoch.
 
     Raises:
@@ -131,7 +131,7 @@ def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple
     if not kind_named(recipe.kind).learns:
         return ()
     windows, settings = history.windows(splits.train), recipe.optimisation
-    steps = -(-batches_of(history, windows, recipe) // (settings.accumulate * launched_size()))
+    steps = -(-count_batches(history, windows, recipe) // (settings.accumulate * launched_size()))
     if steps >= FEWEST_STEPS:
         return ()
     line = (
@@ -141,7 +141,7 @@ def of_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple
     return (line,)
 
 
-def since_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
+def drop_before_calendar(bars: BarPanel, calendar: SessionCalendar) -> BarPanel:
     """Drop the bars before the first date of the model's calendar."""
     if bars.sessions[0] >= calendar.first or bars.sessions[-1] < calendar.first:
         return bars
@@ -182,12 +182,12 @@ def check_outcomes_vary(test: EvaluationSet) -> None:
             )
 
 
-def missing_bar_notes(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
+def note_missing_bars(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
     """Notes on missing bars of the training split, and on symbols with gaps, an early end or constant prices."""
-    return (*_late_start(history.bars, splits), *_of_symbols(history, windows))
+    return (*_check_late_start(history.bars, splits), *_check_symbols(history, windows))
 
 
-def _late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
+def _check_late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
     first = int(bars.sessions[0])
     if first > splits.train.first:
         yield (
@@ -196,7 +196,7 @@ def _late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
         )
 
 
-def _of_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
+def _check_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
     bars = history.bars
     days = np.unique(windows.positions)
     reached = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)

@@ -187,7 +187,7 @@ def find_user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
 
 
 def read_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
-    """`find_user_edges` from a manifest and its weights by name, which hold the graph's neighbours and weights [S, k]."""
+    """As `find_user_edges`, from a manifest and its weights by name, which hold neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):
         return None

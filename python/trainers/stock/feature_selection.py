@@ -51,9 +51,9 @@ class FeatureSelection:
         """The features of a model of this calendar, including the columns of these files.
 
         Raises:
-            QuantraError: see `features_named` and `covariate_fields`.
+            QuantraError: see `load_features` and `list_covariate_fields`.
         """
-        return features_named(self.features, calendar, covariate_fields(covariates, self.known))
+        return load_features(self.features, calendar, list_covariate_fields(covariates, self.known))
 
 
 def check_features(name: str) -> None:
@@ -66,7 +66,7 @@ def check_features(name: str) -> None:
         raise ConfigurationError(f"features is {name!r}, but must be {', '.join(NAMED)} or a file of expressions")
 
 
-def features_named(name: str, calendar: str, covariates: CovariateFields | None = None) -> FeatureSet:
+def load_features(name: str, calendar: str, covariates: CovariateFields | None = None) -> FeatureSet:
     """The feature set of that name, or of the file at that path.
 
     Args:
@@ -80,7 +80,7 @@ def features_named(name: str, calendar: str, covariates: CovariateFields | None 
     return chosen.with_covariates(columns)
 
 
-def covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateFields:
+def list_covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateFields:
     """The columns of files as fields of the feature language.
 
     Args:
@@ -119,19 +119,19 @@ def fit_features(
         ConfigurationError: a feature or a static covariate hardly varies.
     """
     last = int(learnt.sessions[-1])
-    needs = _needs(features.covariates)
+    needs = _list_field_needs(features.covariates)
     values = covariates.values_for(needs, learnt, np.zeros(0, np.int32), known_by=last)
     known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
     return FittedFeatures.fit(
         features,
         features.columns(learnt.adjusted(), values.observed),
         known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
-        statics=_statics(learnt, covariates),
+        statics=_fit_statics(learnt, covariates),
         present=learnt.present,
     )
 
 
-def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str, Json]:
+def describe_covariates(pipeline: Pipeline, covariates: CovariateSource) -> dict[str, Json]:
     """The card's section on covariates; empty without any."""
     if not pipeline.covariates:
         return {}
@@ -141,13 +141,13 @@ def covariates_card(pipeline: Pipeline, covariates: CovariateSource) -> dict[str
     return {"covariates": {**groups, "sha256": covariates.digest()}}
 
 
-def needs_of(features: FeatureSet, covariates: CovariateSource) -> tuple[CovariateInfo, ...]:
+def list_needs(features: FeatureSet, covariates: CovariateSource) -> tuple[CovariateInfo, ...]:
     """Covariates that a training reads: those of the features, and all static ones."""
     facts = (CovariateInfo(name=name, group=CovariateGroup.STATIC) for name in covariates.static_names)
-    return (*_needs(features.covariates), *facts)
+    return (*_list_field_needs(features.covariates), *facts)
 
 
-def _needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
+def _list_field_needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
     return (
         *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in fields.observed),
         *(CovariateInfo(name=name, group=CovariateGroup.KNOWN) for name in fields.known),
@@ -164,7 +164,7 @@ def _refuse_stray_text(table: StaticTable, name: str) -> None:
         )
 
 
-def _statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
+def _fit_statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
     """Static features, fitted on the symbols with a bar in the training split."""
     table = covariates.statics
     if table is None:

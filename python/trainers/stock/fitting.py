@@ -39,12 +39,12 @@ from trainers.loop import (
 )
 from trainers.progress import ReportConsumer
 from trainers.stock.bar_requirements import check_enough, check_sessions
-from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, placed
+from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, place_history
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.feature_selection import fit_features
 from trainers.stock.initialization import initialize, initialize_from
-from trainers.stock.network_forecasts import calibrate, network_forecasts
-from trainers.stock.objectives import StockObjective, objective_of
+from trainers.stock.network_forecasts import calibrate, forecast_with_network
+from trainers.stock.objectives import StockObjective, choose_objective
 from trainers.stock.recipe import WARMUP, Optimisation, StockRecipe
 from trainers.stock.scale import fit_normaliser, sample_of
 from trainers.stock.splits import DataSplits
@@ -71,7 +71,7 @@ def fit_pipeline(
     Raises:
         ConfigurationError: the bars are too few, or do not match the calendar or the features.
     """
-    calendar = _calendar(bars, recipe.calendar)
+    calendar = _check_calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
     learnt = usable_bars(bars.until(splits.train.last))
     draft = Pipeline(
@@ -88,7 +88,7 @@ def fit_pipeline(
     return replace(draft, normaliser=fitted)
 
 
-def _calendar(bars: BarPanel, name: str) -> SessionCalendar:
+def _check_calendar(bars: BarPanel, name: str) -> SessionCalendar:
     """The calendar from the first bar to five years after the last, checked against the bars."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
@@ -119,7 +119,7 @@ def fit_artifact(
         LoopError: the training failed.
     """
     fitted = fit(prepare(history, splits, recipe, edges), recipe.optimisation, None, consume)
-    return calibrated(fitted, history, splits, recipe)
+    return calibrate_network(fitted, history, splits, recipe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,17 +177,17 @@ def prepare(
     """
     seed_everything(recipe.optimisation.seed)
     train, selection = history.windows(splits.train), history.windows(splits.selection)
-    network, started = _network(history, train, recipe, weights)
+    network, started = _build_network(history, train, recipe, weights)
     if isinstance(network, GraphForecaster):
         if edges is None:
             edges = fit_training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
         network.connect(edges)
     if not kind_named(recipe.kind).learns:
-        objective = objective_of(network, history, train, selection, recipe)
+        objective = choose_objective(network, history, train, selection, recipe)
         return PreparedTraining(network=network, started=started, objective=objective, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
-    objective = objective_of(network, placed(history, device), train, selection, recipe)
-    loop = _loop(network, objective, recipe.optimisation)
+    objective = choose_objective(network, place_history(history, device), train, selection, recipe)
+    loop = _build_loop(network, objective, recipe.optimisation)
     return PreparedTraining(network=network, started=started, objective=objective, loop=loop)
 
 
@@ -202,7 +202,7 @@ def fit(
     """
     loop, objective = prepared.loop, prepared.objective
     if loop is None:
-        return _initial_result(prepared)
+        return _keep_initial_weights(prepared)
     held = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
         if not run.best.begun:  # False after a resume
@@ -227,7 +227,7 @@ def fit(
 
 
 @torch.inference_mode()
-def _initial_result(prepared: PreparedTraining) -> FittedNetwork:
+def _keep_initial_weights(prepared: PreparedTraining) -> FittedNetwork:
     """The result for a network that keeps its initial weights."""
     network, objective = freeze(prepared.network), prepared.objective
     losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
@@ -235,15 +235,15 @@ def _initial_result(prepared: PreparedTraining) -> FittedNetwork:
     return FittedNetwork(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
 
 
-def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisation) -> Loop[Any]:
+def _build_loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisation) -> Loop[Any]:
     learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = adamw(
         learning,
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        spared=undecayed_parameters(network),
+        spared=list_undecayed_parameters(network),
     )
-    scheduler = _schedule(optimizer, objective.train.length, settings) if settings.schedule == "cosine" else None
+    scheduler = _build_schedule(optimizer, objective.train.length, settings) if settings.schedule == "cosine" else None
     return Loop(
         [Phase("network", objective.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
         modules={"network": network},
@@ -259,7 +259,7 @@ def _loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisa
     )
 
 
-def undecayed_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
+def list_undecayed_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
     """Parameters without weight decay: biases, such as the head's quantiles, and norms that are vectors.
 
     Norms that are stacked in one tensor, as in the TFT's variable selection, decay like other weights.
@@ -269,19 +269,19 @@ def undecayed_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
             yield parameter
 
 
-def _schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRScheduler:
+def _build_schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRScheduler:
     steps = settings.max_epochs * ceil(batches / (settings.accumulate * launched_size()))
     return cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
 
 
-def _network(
+def _build_network(
     history: History, train: TrainingWindows, recipe: StockRecipe, weights: Mapping[str, Tensor] | None
 ) -> tuple[nn.Module, InitialWeights | None]:
     """A network, initialised from training windows and from `weights` if given."""
     network = build_network(
         kind_named(recipe.kind),
         recipe.config,
-        sizes=replace(history.pipeline.sizes, nodes=len(_universe(history, recipe))),
+        sizes=replace(history.pipeline.sizes, nodes=len(_list_universe(history, recipe))),
         target=recipe.target,
         levels=recipe.quantiles,
     )
@@ -302,12 +302,12 @@ def _refuse_unknown(history: History, train: TrainingWindows) -> None:
             )
 
 
-def _universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
+def _list_universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
     """Symbols in node order for a panel network, else none."""
     return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
 
 
-def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
+def calibrate_network(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
     """The artifact with conformal offsets from the calibration split; its card stays empty."""
     levels, target = recipe.quantiles, recipe.target
     blank = Conformal(
@@ -322,13 +322,13 @@ def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, reci
         encoder_length=recipe.encoder_length,
         minimum=history.pipeline.minimum,
         conformal=blank,
-        baseline=_baseline(history, splits),
-        universe=_universe(history, recipe),
+        baseline=_average_windows(history, splits),
+        universe=_list_universe(history, recipe),
         card={},
     )
     windows = history.windows(splits.calibration)
-    engine = engine_of(fitted.network, manifest)
-    units = network_forecasts(engine, history, windows, manifest.universe).units
+    engine = build_engine(fitted.network, manifest)
+    units = forecast_with_network(engine, history, windows, manifest.universe).units
     conformal = calibrate(
         units.double().numpy(),
         history.targets(windows).double().numpy(),
@@ -340,7 +340,7 @@ def calibrated(fitted: FittedNetwork, history: History, splits: DataSplits, reci
     return Artifact(manifest=replace(manifest, conformal=conformal), pipeline=history.pipeline, weights=weights)
 
 
-def _baseline(history: History, splits: DataSplits) -> BaselineSpec:
+def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:
     """The mean training window, as the baseline of explanations."""
     train = history.windows(splits.train)
     sizes = history.pipeline.sizes
@@ -358,6 +358,6 @@ def _baseline(history: History, splits: DataSplits) -> BaselineSpec:
     )
 
 
-def engine_of(network: nn.Module, manifest: Manifest) -> Engine:
+def build_engine(network: nn.Module, manifest: Manifest) -> Engine:
     """An engine that runs a frozen network on the CPU."""
     return Engine(network, build_output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)

@@ -16,7 +16,7 @@ from predictor.registry import CHAMPION, read_aliases
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.recipe import RecipeChanges
 from trainers.stock.training_data import ParentArtifact
-from trainers.stock.training_plan import contradictions, other_features, unused_training_flags
+from trainers.stock.training_plan import find_contradictions, find_other_features, find_unused_training_flags
 
 StartOption = Annotated[
     Path | None,
@@ -67,7 +67,7 @@ def reject_training_flags(asked: RecipeChanges) -> None:
     Raises:
         typer.BadParameter: such flags are given; the message names them.
     """
-    flags = unused_training_flags(asked)
+    flags = find_unused_training_flags(asked)
     if flags:
         raise typer.BadParameter(
             f"{', '.join(flags)} say how weights are learnt, but model {asked.kind} has none; leave them out"
@@ -91,7 +91,7 @@ def load_parent(
         ArtifactError: the artifact is damaged.
     """
     parent = ParentArtifact.load(folder)
-    wrong = [*contradictions(parent, asked), *other_features(parent, reads, files.read)]
+    wrong = [*find_contradictions(parent, asked), *find_other_features(parent, reads, files.read)]
     if wrong:
         raise typer.BadParameter(
             f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train from scratch"

@@ -34,7 +34,7 @@ def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) 
         batches: returns the training windows, oldest first, on every call.
         levels: [Q] of the head.
     """
-    highway = _solved_highway(network, batches)
+    highway = _solve_highway(network, batches)
     rest = [batch.target if highway is None else batch.target - highway.linear(batch.inputs) for batch in batches()]
     quantiles = np.nanquantile(torch.cat(rest).numpy(), levels, axis=0).T.astype(np.float32)
     for module in network.modules():
@@ -54,28 +54,28 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
     Raises:
         WeightsMismatchError: weights do not fit; the message names all of them.
     """
-    _solved_highway(network, batches)
-    anew = _recomputed_weights(network)
+    _solve_highway(network, batches)
+    anew = _list_recomputed_weights(network)
     return take_weights(network, weights, new=anew, dropped=anew)
 
 
-def _recomputed_weights(network: nn.Module) -> tuple[str, ...]:
+def _list_recomputed_weights(network: nn.Module) -> tuple[str, ...]:
     """Names of the weights that every training computes again: the highway, or a graph's edges."""
     if isinstance(network, GraphForecaster):
         return ("neighbours", "weights")
-    return () if _highway_of(network) is None else ("highway.weight",)
+    return () if _find_highway(network) is None else ("highway.weight",)
 
 
-def _highway_of(network: nn.Module) -> Highway | None:
+def _find_highway(network: nn.Module) -> Highway | None:
     highway = getattr(network, "highway", None)
     return highway if isinstance(highway, Highway) else None
 
 
-def _solved_highway(network: nn.Module, batches: Batches) -> Highway | None:
+def _solve_highway(network: nn.Module, batches: Batches) -> Highway | None:
     """Fit and freeze the network's highway, and return it; None without a highway."""
-    highway = _highway_of(network)
+    highway = _find_highway(network)
     if highway is not None:
-        highway.weight.copy_(_least_squares(highway, batches))
+        highway.weight.copy_(_solve_least_squares(highway, batches))
         highway.weight.requires_grad = False
     return highway
 
@@ -108,15 +108,15 @@ class _NormalEquations(NamedTuple):
         return float((self.power - explained).sum())
 
 
-def _least_squares(highway: Highway, batches: Batches) -> Tensor:
+def _solve_least_squares(highway: Highway, batches: Batches) -> Tensor:
     """[H, C] ridge regression with the best penalty on the newest windows; 0 if none beats the mean.
 
     Windows with an unknown target are left out; the result is 0 if no window remains.
     """
-    total = sum(int(_known(batch).sum()) for batch in batches())
+    total = sum(int(_find_known(batch).sum()) for batch in batches())
     if total == 0:
         return torch.zeros_like(highway.weight)
-    older, newer = _summed(highway, batches, cut=total - int(TRIED_ON * total))
+    older, newer = _sum_equations(highway, batches, cut=total - int(TRIED_ON * total))
     mean = torch.zeros_like(older.products)
     mean[-1] = older.products[-1] / older.squares[-1, -1]
     best = min(PENALTIES, key=lambda penalty: newer.error(older.solved(penalty)))
@@ -126,14 +126,14 @@ def _least_squares(highway: Highway, batches: Batches) -> Tensor:
     return whole.solved(best)[:-1].T.to(highway.weight.dtype)
 
 
-def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEquations, _NormalEquations]:
+def _sum_equations(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEquations, _NormalEquations]:
     """Sums over the first `cut` windows, and over the rest."""
     horizons, cells = highway.weight.shape
     shapes = ((cells + 1, cells + 1), (cells + 1, horizons), (horizons,))
     empty = _NormalEquations(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
     older, newer, seen = empty, empty, 0
     for batch in batches():
-        known = _known(batch)
+        known = _find_known(batch)
         rows, targets = (
             highway.cells(batch.inputs)[known].double(),
             batch.target[known].double().clamp(-FARTHEST, FARTHEST),
@@ -144,6 +144,6 @@ def _summed(highway: Highway, batches: Batches, *, cut: int) -> tuple[_NormalEqu
     return older, newer
 
 
-def _known(batch: WindowBatch) -> Tensor:
+def _find_known(batch: WindowBatch) -> Tensor:
     """[N] whether all targets of a window are known."""
     return batch.target.isfinite().all(dim=1)

@@ -24,7 +24,7 @@ class NetworkForecasts(NamedTuple):
     """float32 [N, H]; None unless the model ranks."""
 
 
-def network_forecasts(
+def forecast_with_network(
     engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
 ) -> NetworkForecasts:
     """Forecast windows with a network.
@@ -36,13 +36,13 @@ def network_forecasts(
         universe: symbols in node order for a panel network, which reads all stocks with a bar on each day.
     """
     if isinstance(engine.network, GraphForecaster):
-        return _by_day(engine, history, windows, universe)
+        return _forecast_by_day(engine, history, windows, universe)
     return NetworkForecasts(
-        units=joined((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
+        units=join_parts((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
     )
 
 
-def joined(parts: Iterable[Tensor], count: int) -> Tensor:
+def join_parts(parts: Iterable[Tensor], count: int) -> Tensor:
     """Concatenate parts as [count, ...].
 
     Each part is copied at once: small tensors left between large temporary ones would fragment memory.
@@ -60,12 +60,14 @@ def forecast_values(
     engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str] = ()
 ) -> FloatArray:
     """[N, H, Q] calibrated quantiles in the target's own unit."""
-    units = network_forecasts(engine, history, windows, universe).units
+    units = forecast_with_network(engine, history, windows, universe).units
     location, scale = history.level(windows)
     return engine.calibrated(units, location, scale).numpy()
 
 
-def _by_day(engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str]) -> NetworkForecasts:
+def _forecast_by_day(
+    engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str]
+) -> NetworkForecasts:
     places = {symbol: k for k, symbol in enumerate(universe)}
     nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
     days = PanelDays(history.gather, forecastable=history.forecastable, nodes=nodes)
@@ -106,7 +108,7 @@ def calibrate(
             )
     offsets = [
         tuple(
-            0.0 if level == MEDIAN else _offset(outcomes[:, h] - units[:, h, q], level)
+            0.0 if level == MEDIAN else _compute_offset(outcomes[:, h] - units[:, h, q], level)
             for q, level in enumerate(levels)
         )
         for h in range(len(horizons))
@@ -114,7 +116,7 @@ def calibrate(
     return Conformal(offsets=tuple(offsets), effective_samples=tuple(sessions / h for h in horizons))
 
 
-def _offset(residuals: FloatArray, level: float) -> float:
+def _compute_offset(residuals: FloatArray, level: float) -> float:
     """The `level` quantile of residuals with the (n + 1) correction, rounded away from the median."""
     known = np.sort(residuals[np.isfinite(residuals)])
     count = len(known)

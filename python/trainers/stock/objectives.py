@@ -47,7 +47,7 @@ class QuantileTask:
 
     def loss(self, batch: WindowBatch) -> Loss:
         """Mean over the known targets of a batch."""
-        self._levels = _on_device_of(batch.target, self._levels)
+        self._levels = _move_to_device_of(batch.target, self._levels)
         known = torch.isfinite(batch.target)
         count = int(known.sum())  # before the forward: this waits for a GPU
         quantiles: Tensor = self._network(batch.inputs)
@@ -69,7 +69,7 @@ class Ranking(NamedTuple):
         return (self.loss * self.known).sum() / self.known.sum().clamp(min=1)
 
 
-def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
+def compute_ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
     """One minus the information coefficient of each day's cross-section.
 
     The coefficient is Pearson's correlation of the scores with the outcomes' ranks (Qlib's CSRankNorm label), so
@@ -83,13 +83,13 @@ def ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
     known = torch.isfinite(outcomes)
     count = known.sum(1, keepdim=True)
     place = torch.where(known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
-    ranks = _centred(place.to(scores.dtype), known, count)
-    ours = _centred(scores, known, count)
+    ranks = _centre(place.to(scores.dtype), known, count)
+    ours = _centre(scores, known, count)
     spread = (ours.square().sum(1) * ranks.square().sum(1) + TINY).sqrt()
     return Ranking(loss=1 - (ours * ranks).sum(1) / spread, known=count.squeeze(1))
 
 
-def _centred(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
+def _centre(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
     """Deviations from the day's mean of known values, 0 where unknown."""
     mean = (values * known).sum(1, keepdim=True) / count.clamp(min=1)
     return (values - mean) * known
@@ -126,10 +126,12 @@ class PanelTask:
         Raises:
             ContractError: the network's output is not a `PanelOutput` of the batch's sizes.
         """
-        known, count = _known(batch.target)
+        known, count = _mask_known(batch.target)
         output = self._output(batch)
         pinball = self._pinball(output, batch.target, known, count)
-        ranking = ranking_loss(_by_day(output.scores.float(), batch.panels), self._outcomes(batch)).mean()
+        ranking = compute_ranking_loss(
+            _reshape_by_day(output.scores.float(), batch.panels), self._outcomes(batch)
+        ).mean()
         parts = {"pinball": pinball, "ranking": ranking}
         return Loss(mean=pinball + self._weight * ranking, count=count, parts=parts)
 
@@ -139,11 +141,11 @@ class PanelTask:
         Raises:
             ContractError: as `loss`.
         """
-        known, count = _known(batch.target)
+        known, count = _mask_known(batch.target)
         return Loss(mean=self._pinball(self._output(batch), batch.target, known, count), count=count)
 
     def _pinball(self, output: PanelOutput, targets: Tensor, known: Tensor, count: int) -> Tensor:
-        self._levels = _on_device_of(targets, self._levels)
+        self._levels = _move_to_device_of(targets, self._levels)
         target = torch.where(known, targets, 0.0)
         losses = pinball_loss(output.quantiles.float(), target, self._levels).mean(-1)
         return (losses * known).sum() / max(count, 1)
@@ -161,11 +163,11 @@ class PanelTask:
     def _outcomes(self, batch: PanelBatch) -> Tensor:
         """[P, S, H] targets in their own unit."""
         location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
-        self._spread = _on_device_of(batch.target, self._spread)
-        return _by_day(location + scale * self._spread * batch.target, batch.panels)
+        self._spread = _move_to_device_of(batch.target, self._spread)
+        return _reshape_by_day(location + scale * self._spread * batch.target, batch.panels)
 
 
-def _on_device_of(other: Tensor, constant: Tensor) -> Tensor:
+def _move_to_device_of(other: Tensor, constant: Tensor) -> Tensor:
     """Move a constant to another tensor's device, outside inference mode.
 
     The first selection loss runs in inference mode, and no backward pass accepts a tensor that was created there.
@@ -176,13 +178,13 @@ def _on_device_of(other: Tensor, constant: Tensor) -> Tensor:
         return constant.to(other.device)
 
 
-def _known(targets: Tensor) -> tuple[Tensor, int]:
+def _mask_known(targets: Tensor) -> tuple[Tensor, int]:
     """Mask and number of known targets; call it before the forward, because it waits for a GPU."""
     known = torch.isfinite(targets)
     return known, int(known.sum())
 
 
-def _by_day(values: Tensor, panels: int) -> Tensor:
+def _reshape_by_day(values: Tensor, panels: int) -> Tensor:
     """Reshape rows [P * S, H] to [P, S, H]."""
     return values.unflatten(0, (panels, -1))
 
@@ -199,7 +201,7 @@ class StockObjective(Generic[BatchT]):
     cutting: BatchSplitter[BatchT]
 
 
-def objective_of(
+def choose_objective(
     network: nn.Module,
     history: TrainingHistory,
     train: TrainingWindows,
@@ -208,19 +210,19 @@ def objective_of(
 ) -> StockObjective[Any]:
     """Batches of whole days for a panel network, of windows for others."""
     if isinstance(network, GraphForecaster):
-        return by_days(network, history, train, selection, recipe)
-    return by_windows(network, history, train, selection, recipe)
+        return build_day_objective(network, history, train, selection, recipe)
+    return build_window_objective(network, history, train, selection, recipe)
 
 
-def batches_of(history: History, train: TrainingWindows, recipe: StockRecipe) -> int:
+def count_batches(history: History, train: TrainingWindows, recipe: StockRecipe) -> int:
     """Number of batches per epoch."""
     size = recipe.optimisation.batch_size
     if not kind_named(recipe.kind).is_panel_model:
         return ceil(len(train) / size)
-    return ceil(len(np.unique(train.positions)) / _days_per_batch(size, len(history.bars.symbols)))
+    return ceil(len(np.unique(train.positions)) / _count_days_per_batch(size, len(history.bars.symbols)))
 
 
-def by_windows(
+def build_window_objective(
     network: nn.Module,
     history: TrainingHistory,
     train: TrainingWindows,
@@ -232,19 +234,19 @@ def by_windows(
     return StockObjective(
         loss=task.loss,
         selection_loss=task.loss,
-        train=_window_batches(
+        train=_batch_windows(
             StaticDropout(history, seed=settings.seed).gather,
             train,
             settings.batch_size,
             seed=settings.seed,
             shuffle=True,
         ),
-        selection=_window_batches(history.gather, selection, ROWS, seed=0, shuffle=False),
+        selection=_batch_windows(history.gather, selection, ROWS, seed=0, shuffle=False),
         cutting=SampleSplitter(),
     )
 
 
-def by_days(
+def build_day_objective(
     network: nn.Module,
     history: TrainingHistory,
     train: TrainingWindows,
@@ -265,18 +267,18 @@ def by_days(
         loss=task.loss,
         selection_loss=task.quantile_loss,
         train=training_days.source(
-            np.unique(train.positions), days=_days_per_batch(settings.batch_size, stocks), seed=settings.seed
+            np.unique(train.positions), days=_count_days_per_batch(settings.batch_size, stocks), seed=settings.seed
         ),
-        selection=days.source(np.unique(selection.positions), days=_days_per_batch(ROWS, stocks), shuffle=False),
+        selection=days.source(np.unique(selection.positions), days=_count_days_per_batch(ROWS, stocks), shuffle=False),
         cutting=PanelSplitter(),
     )
 
 
-def _days_per_batch(windows: int, stocks: int) -> int:
+def _count_days_per_batch(windows: int, stocks: int) -> int:
     return max(1, round(windows / stocks))
 
 
-def _window_batches(
+def _batch_windows(
     gather_windows: WindowGatherer, windows: TrainingWindows, batch_size: int, *, seed: int, shuffle: bool
 ) -> ResidentSource[WindowBatch]:
     def gather(index: torch.Tensor) -> WindowBatch:
@@ -310,26 +312,26 @@ class StaticDropout:
         if self._variables == 0:
             return batch
         whole = batch.inputs.static
-        self._unknown = _on_device_of(whole, self._unknown)
+        self._unknown = _move_to_device_of(whole, self._unknown)
         hidden = torch.from_numpy(self.hidden(windows))[:, self._groups]
         static = torch.where(hidden.to(whole.device), self._unknown, whole)
         return batch._replace(inputs=batch.inputs._replace(static=static))
 
     def hidden(self, windows: TrainingWindows) -> BoolArray:
         """[N, V] whether a variable is hidden from a window."""
-        draws = np.stack([_uniform(self._seed, windows, k) for k in range(self._variables + 1)], axis=1)
+        draws = np.stack([_draw_uniform(self._seed, windows, k) for k in range(self._variables + 1)], axis=1)
         return (draws[:, :1] < SHARE) | (draws[:, 1:] < SHARE)
 
 
-def _uniform(seed: int, windows: TrainingWindows, variable: int) -> FloatArray:
+def _draw_uniform(seed: int, windows: TrainingWindows, variable: int) -> FloatArray:
     """[N] numbers in [0, 1), a hash of the arguments."""
-    mixed = _mixed(np.full(len(windows), seed, np.uint64))
+    mixed = _mix_bits(np.full(len(windows), seed, np.uint64))
     for part in (np.full(len(windows), variable), windows.symbols, windows.positions):
-        mixed = _mixed(mixed + _ODD + part.astype(np.uint64))
+        mixed = _mix_bits(mixed + _ODD + part.astype(np.uint64))
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND

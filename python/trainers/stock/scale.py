@@ -32,8 +32,8 @@ from predictor.networks import (
     window_mean,
 )
 from predictor.windows import Pipeline, trailing_windows
-from trainers.stock.data import TrainingWindows, adjusted_blocks, no_windows_error
-from trainers.stock.splits import SplitPart, decisions
+from trainers.stock.data import TrainingWindows, adjust_in_blocks, describe_missing_windows
+from trainers.stock.splits import SplitPart, list_decisions
 
 Steps = tuple[tuple[int, int], ...]
 """[H] first and last day of each horizon, the day after the decision being 1."""
@@ -84,23 +84,23 @@ def fit_normaliser(sample: ScaleSample, scale: Literal["har", "garch", "mix"]) -
                 f"fitting the scale {scale} needs {FEWEST}; give more bars, or use --scale window"
             )
     if sample.kind is TargetKind.LOG_VOLATILITY:
-        return _level(sample)
+        return _fit_level(sample)
     har = FittedScale(har=fit_har(sample)) if scale != "garch" else None
     garch = FittedScale(garch=fit_garch(sample), har_share=0.0) if scale != "har" else None
     if har is None or garch is None:
         return har or garch or FittedScale()
-    tried = [_mixed(har, garch, share) for share in SHARES]
-    return min(tried, key=lambda one: _loss(one, sample))
+    tried = [_mix(har, garch, share) for share in SHARES]
+    return min(tried, key=lambda one: _measure_loss(one, sample))
 
 
-def _mixed(har: FittedScale, garch: FittedScale, share: float) -> FittedScale:
+def _mix(har: FittedScale, garch: FittedScale, share: float) -> FittedScale:
     """The convex mean of the logs; at either end only one of them."""
     if share in (0.0, 1.0):
         return har if share else garch
     return FittedScale(har=har.har, garch=garch.garch, har_share=share)
 
 
-def _level(sample: ScaleSample) -> FittedLevel:
+def _fit_level(sample: ScaleSample) -> FittedLevel:
     """HAR's forecast of log volatility, and its root mean square error."""
     har = fit_har(sample)
     unscaled = FittedLevel(har=har, residuals=(1.0,) * len(sample.steps))
@@ -126,7 +126,7 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
     """
     target = draft.target
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
-    windows = _windows(bars, draft, part).subsample(MOST_WINDOWS)
+    windows = _select_windows(bars, draft, part).subsample(MOST_WINDOWS)
     shape = (len(windows), len(target.horizons))
     sample = ScaleSample(
         kind=target.kind,
@@ -138,7 +138,7 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
         spread=target.spread,
         levels=levels,
     )
-    for block, few in adjusted_blocks(bars):
+    for block, few in adjust_in_blocks(bars):
         rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
         s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)
@@ -150,9 +150,9 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
     return sample if target.kind is TargetKind.LOG_RETURN else replace(sample, windows=sample.windows[1:])
 
 
-def _windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> TrainingWindows:
+def _select_windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> TrainingWindows:
     """Windows of the part whose symbols have enough bars, by date."""
-    positions = decisions(part, bars.sessions, draft.target)
+    positions = list_decisions(part, bars.sessions, draft.target)
     positions = positions[positions >= draft.bars_needed - 1]
     present = bars.present
     known = present.copy()
@@ -162,7 +162,7 @@ def _windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> TrainingWindow
     usable = present & draft.has_enough(draft.counts(present, (np.where(known, 0.0, np.nan),)))
     order, symbols = np.nonzero(usable[:, positions].T)
     if len(order) == 0:
-        raise no_windows_error(part, draft)
+        raise describe_missing_windows(part, draft)
     return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
 
@@ -184,12 +184,14 @@ def fit_har(sample: ScaleSample) -> Har:
     plain = Har(intercepts=(0.0,), weights=((0.0,) * len(HAR_SESSIONS),))
     terms, level = plain.terms(ranges), np.log(window_mean(ranges))
     ranged = ~(ranges <= SMALLEST_RANGE_VOLATILITY).any(axis=1)
-    solved = [_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T]
+    solved = [
+        _solve_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T
+    ]
     har = Har(intercepts=tuple(row[-1] for row in solved), weights=tuple(row[:-1] for row in solved))
-    return har if sample.kind is TargetKind.LOG_VOLATILITY else _centred(har, sample)
+    return har if sample.kind is TargetKind.LOG_VOLATILITY else _centre(har, sample)
 
 
-def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
+def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
     """Weights of the terms [N, K], then a constant, from the rows with ranges; 0 if these are too few."""
     rows = ranged & np.isfinite(outcomes)
     if rows.sum() < FEWEST:
@@ -198,7 +200,7 @@ def _least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
 
 
-def _centred(har: Har, sample: ScaleSample) -> Har:
+def _centre(har: Har, sample: ScaleSample) -> Har:
     """Set intercepts so that outcomes in units of the scale have a mean square of 1."""
     scale = FittedScale(har=har).levels(sample.windows).scale * sample.spread
     units = sample.outcomes / scale
@@ -228,11 +230,11 @@ def fit_garch(sample: ScaleSample) -> Garch:
             "bars, or use --scale window"
         )
     distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])[rows, ::-1].copy()
-    alpha, beta = _likeliest(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
-    return Garch(alpha=alpha, beta=beta, reversion=tuple(_reversions(alpha + beta, sample.steps)))
+    alpha, beta = _maximise_likelihood(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
+    return Garch(alpha=alpha, beta=beta, reversion=tuple(_compute_reversions(alpha + beta, sample.steps)))
 
 
-def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[float, float]:
+def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[float, float]:
     """Alpha and beta, estimated with L-BFGS on unconstrained parameters.
 
     Args:
@@ -240,13 +242,13 @@ def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[flo
         long_run: [N] that mean.
         outcome: [N] squared return of the next day.
     """
-    unbound = torch.tensor(_unbound(*START), dtype=torch.float64, requires_grad=True)
+    unbound = torch.tensor(_to_unbound(*START), dtype=torch.float64, requires_grad=True)
     powers = torch.arange(distance.shape[1], dtype=torch.float64)
     search = torch.optim.LBFGS([unbound], max_iter=SEARCH_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         search.zero_grad()
-        alpha, beta, freedom = _bound(unbound)
+        alpha, beta, freedom = _to_bound(unbound)
         variance = (long_run + distance @ (alpha * beta**powers)).clamp(min=_SMALLEST)
         surprise = torch.log1p(outcome / (variance * (freedom - 2)))
         constant = torch.lgamma(freedom / 2) - torch.lgamma((freedom + 1) / 2) + torch.log(freedom - 2) / 2
@@ -255,7 +257,7 @@ def _likeliest(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[flo
         return mean
 
     search.step(loss)
-    alpha, beta, _ = (float(part) for part in _bound(unbound.detach()))
+    alpha, beta, _ = (float(part) for part in _to_bound(unbound.detach()))
     return alpha, beta
 
 
@@ -265,7 +267,7 @@ _LARGEST_SUM: Final = 0.9995
 """Largest sum of alpha and beta; at 1, variance would not return to a level."""
 
 
-def _unbound(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
+def _to_unbound(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
     total = alpha + beta
     return _logit(total / _LARGEST_SUM), _logit(alpha / total), float(np.log(freedom - 2))
 
@@ -274,12 +276,12 @@ def _logit(share: float) -> float:
     return float(np.log(share / (1 - share)))
 
 
-def _bound(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _to_bound(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     total, share = _LARGEST_SUM * unbound[0].sigmoid(), unbound[1].sigmoid()
     return total * share, total * (1 - share), 2 + unbound[2].exp()
 
 
-def _reversions(total: float, steps: Steps) -> Iterator[float]:
+def _compute_reversions(total: float, steps: Steps) -> Iterator[float]:
     """Mean of total^(j - 1) over the days j of each horizon."""
     powers = [1.0]
     while len(powers) < steps[-1][1]:
@@ -291,7 +293,7 @@ def _reversions(total: float, steps: Steps) -> Iterator[float]:
 # --- mean of HAR and GARCH
 
 
-def _loss(normaliser: FittedScale, sample: ScaleSample) -> float:
+def _measure_loss(normaliser: FittedScale, sample: ScaleSample) -> float:
     """Mean pinball loss of pooled quantiles in these units, over horizons, divided by their spread."""
     location, scale = (torch.from_numpy(part) for part in normaliser.levels(sample.windows))
     spread, outcomes = torch.from_numpy(sample.spread), torch.from_numpy(sample.outcomes)

@@ -120,7 +120,7 @@ def read_day(text: str) -> int:
     return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
 
 
-def day_of(flag: str, text: str) -> int:
+def find_day(flag: str, text: str) -> int:
     """Parse the ISO date of a flag as yyyymmdd.
 
     Raises:
@@ -132,7 +132,7 @@ def day_of(flag: str, text: str) -> int:
         raise ValueError(f"{flag} is {text!r}, but must be a date such as 2011-01-03") from error
 
 
-def decisions(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
+def list_decisions(part: SplitPart, sessions: NDArray[np.int32], target: Target) -> NDArray[np.int64]:
     """[D] positions on the date axis of sessions [T] whose target intervals lie inside the part.
 
     Raises:

@@ -53,10 +53,10 @@ from trainers.stock.training_plan import (
     CovariateFiles,
     Day,
     TrainingPlan,
-    bars_of,
-    covariates_of,
-    day_number,
+    load_bars,
+    parse_day,
     parse_settings,
+    read_covariates,
     suggest_names,
 )
 
@@ -256,7 +256,7 @@ class StockTrainer:
         Raises:
             QuantraError: The bars or files are invalid, or the training failed.
         """
-        panel = bars_of(bars)
+        panel = load_bars(bars)
         with self._working(self._threads) as output:
             plan = self.plan.beside(panel, output.tell)
             files = train_in_memory(
@@ -313,17 +313,17 @@ class StockTrainer:
             QuantraError: Nothing was fitted yet, or the bars do not fit the model.
         """
         fitted = self._fitted("evaluate")
-        days = {name: None if day is None else day_number(name, day) for name, day in (("start", start), ("end", end))}
+        days = {name: None if day is None else parse_day(name, day) for name, day in (("start", start), ("end", end))}
         given = parse_settings(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
         with self._working(self._threads) as output:
             return evaluate(
                 fitted.model(self._forecast_device, max_rows=ROWS),
-                bars_of(bars),
+                load_bars(bars),
                 given.over(EvaluationSettings()),
                 consume=output.consume,
                 announce=output.announce,
                 warn=output.warn,
-                covariates=covariates_of(covariates),
+                covariates=read_covariates(covariates),
             )
 
     def backtest(  # noqa: PLR0913 - the flags of a command
@@ -375,8 +375,8 @@ class StockTrainer:
             QuantraError: Nothing was fitted yet, or bars and settings do not match.
         """
         settings = {
-            "start": None if start is None else day_number("start", start),
-            "end": None if end is None else day_number("end", end),
+            "start": None if start is None else parse_day("start", start),
+            "end": None if end is None else parse_day("end", end),
             "refit": refit,
             "window": window,
             "embargo": embargo,
@@ -396,8 +396,8 @@ class StockTrainer:
         tactic = parse_settings(StrategySettings, settings)
         with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
-            source = use_model(model, fitted.stored.manifest_hash, covariates_of(covariates))
-            panel = bars_of(bars)
+            source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
+            panel = load_bars(bars)
             data_warnings.emit(source.doubts(panel), output.warn)
             return backtest(
                 source,

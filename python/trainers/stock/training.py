@@ -22,25 +22,25 @@ from trainers.stock import card
 from trainers.stock.data import History
 from trainers.stock.data_warnings import (
     Warn,
+    check_material,
+    check_steps,
+    check_untrained_symbols,
     discard,
     emit,
-    of_material,
-    of_steps,
-    untrained_symbols,
-    untrained_symbols_warning,
+    find_untrained_symbols,
 )
 from trainers.stock.edges import describe_edges
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import benchmark
-from trainers.stock.feature_selection import covariates_card
+from trainers.stock.feature_selection import describe_covariates
 from trainers.stock.fitting import (
     FittedNetwork,
     PreparedTraining,
-    calibrated,
+    build_engine,
+    calibrate_network,
     check_edges,
-    engine_of,
     fit,
     fit_pipeline,
     prepare,
@@ -117,8 +117,8 @@ def train(
         LoopError: the training failed, or another one uses the checkpoint folder; see trainers.loop.
     """
     artifact.check_new_folder(out)
-    material = _inherited(material, recipe)
-    checkpoints = None if keeping is None else _checkpoints(keeping, material, recipe)
+    material = _inherit_from_parent(material, recipe)
+    checkpoints = None if keeping is None else _open_checkpoints(keeping, material, recipe)
     setup = _prepare(material, recipe, announce, warn)
     # Held until the artifact is saved, so that no other training resumes meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
@@ -141,10 +141,10 @@ def train_in_memory(
 
     Arguments and errors are those of `train`. Signals are not caught: Ctrl+C stops the training at once.
     """
-    setup = _prepare(_inherited(material, recipe), recipe, announce, warn)
+    setup = _prepare(_inherit_from_parent(material, recipe), recipe, announce, warn)
     made = setup.run(None, None, consume, announce, no_progress)
     announce("recording the golden instance")
-    return artifact.pack_artifact(made, golden.record(_model(made)))
+    return artifact.pack_artifact(made, golden.record(_assemble_model(made)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,11 +185,11 @@ class _TrainingSetup:
         self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: StepProgress
     ) -> Artifact:
         """Calibrate the network, and write its card."""
-        made = calibrated(fitted, self.history, self.splits, self.recipe)
+        made = calibrate_network(fitted, self.history, self.splits, self.recipe)
         ancestors = {} if self.material.parent is None else self.material.parent.card()
         content = (
             ancestors
-            | _card(made, fitted, self, describe_origin(ancestors), stepwise)
+            | _build_card(made, fitted, self, describe_origin(ancestors), stepwise)
             | describe_edges(fitted.network, self.material.edges)
             | ({} if tuning is None else {"tuning": dict(tuning)})
         )
@@ -201,10 +201,10 @@ def _prepare(
 ) -> _TrainingSetup:
     """Compute inputs and labels, build the network, and warn about the data."""
     splits, parent = recipe.splits(material.bars.sessions), material.parent
-    doubts = emit(of_material(material, recipe), warn)
+    doubts = emit(check_material(material, recipe), warn)
     announce("computing features")
-    history = _history(material, recipe, splits)
-    doubts += emit((*untrained_symbols_warning(history, splits, parent), *of_steps(history, splits, recipe)), warn)
+    history = _prepare_history(material, recipe, splits)
+    doubts += emit((*check_untrained_symbols(history, splits, parent), *check_steps(history, splits, recipe)), warn)
     prepared = prepare(history, splits, recipe, material.edges, None if parent is None else parent.weights)
     if parent is not None and prepared.started is not None:
         new = ", ".join(prepared.started.new)
@@ -219,7 +219,7 @@ def _prepare(
     )
 
 
-def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMaterial:
+def _inherit_from_parent(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMaterial:
     """Check the material against its parent, and add the parent's edges."""
     check_edges(material.edges, recipe)
     splits, parent = recipe.splits(material.bars.sessions), material.parent
@@ -230,7 +230,7 @@ def _inherited(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMater
     return replace(material, edges=material.edges or parent.edges(material.bars))
 
 
-def _history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
+def _prepare_history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
     """Inputs and labels, from a pipeline that is fitted on the training split."""
     pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
     if material.parent is not None:
@@ -240,7 +240,7 @@ def _history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits
 
 def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
     try:
-        artifact.save(out, made, golden.record(_model(made)))
+        artifact.save(out, made, golden.record(_assemble_model(made)))
     except OSError as error:
         advice = "" if checkpoints is None else "; repair this, then --resume saves it without training again"
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
@@ -249,7 +249,7 @@ def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
         checkpoints.clear()
 
 
-def _checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, recipe: StockRecipe) -> Checkpoints:
+def _open_checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, recipe: StockRecipe) -> Checkpoints:
     """The training's checkpoints, identified by every setting and input that affects the result."""
     checkpoints = Checkpoints(
         keeping.folder,
@@ -273,27 +273,27 @@ def _refuse(checkpoints: Checkpoints) -> NoReturn:
     )
 
 
-def _model(made: Artifact) -> Model:
+def _assemble_model(made: Artifact) -> Model:
     identity = ModelIdentity(name="new", version=0, weights_hash="")
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
-def _card(
+def _build_card(
     made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
 ) -> dict[str, Json]:
     history, splits, recipe = setup.history, setup.splits, setup.recipe
     windows = history.windows(splits.test)
     test = EvaluationSet.of(history, windows, recipe.quantiles)
-    engine = engine_of(fitted.network, made.manifest)
+    engine = build_engine(fitted.network, made.manifest)
     ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
     plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
     known = InformationSet.of(history, splits, find_last_seen_session(splits), recipe.quantiles)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     unit = UNITS[recipe.target.kind]
     return {
-        "data": card.data_card(history.bars, setup.doubts, untrained_symbols(history, splits)),
-        **covariates_card(history.pipeline, history.covariates),
-        "splits": card.splits_card(splits, history),
+        "data": card.describe_data(history.bars, setup.doubts, find_untrained_symbols(history, splits)),
+        **describe_covariates(history.pipeline, history.covariates),
+        "splits": card.describe_splits(splits, history),
         "recipe": recipe.settings(),
         "training": {
             "device": fitted.device,
@@ -301,25 +301,25 @@ def _card(
             "parameters": sum(p.numel() for p in fitted.network.parameters()),
             "best_epoch": fitted.best_epoch,
             "best_selection": fitted.best_loss,
-            "epochs": card.epochs_card(fitted.epochs),
+            "epochs": card.describe_epochs(fitted.epochs),
         },
-        "libraries": card.libraries_card(),
-        "scores": card.scores_card(test, result.rows, unit=unit),
-        "notes": [*origin, *_gap_notes(history), *_start_notes(fitted), *result.notes],
-        "calibration": card.calibration_card(test, ours),
-        "skill": card.skill_card(result.skill),
-        "conformal": card.conformal_card(test, ours, made.manifest.conformal.effective_samples),
+        "libraries": card.list_libraries(),
+        "scores": card.describe_scores(test, result.rows, unit=unit),
+        "notes": [*origin, *_note_gaps(history), *_note_unchanged_start(fitted), *result.notes],
+        "calibration": card.describe_calibration(test, ours),
+        "skill": card.describe_skill(result.skill),
+        "conformal": card.describe_conformal(test, ours, made.manifest.conformal.effective_samples),
     }
 
 
-def _start_notes(fitted: FittedNetwork) -> list[str]:
+def _note_unchanged_start(fitted: FittedNetwork) -> list[str]:
     """A note if a ranking model keeps its initial weights."""
     if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.has_equal_scores):
         return []
     return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
 
 
-def _gap_notes(history: History) -> list[str]:
+def _note_gaps(history: History) -> list[str]:
     """A note on exchange sessions without any bar."""
     calendar = history.pipeline.calendar
     missing = calendar.missing(history.bars.sessions)

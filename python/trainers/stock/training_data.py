@@ -19,7 +19,7 @@ from predictor.errors import ConfigurationError, InSampleError, listed, shown_da
 from predictor.features import FeatureSet, StaticFeatures
 from predictor.networks import Edges
 from predictor.windows import Pipeline
-from trainers.stock.card import bars_hash, features_identity
+from trainers.stock.card import hash_bars, identify_features
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import RETURNS, read_user_edges
 from trainers.stock.evaluation.evaluated_days import find_last_seen_session, read_splits
@@ -52,15 +52,15 @@ class ParentArtifact:
             ConfigurationError: the artifact is an ensemble, has no weights, or its card lacks the training's record.
         """
         if artifact.is_ensemble(folder):
-            raise _refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
+            raise _describe_refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
         with artifact.name_folder_in_errors(folder):
             stored = artifact.load(folder)
             stored.artifact.network()  # refuses incomplete or infinite weights
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name
-            raise _refusal(folder, f"model {name} has no weights to start from; fit it again: --model {name}")
-        data, recipe, splits = _made_from(folder, manifest.card)
+            raise _describe_refusal(folder, f"model {name} has no weights to start from; fit it again: --model {name}")
+        data, recipe, splits = _read_origin(folder, manifest.card)
         own = ParentModel(
             weights_hash=stored.weights_hash,
             symbols=tuple(symbol for symbol in data.symbols if symbol in data.trained_symbols),
@@ -117,14 +117,16 @@ class ParentArtifact:
         Raises:
             ConfigurationError: settings differ; the message names all of them.
         """
-        ours, theirs = _kept(recipe), _kept(self.recipe)
+        ours, theirs = _select_kept(recipe), _select_kept(self.recipe)
         differing = [
             f"{name} is {ours.get(name)}, the artifact's is {theirs.get(name)}"
             for name in dict.fromkeys((*theirs, *ours))
             if ours.get(name) != theirs.get(name)
         ]
-        if features_identity(features) != features_identity(self.features):
-            differing.append(f"the features are {_names(features)}, the artifact's are {_names(self.features)}")
+        if identify_features(features) != identify_features(self.features):
+            differing.append(
+                f"the features are {_format_names(features)}, the artifact's are {_format_names(self.features)}"
+            )
         if differing:
             raise ConfigurationError(
                 f"the weights {self.weights_hash[:16]} cannot be used with other settings: "
@@ -164,31 +166,33 @@ class ParentArtifact:
             ConfigurationError: the static covariates differ from the parent's.
         """
         fitted, known = pipeline.features, self.stored.artifact.pipeline.features.statics
-        if _variables(fitted.statics) != _variables(known):
+        if _list_variables(fitted.statics) != _list_variables(known):
             raise ConfigurationError(
-                f"the static covariates are {_listed(fitted.statics)}, but the artifact to start from reads "
-                f"{_listed(known)}; give the same (--static)"
+                f"the static covariates are {_format_variables(fitted.statics)}, but the artifact to start from reads "
+                f"{_format_variables(known)}; give the same (--static)"
             )
         return replace(pipeline, features=replace(fitted, statics=replace(fitted.statics, categories=known.categories)))
 
 
-def _made_from(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, StockRecipe, DataSplits]:
+def _read_origin(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, StockRecipe, DataSplits]:
     """The bars, recipe and splits that a card records."""
     data = data_of(card)
     missing = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
     if data is None or missing:
-        raise _refusal(folder, f"its card has no {', '.join(missing)}, so what it has seen is unknown; train it again")
+        raise _describe_refusal(
+            folder, f"its card has no {', '.join(missing)}, so what it has seen is unknown; train it again"
+        )
     try:
         return data, read_recipe(card["recipe"], "its recipe"), read_splits(card)
     except ConfigurationError as error:
-        raise _refusal(folder, error.message) from error
+        raise _describe_refusal(folder, error.message) from error
 
 
-def _refusal(folder: Path, reason: str) -> ConfigurationError:
+def _describe_refusal(folder: Path, reason: str) -> ConfigurationError:
     return ConfigurationError(f"no training can start from {folder}: {reason}")
 
 
-def _kept(recipe: StockRecipe) -> dict[str, Json]:
+def _select_kept(recipe: StockRecipe) -> dict[str, Json]:
     return {
         name: value
         for name, value in recipe.settings().items()
@@ -196,17 +200,17 @@ def _kept(recipe: StockRecipe) -> dict[str, Json]:
     }
 
 
-def _names(features: FeatureSet) -> str:
+def _format_names(features: FeatureSet) -> str:
     return listed((*features.names, *features.known_names))
 
 
-def _variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _list_variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the number columns and of the text columns."""
     return tuple(one.name for one in statics.numbers), tuple(one.name for one in statics.categories)
 
 
-def _listed(statics: StaticFeatures) -> str:
-    numbers, texts = _variables(statics)
+def _format_variables(statics: StaticFeatures) -> str:
+    numbers, texts = _list_variables(statics)
     return ", ".join([*(f"{name} (a number)" for name in numbers), *(f"{name} (a text)" for name in texts)]) or "none"
 
 
@@ -226,9 +230,9 @@ class TrainingMaterial:
     def identity(self) -> Mapping[str, Json]:
         """Hashes that a resumed training or search compares."""
         return {
-            "bars": bars_hash(self.bars),
+            "bars": hash_bars(self.bars),
             "covariates": self.covariates.digest(),
-            "features": features_identity(self.features),
+            "features": identify_features(self.features),
             "edges": RETURNS if self.edges is None else self.edges.digest,
             **({} if self.parent is None else self.parent.identity()),
         }

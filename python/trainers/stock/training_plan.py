@@ -19,11 +19,11 @@ from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
 from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target, kind_named
 from trainers.options import RunOptions
 from trainers.stock.bar_requirements import recognise_calendar
-from trainers.stock.card import features_identity
+from trainers.stock.card import identify_features
 from trainers.stock.edges import read_edges
-from trainers.stock.feature_selection import FeatureSelection, check_features, covariate_fields, features_named
+from trainers.stock.feature_selection import FeatureSelection, check_features, list_covariate_fields, load_features
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, choose_default_optimisation, recipe_of
-from trainers.stock.splits import SplitShares, day_of
+from trainers.stock.splits import SplitShares, find_day
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 Bars = BarPanel | Frame | str | Path
@@ -36,7 +36,7 @@ Day = date | str | int
 """A date, its ISO text such as 2011-01-03, or yyyymmdd."""
 
 
-def bars_of(source: Bars) -> BarPanel:
+def load_bars(source: Bars) -> BarPanel:
     """Read bars, unless they are a panel already.
 
     Raises:
@@ -47,7 +47,7 @@ def bars_of(source: Bars) -> BarPanel:
     return read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source)
 
 
-def covariates_of(files: CovariateFiles) -> CovariateSource:
+def read_covariates(files: CovariateFiles) -> CovariateSource:
     """Read covariate files, unless they are loaded already.
 
     Raises:
@@ -58,7 +58,7 @@ def covariates_of(files: CovariateFiles) -> CovariateSource:
     return files if isinstance(files, CovariateSource) else CovariateSource.read(files)
 
 
-def day_number(name: str, day: Day) -> int:
+def parse_day(name: str, day: Day) -> int:
     """The day as yyyymmdd.
 
     Raises:
@@ -66,7 +66,7 @@ def day_number(name: str, day: Day) -> int:
     """
     text = day.strftime("%Y-%m-%d") if isinstance(day, date) else shown_date(day) if isinstance(day, int) else day
     try:
-        return day_of(name, text)
+        return find_day(name, text)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
 
@@ -118,7 +118,7 @@ class FlagSetting:
             raise ConfigurationError(f"{self.name} is {value:g}, but must be at least {low:g}{end}")
 
 
-def settings_of(owner: type[Dataclass]) -> Iterator[FlagSetting]:
+def list_settings(owner: type[Dataclass]) -> Iterator[FlagSetting]:
     """The settings of a dataclass, inherited ones included."""
     hints = get_type_hints(owner, include_extras=True)
     for field in fields(owner):
@@ -138,7 +138,7 @@ def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> Pars
     Raises:
         ConfigurationError: a value is invalid.
     """
-    given = [(one, one.value(values[one.name])) for one in settings_of(owner) if values.get(one.name) is not None]
+    given = [(one, one.value(values[one.name])) for one in list_settings(owner) if values.get(one.name) is not None]
     known = [(one, value) for one, value in given if value is not None]
     return ParsedFlags({one.field: value for one, value in known}, {one.field: one.name for one, _ in known})
 
@@ -152,11 +152,11 @@ def convert_value(name: str, kind: Any, given: object) -> Any:
     if get_origin(kind) is UnionType:
         (kind,) = (part for part in get_args(kind) if part is not NoneType)
     if get_origin(kind) is Literal:
-        return _chosen(name, get_args(kind), given)
+        return _choose(name, get_args(kind), given)
     if get_origin(kind) is tuple:
-        return _several(name, get_args(kind)[0], given)
+        return _parse_several(name, get_args(kind)[0], given)
     if issubclass(kind, Enum):
-        return kind(_chosen(name, tuple(choice.value for choice in kind), given))
+        return kind(_choose(name, tuple(choice.value for choice in kind), given))
     accepted, description = _PLAIN.get(kind, ((kind,), f"a {kind.__name__}"))
     if not isinstance(given, accepted) or (isinstance(given, bool) and kind is not bool):
         raise ConfigurationError(f"{name} is {given!r}, but must be {description}")
@@ -172,14 +172,14 @@ _PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 """Types that values are converted to, such as from NumPy numbers: accepted types, and a description."""
 
 
-def _chosen(name: str, choices: tuple[str, ...], given: object) -> str:
+def _choose(name: str, choices: tuple[str, ...], given: object) -> str:
     if given in choices:
         return str(given)
-    meant = f"; did you mean {', '.join(near)}?" if (near := nearest(str(given), choices)) else ""
+    meant = f"; did you mean {', '.join(near)}?" if (near := find_nearest(str(given), choices)) else ""
     raise ConfigurationError(f"{name} is {given!r}, but must be one of {', '.join(map(repr, choices))}{meant}")
 
 
-def _several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
+def _parse_several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
     try:
         parts = tuple(given)
     except TypeError as error:
@@ -188,7 +188,7 @@ def _several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
     return tuple(convert_value(name, kind, part) for part in parts)
 
 
-def nearest(name: str, known: tuple[str, ...]) -> list[str]:
+def find_nearest(name: str, known: tuple[str, ...]) -> list[str]:
     """The known name most similar to `name`, if any."""
     prefixed = [one for one in known if one.startswith(name) or name.startswith(one)]
     return get_close_matches(name, known, n=1) or prefixed[:1]
@@ -205,7 +205,7 @@ def suggest_names(kind: type[KindT]) -> type[KindT]:
             raise TypeError(f"{kind.__name__} takes its settings by name: {kind.__name__}({known[0]}={values[0]!r})")
         unknown = [name for name in given if name not in known]
         if unknown:
-            near = nearest(unknown[0], known)
+            near = find_nearest(unknown[0], known)
             hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known)}"
             raise TypeError(f"{kind.__name__} has no setting {unknown[0]}{hint}")
         plain(self, **given)
@@ -214,7 +214,7 @@ def suggest_names(kind: type[KindT]) -> type[KindT]:
     return kind
 
 
-def with_calendar(
+def set_calendar(
     recipe: StockRecipe, bars: BarPanel, tell: Callable[[str], None], *, setting: str = "--calendar NAME"
 ) -> StockRecipe:
     """The recipe; one without a calendar gets the calendar that fits the dates of the bars, if there is one.
@@ -261,11 +261,11 @@ class TrainingPlan:
             ConfigurationError: a value is invalid, the kind has no such setting, or settings contradict each other.
             ArtifactError: the artifact to start from is damaged.
         """
-        changes = _changes(values, recipe)
+        changes = _parse_changes(values, recipe)
         if start is None:
             _check_learning(changes)
-        parent = None if start is None else _parent(start, changes, recipe)
-        own = recipe_from_parent(parent) if parent is not None else recipe or recipe_of(changes.kind)
+        parent = None if start is None else _load_parent(start, changes, recipe)
+        own = inherit_recipe(parent) if parent is not None else recipe or recipe_of(changes.kind)
         final = changes.over(own)
         _check_edges(edges, final)
         reads = parse_settings(FeatureSelection, values)
@@ -274,10 +274,10 @@ class TrainingPlan:
         return cls(recipe=final, reads=reads, run=run, parent=parent, edges=edges)
 
     def beside(self, bars: BarPanel, tell: Callable[[str], None]) -> Self:
-        """The plan with the calendar of these bars; see `with_calendar`."""
+        """The plan with the calendar of these bars; see `set_calendar`."""
         if self.parent is not None:
             return self
-        return replace(self, recipe=with_calendar(self.recipe, bars, tell, setting="calendar=NAME"))
+        return replace(self, recipe=set_calendar(self.recipe, bars, tell, setting="calendar=NAME"))
 
     def material(self, bars: BarPanel, covariates: CovariateFiles) -> TrainingMaterial:
         """Bars, features and covariates, and the edges of a graph.
@@ -286,12 +286,12 @@ class TrainingPlan:
             ConfigurationError: features or edges do not fit the files or the parent's weights.
             QuantraError: a file is malformed.
         """
-        source = covariates_of(covariates)
+        source = read_covariates(covariates)
         if self.parent is None:
             features = self.reads.over(FeatureSelection()).beside(source, self.recipe.calendar)
         else:
             features = self.parent.features
-            _refuse(list(other_features(self.parent, self.reads, lambda: source)))
+            _refuse(list(find_other_features(self.parent, self.reads, lambda: source)))
         return TrainingMaterial(bars, features, source, self._edges(bars.symbols), self.parent)
 
     def _edges(self, symbols: tuple[str, ...]) -> Edges | None:
@@ -301,7 +301,7 @@ class TrainingPlan:
         return read_edges(self.edges, symbols, neighbours=config.neighbours)
 
 
-def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
+def _parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
     """The recipe's settings that were given; the kind defaults to that of `recipe`."""
     asked = parse_settings(StockRecipe, values)
     if recipe is not None:
@@ -313,30 +313,30 @@ def _changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeCha
         recipe=asked,
         target=parse_settings(Target, values),
         optimisation=parse_settings(Optimisation, values),
-        network=_network(values),
+        network=_parse_network(values),
     )
 
 
-def _network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
+def _parse_network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
     """The network's sizes that were given; whether its kind has them is checked in `RecipeChanges.over`."""
-    sizes = {one.name: one for kind in KINDS.values() for one in settings_of(kind.config)}
+    sizes = {one.name: one for kind in KINDS.values() for one in list_settings(kind.config)}
     given = {name: one.value(values[name]) for name, one in sizes.items() if values.get(name) is not None}
     return ParsedFlags(given, {name: name for name in given})
 
 
 def _check_learning(changes: RecipeChanges) -> None:
-    needless = unused_training_flags(changes)
+    needless = find_unused_training_flags(changes)
     if needless:
         raise ConfigurationError(
             f"{', '.join(needless)} say how weights are learnt, but model {changes.kind} has none; leave them out"
         )
 
 
-def _parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:
+def _load_parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:
     if recipe is not None:
         raise ConfigurationError("a recipe is given and an artifact to start from, which has its own; leave one out")
     parent = ParentArtifact.load(start)
-    _refuse(list(contradictions(parent, changes)))
+    _refuse(list(find_contradictions(parent, changes)))
     return parent
 
 
@@ -358,28 +358,28 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 """Settings that a training from a parent may change."""
 
 
-def unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
+def find_unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
     """Flags about learning that were given for a model without learnt weights."""
     if kind_named(asked.kind).learns:
         return ()
     return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
 
 
-def recipe_from_parent(parent: ParentArtifact) -> StockRecipe:
+def inherit_recipe(parent: ParentArtifact) -> StockRecipe:
     """The parent's recipe, with splits and optimisation reset to the defaults of its kind."""
     kind = parent.recipe.kind
     return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=choose_default_optimisation(kind))
 
 
-def contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:
+def find_contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:
     """Settings that differ from the parent's, as text."""
     recipe = parent.recipe
-    yield from _other(asked.recipe, recipe)
-    yield from _other(asked.target, recipe.target)
-    yield from _other(asked.network, recipe.config)
+    yield from _find_others(asked.recipe, recipe)
+    yield from _find_others(asked.target, recipe.target)
+    yield from _find_others(asked.network, recipe.config)
 
 
-def other_features(
+def find_other_features(
     parent: ParentArtifact, reads: ParsedFlags[FeatureSelection], files: Callable[[], CovariateSource]
 ) -> Iterator[str]:
     """Feature settings that differ from the parent's, as text; without any, no file is read."""
@@ -387,24 +387,24 @@ def other_features(
         return
     known = parent.features.covariates.known
     selection = reads.over(FeatureSelection(known=",".join(known)))
-    fields = covariate_fields(files(), selection.known)
+    fields = list_covariate_fields(files(), selection.known)
     if set(fields.known) != set(known):
         yield f"{reads.flags['known']} is {selection.known} and the artifact's {','.join(known) or 'none'}"
     elif "features" in reads.flags and (
-        features_identity(features_named(selection.features, parent.recipe.calendar, fields))
-        != features_identity(parent.features)
+        identify_features(load_features(selection.features, parent.recipe.calendar, fields))
+        != identify_features(parent.features)
     ):
         yield f"{reads.flags['features']} is {selection.features}, whose features are not the artifact's"
 
 
-def _other(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
+def _find_others(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
     current = {field.name: getattr(own, field.name) for field in fields(own)}
     for name, flag in given.flags.items():
         if name not in _CHANGEABLE and given.values[name] != current.get(name):
-            yield f"{flag} is {_shown(given.values[name])} and the artifact's {_shown(current.get(name))}"
+            yield f"{flag} is {_format_value(given.values[name])} and the artifact's {_format_value(current.get(name))}"
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(f"{part:g}" for part in value)
     return "none" if value is None else str(value)

@@ -35,7 +35,7 @@ from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.backtest.refits import assemble_model, refit
 from trainers.stock.backtest.source import ModelSource
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, decide_weights
-from trainers.stock.card import bars_hash
+from trainers.stock.card import hash_bars
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
@@ -143,7 +143,7 @@ def audit(
     return AuditRecord(
         digest=source.digest,
         told=source.description,
-        bars=bars_hash(bars),
+        bars=hash_bars(bars),
         first_session=first,
         last_session=last,
         future=future,

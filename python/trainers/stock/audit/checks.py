@@ -27,7 +27,7 @@ from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, Information
 from trainers.stock.evaluation.evaluated_days import find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import standard_error, widening_factor
 from trainers.stock.evaluation.scores import rank_values
-from trainers.stock.splits import DataSplits, decisions
+from trainers.stock.splits import DataSplits, list_decisions
 
 SURE = 0.95
 """Probability needed for a pass; its complement leads to a fail."""
@@ -365,7 +365,7 @@ class ShuffledHistory(History):
         super().__init__(bars, pipeline, covariates)
         random, spread = np.random.default_rng(seed), torch.from_numpy(pipeline.target.spread)
         for part in (splits.train, splits.selection, splits.calibration):
-            days = decisions(part, bars.sessions, pipeline.target)
+            days = list_decisions(part, bars.sessions, pipeline.target)
             location, scale = self.level_of_days(days)
             units = normalise(torch.from_numpy(self.labels[:, days]), location, scale, spread)
             moved = units[:, torch.from_numpy(random.permutation(len(days)))]

@@ -27,7 +27,7 @@ from trainers.stock.backtest.strategies import (
     compute_benchmark_weights,
     decide_weights,
 )
-from trainers.stock.card import bars_hash, features_identity
+from trainers.stock.card import hash_bars, identify_features
 from trainers.stock.evaluation.bound_model import describe_origins
 
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
@@ -196,8 +196,8 @@ def collect_settings(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan)
     return {
         "source": source.digest,
         "recipe": None if source.recipe is None else source.recipe.settings(),
-        "features": features_identity(source.features),
-        "bars": bars_hash(bars),
+        "features": identify_features(source.features),
+        "bars": hash_bars(bars),
         "covariates": source.covariates.digest(),
         "plan": asdict(plan),
     }

@@ -32,7 +32,7 @@ from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
-from trainers.stock.bar_requirements import sessions_needed
+from trainers.stock.bar_requirements import count_sessions_needed
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.fitting import fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
@@ -161,7 +161,7 @@ def count_fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPa
     """Number of the first bars' sessions that suffice for a refit; more than there are if none do."""
     lengths, recipe = _measure_lengths(recipe), make_tradable(recipe)
     longest = max(recipe.target.horizons)
-    needs = (sessions_needed(len(bars.symbols), features, recipe), longest, longest)
+    needs = (count_sessions_needed(len(bars.symbols), features, recipe), longest, longest)
     return next(
         count
         for count in itertools.count(1)

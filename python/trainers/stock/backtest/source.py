@@ -20,9 +20,9 @@ from predictor.networks import Edges
 from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refits import MAX_ROWS, count_fewest_sessions
 from trainers.stock.backtest.strategies import count_sessions_a_year
-from trainers.stock.card import features_identity
+from trainers.stock.card import identify_features
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.data_warnings import networks_of, of_models, of_recipe
+from trainers.stock.data_warnings import check_models, check_recipe, list_networks
 from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
 from trainers.stock.evaluation.evaluated_days import read_splits
@@ -90,8 +90,8 @@ class ModelSource:
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
         """Warnings about these bars and the covariate files."""
         if self.standing is not None:
-            return of_models(networks_of(self.standing.model), bars, self.covariates)
-        return of_recipe(bars, self.features, self.covariates, self.known_recipe())
+            return check_models(list_networks(self.standing.model), bars, self.covariates)
+        return check_recipe(bars, self.features, self.covariates, self.known_recipe())
 
     def user_edges(self, symbols: Sequence[str]) -> Edges | None:
         """Edges among these symbols that the user gave to the artifact's graph; None for others."""
@@ -145,7 +145,7 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
         ConfigurationError: The file has no recipe.
     """
     recipe = read_recipe_file(path)
-    identity = {"recipe": recipe.settings(), "features": features_identity(features)}
+    identity = {"recipe": recipe.settings(), "features": identify_features(features)}
     digest = hashlib.sha256(canonical.to_bytes(identity)).hexdigest()
     return ModelSource(
         description=f"recipe {digest[:12]} ({recipe.kind})",

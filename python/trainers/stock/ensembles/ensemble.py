@@ -23,11 +23,11 @@ from trainers.stock.data import NO_SOURCE, ROWS
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
+    check_models,
     check_outcomes_vary,
     discard,
     emit,
-    missing_bar_notes,
-    of_models,
+    note_missing_bars,
 )
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.bound_model import EnsembleMembers
@@ -143,7 +143,7 @@ def join(
     splits = find_common_splits({name: read_splits(one) for name, one in cards.items()})
     models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
-    doubts = emit(of_models([*models.values()], bars, covariates), warn)
+    doubts = emit(check_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
     announce("calibrating, and scoring against the members and the baselines")
@@ -231,14 +231,14 @@ def _build_card(
     for name, one in forecasts.items():
         contest.add(name, pinball(test, one.calibrated))
     return {
-        "data": card.data_card(history.bars, doubts),
+        "data": card.describe_data(history.bars, doubts),
         "covariates": {"sha256": history.covariates.digest()},
-        "splits": card.splits_card(splits, history),
-        "libraries": card.libraries_card(),
-        "scores": card.scores_card(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
-        "notes": [*origins, *missing_bar_notes(history, windows, splits), *result.notes],
-        "calibration": card.calibration_card(test, ours),
-        "skill": card.skill_card(result.skill),
-        "best_member": card.skill_card(contest.skill),
-        "conformal": card.conformal_card(test, ours, manifest.conformal.effective_samples),
+        "splits": card.describe_splits(splits, history),
+        "libraries": card.list_libraries(),
+        "scores": card.describe_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
+        "notes": [*origins, *note_missing_bars(history, windows, splits), *result.notes],
+        "calibration": card.describe_calibration(test, ours),
+        "skill": card.describe_skill(result.skill),
+        "best_member": card.describe_skill(contest.skill),
+        "conformal": card.describe_conformal(test, ours, manifest.conformal.effective_samples),
     }

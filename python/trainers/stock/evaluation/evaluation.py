@@ -25,13 +25,13 @@ from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
+    check_models,
     check_outcomes_vary,
     discard,
+    drop_before_calendar,
     emit,
-    missing_bar_notes,
-    networks_of,
-    of_models,
-    since_calendar,
+    list_networks,
+    note_missing_bars,
 )
 from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.baselines import InformationSet, all_baselines
@@ -65,7 +65,7 @@ from trainers.stock.evaluation.scores import (
 )
 from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, refit_and_forecast, score_seeds
 from trainers.stock.recipe import read_recipe
-from trainers.stock.splits import DataSplits, SplitPart, day_of
+from trainers.stock.splits import DataSplits, SplitPart, find_day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class EvaluationSettings:
         Flag(
             "First decision day; empty: the first that the artifact has not seen.",
             metavar="DATE",
-            read=partial(day_of, "--start"),
+            read=partial(find_day, "--start"),
             none="",
         ),
     ] = None
@@ -172,7 +172,7 @@ class EvaluationSettings:
         Flag(
             "Last decision day; empty: the last whose outcome is known.",
             metavar="DATE",
-            read=partial(day_of, "--end"),
+            read=partial(find_day, "--end"),
             none="",
         ),
     ] = None
@@ -238,7 +238,9 @@ def evaluate(
         ArtifactError: The card does not record the model's splits.
         CovariateMissingError: No file has a covariate that the model reads.
     """
-    doubts = emit(of_models(networks_of(model), since_calendar(bars, find_calendar(model)), covariates), warn)
+    doubts = emit(
+        check_models(list_networks(model), drop_before_calendar(bars, find_calendar(model)), covariates), warn
+    )
     exam = _prepare_setup(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
     result, compared = _compare_baselines(exam, announce, stepwise)
@@ -261,7 +263,7 @@ def evaluate(
         start_note=start_note_of(model.manifest.card),
         notes=(
             *describe_origins(model),
-            *missing_bar_notes(exam.bound.history, exam.tested.windows, exam.splits),
+            *note_missing_bars(exam.bound.history, exam.tested.windows, exam.splits),
             *result.notes,
             *unseeded,
         ),
@@ -298,7 +300,7 @@ def _prepare_setup(
     test = select_unseen_part(
         bars.sessions, find_last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
     )
-    recent = since_calendar(bars, calendar)
+    recent = drop_before_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
     announce("computing features")
     bound = bind_model(model, recent, covariates)

@@ -20,7 +20,7 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.inference import Engine
 from predictor.networks import OutputMap, Target
 from trainers.stock.data import ROWS, History, TrainingWindows
-from trainers.stock.network_forecasts import joined, network_forecasts
+from trainers.stock.network_forecasts import forecast_with_network, join_parts
 
 
 def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
@@ -285,7 +285,7 @@ def forecasts_of(
         windows: [N] by date.
         universe: Symbols in the order of the network's nodes, for graph models.
     """
-    forecasts = network_forecasts(engine, history, windows, universe)
+    forecasts = forecast_with_network(engine, history, windows, universe)
     levels = (forecasts.units, *history.level(windows))
     return ModelForecasts(
         raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),
@@ -297,4 +297,4 @@ def forecasts_of(
 def _mapped(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
     """[N, H, Q] quantiles in the target's unit, computed in blocks of windows."""
     parts = zip(units.split(ROWS), location.split(ROWS), scale.split(ROWS), strict=True)
-    return joined((output.values(*part, offsets) for part in parts), len(units)).numpy()
+    return join_parts((output.values(*part, offsets) for part in parts), len(units)).numpy()

@@ -22,7 +22,7 @@ from trainers.stock.evaluation.comparison import (
     winkler,
 )
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
-from trainers.stock.fitting import engine_of, fit_artifact, fit_pipeline
+from trainers.stock.fitting import build_engine, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 
@@ -55,7 +55,7 @@ def refit_and_forecast(
     bars, beside = refitting.bars, refitting.covariates
     history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
     made = fit_artifact(history, refitting.splits, recipe, consume=consume, edges=refitting.edges)
-    engine = engine_of(made.network(), made.manifest)
+    engine = build_engine(made.network(), made.manifest)
     return forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe).calibrated
 
 

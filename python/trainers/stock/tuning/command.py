@@ -22,7 +22,7 @@ from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_for, progress_on
 from trainers.stock.data import History
-from trainers.stock.data_warnings import emit, of_recipe, of_steps
+from trainers.stock.data_warnings import check_recipe, check_steps, emit
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
@@ -30,7 +30,7 @@ from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
 from trainers.stock.training_data import TrainingMaterial
-from trainers.stock.training_plan import with_calendar
+from trainers.stock.training_plan import set_calendar
 from trainers.stock.tuning.search import Search, SearchResult, StudyStorage, require_optuna, search
 
 
@@ -78,7 +78,7 @@ def tune_stock(
     artifact.check_new_folder(out)
     torch.set_num_threads(run.threads)
     covariates, panel = files.read(), bars.read()
-    final = with_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
+    final = set_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
     material = TrainingMaterial(panel, reads.beside(covariates, final.calendar), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _search(material, final, effort, out, as_json=run.as_json)
@@ -93,9 +93,9 @@ def _search(
     """Run the search, and train the best recipe."""
     announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
     consume: ReportConsumer = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
-    emit(of_recipe(material.bars, material.features, material.covariates, recipe), warn)
+    emit(check_recipe(material.bars, material.features, material.covariates, recipe), warn)
     settings = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
-    emit(of_steps(settings.history, settings.splits, recipe), warn)
+    emit(check_steps(settings.history, settings.splits, recipe), warn)
     try:
         result = search(settings, effort.study(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")

@@ -15,7 +15,7 @@ from predictor.networks import Target, TargetKind, anchor_index, without_crossin
 from predictor.windows import trailing_windows
 from trainers.stock.data import ROWS, History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
-from trainers.stock.network_forecasts import calibrate, joined
+from trainers.stock.network_forecasts import calibrate, join_parts
 from trainers.stock.splits import DataSplits, SplitPart
 
 
@@ -40,12 +40,12 @@ class MeasuredWindows:
             compute(MeasuredWindows(windows=few, units=self.units.rows(rows)))
             for rows, few in self.windows.blocks(ROWS)
         )
-        return joined(map(torch.from_numpy, parts), len(self)).numpy()
+        return join_parts(map(torch.from_numpy, parts), len(self)).numpy()
 
 
 def in_blocks(windows: TrainingWindows, compute: Callable[[TrainingWindows], FloatArray]) -> FloatArray:
     """[N, …] result of a function of windows without units, computed in blocks."""
-    return joined((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
+    return join_parts((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
