@@ -19,11 +19,11 @@ import polars as pl
 import pytest
 import torch
 import typer
+from command_exits import exit_code
 from market import bokeh_panel
 from shown_commands import ENVIRONMENT
 
 from predictor import BarPanel, Forecaster
-from predictor.cli import run
 from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
 from predictor.networks import KINDS
 from predictor.registry import read_aliases
@@ -90,16 +90,6 @@ def fitted_trainer() -> tuple[StockTrainer, Forecaster]:
 @pytest.fixture(scope="module")
 def saved_model(fitted_trainer: tuple[StockTrainer, Forecaster], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fitted_trainer[0].save(tmp_path_factory.mktemp("models") / "mine" / "1")
-
-
-def exit_code(command: Callable[..., None], *arguments: str | Path) -> int:
-    """Exit code of a command."""
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    with pytest.raises(SystemExit) as ended:
-        run(app, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

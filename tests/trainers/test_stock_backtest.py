@@ -4,18 +4,17 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
+from command_exits import exit_code
 from market import bokeh_panel, scaled
 
 from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
-from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.flags import ParsedFlags
@@ -489,13 +488,7 @@ def test_a_setting_that_is_missing_is_named() -> None:
 # --- the command
 
 
-def call(*arguments: str | Path) -> int:
-    app = typer.Typer(add_completion=False)
-    app.command()(command.backtest_command)
-    with pytest.raises(SystemExit) as ended:
-        run(app, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+call = partial(exit_code, command.backtest_command)
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-import typer
+from command_exits import exit_code
 from market import bokeh_panel
 from safetensors.torch import load_file
 
 from predictor.bars import BarPanel
-from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import alpha158_features, default_features
 from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
@@ -39,14 +39,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def exit_code(*arguments: str | Path) -> int:
-    """Run the trainer's program and return its exit code."""
-    app = typer.Typer(add_completion=False)
-    app.command()(command.stock)
-    with pytest.raises(SystemExit) as ended:
-        run(app, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+call = partial(exit_code, command.stock)
 
 
 class RecordedTraining:
@@ -99,7 +92,7 @@ def test_help_names_the_flags_and_an_example() -> None:
 def test_without_flags_the_recipe_is_the_default_one_of_the_recognised_calendar(
     recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
     assert recorded_training.recipe == StockRecipe(calendar="XNYS")
     assert recorded_training.given.features == default_features()
 
@@ -108,7 +101,7 @@ def test_without_flags_the_recipe_is_the_default_one_of_the_recognised_calendar(
 def test_each_kind_of_network_has_its_own_defaults(
     kind: str, recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
     assert recorded_training.recipe.config == kind_named(kind).config()
     assert recorded_training.recipe.optimisation == choose_default_optimisation(kind)
     assert recorded_training.recipe.target.lag == (1 if kind == "graph" else 0)
@@ -117,7 +110,7 @@ def test_each_kind_of_network_has_its_own_defaults(
 def test_the_features_of_alpha158_are_to_be_had_by_name(
     recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--features", "alpha158", "--json") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--features", "alpha158", "--json") == 0
     assert recorded_training.given.features == alpha158_features()
 
 
@@ -128,14 +121,14 @@ def test_bars_come_from_a_database_too(recorded_training: RecordedTraining, bars
         places = ", ".join("?" * len(rows[0]))
         database.executemany(f"INSERT INTO bars VALUES ({places})", rows[1:])  # noqa: S608 - question marks alone
     address = f"sqlite:///{tmp_path / 'bars.db'}"
-    assert exit_code("--bars", address, "--query", "SELECT * FROM bars", "--out", tmp_path / "1", "--json") == 0
+    assert call("--bars", address, "--query", "SELECT * FROM bars", "--out", tmp_path / "1", "--json") == 0
     assert hash_bars(recorded_training.given.bars) == hash_bars(BarPanel.read(bars_file))
 
 
 def test_neither_bars_nor_a_variable_that_holds_their_address_is_bad_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--out", tmp_path / "1") == 2
+    assert call("--out", tmp_path / "1") == 2
     assert "give either --bars or --bars-env" in capsys.readouterr().err
 
 
@@ -148,7 +141,7 @@ def test_every_flag_reaches_the_recipe(recorded_training: RecordedTraining, bars
         "--deterministic --resume --keep 7 --checkpoint-seconds 5 --splits "
         "2000-01-03/2007-12-31,2008-01-02/2009-06-30,2009-07-01/2010-12-31,2011-01-03/2012-12-31"
     )
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *flags.split(), "--json") == 0
     assert recorded_training.recipe == StockRecipe(
         calendar="XNYS",
         target=Target(kind=TargetKind.LOG_VOLATILITY, horizons=(2, 7), lag=1),
@@ -185,7 +178,7 @@ def test_every_flag_reaches_the_recipe(recorded_training: RecordedTraining, bars
 def test_a_training_writes_the_artifact_its_log_and_json_lines(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
+    assert call("--bars", bars_file, "--calendar", "XNYS", "--out", tmp_path / "1", *QUICK, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     stages = [line["stage"] for line in lines if line["kind"] == "stage"]
     assert [stage.split()[0] for stage in stages] == ["computing", "training", "the", "recording"]
@@ -205,14 +198,14 @@ def test_the_log_of_a_training_that_was_stopped_is_not_gone_on_with(bars_file: P
     log = tmp_path / "1.run" / "reports.jsonl"
     log.parent.mkdir()
     log.write_text("of another training\n")
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     assert "another" not in log.read_text()
 
 
 def test_a_person_sees_the_scores_and_the_sentence_about_skill(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     shown = capsys.readouterr().out
     assert "training on cpu (automatic:" in shown
     assert (
@@ -266,7 +259,7 @@ def test_a_bad_flag_gives_one_clear_line_and_leaves_nothing_behind(
 ) -> None:
     given = flags.split()
     bars = [] if "--bars" in given else ["--bars", str(bars_file)]
-    assert exit_code(*bars, "--out", tmp_path / "1", *given) == 1
+    assert call(*bars, "--out", tmp_path / "1", *given) == 1
     error = capsys.readouterr().err
     *read, failed = error.splitlines()
     assert message in failed
@@ -288,7 +281,7 @@ OUT_OF_RANGE = [
 
 @pytest.mark.parametrize("flag", OUT_OF_RANGE)
 def test_a_flag_out_of_its_range_is_bad_usage(flag: str, bars_file: Path, tmp_path: Path) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *f"--{flag}".split()) == 2
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *f"--{flag}".split()) == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -296,7 +289,7 @@ def test_flags_of_learning_are_refused_by_name_for_a_model_that_learns_nothing(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ("--epochs", 3, "--batch-size", 64)
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", "--model", "har", *map(str, flags)) == 2
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "har", *map(str, flags)) == 2
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "--epochs, --batch-size say how weights are learnt, but model har has none; leave them out" in said
 
@@ -311,7 +304,7 @@ LONGER = ("--epochs", "8", "--patience", "8", "--hidden", "4", "--horizons", "1,
 @pytest.fixture(scope="module")
 def uninterrupted(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("uninterrupted") / "1"
-    assert exit_code("--bars", bars_file, "--out", out, *LONGER) == 0
+    assert call("--bars", bars_file, "--out", out, *LONGER) == 0
     return files_of(out)
 
 
@@ -337,7 +330,7 @@ def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact
 ) -> None:
     out = tmp_path / "1"
     assert stopped_in_epoch(4, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
-    assert exit_code("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
+    assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert "resuming after" in capsys.readouterr().out
     assert files_of(out) == uninterrupted
     windows = [json.loads(line) for line in (tmp_path / "1.run" / "reports.jsonl").read_text().splitlines()]
@@ -357,7 +350,7 @@ def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_shows_how_to_res
     assert "stopped by SIGTERM after " in ended.stderr
     assert "--resume" in ended.stderr
     assert not out.exists()
-    assert exit_code("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
+    assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert files_of(out) == uninterrupted
 
 
@@ -393,7 +386,7 @@ def test_checkpoints_of_a_stopped_training_are_not_gone_over_without_being_asked
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     before = files_of(tmp_path)
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
     assert "continue it (--resume), or remove the folder" in capsys.readouterr().err
     assert files_of(tmp_path) == before
 
@@ -403,7 +396,7 @@ def test_checkpoints_of_a_training_that_still_runs_are_not_called_those_of_a_sto
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     with Checkpoints(tmp_path / "1.run" / "checkpoints").open():
-        assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
+        assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 1
     error = capsys.readouterr().err
     assert "is in use by process" in error
     assert "remove" not in error
@@ -413,7 +406,7 @@ def test_another_recipe_does_not_resume_and_the_difference_is_named(
     bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
     assert "learning_rate" in capsys.readouterr().err
 
 
@@ -422,7 +415,7 @@ def test_the_checkpoints_go_when_the_artifact_is_saved(
 ) -> None:
     leave_a_checkpoint(bars_file, tmp_path / "1", monkeypatch)
     assert list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert not list((tmp_path / "1.run" / "checkpoints").glob("window-*"))
 
 
@@ -450,10 +443,10 @@ def test_the_folder_is_locked_until_the_artifact_is_written(bars_file: Path, tmp
 def test_resuming_what_is_finished_says_so_and_changes_nothing(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     before = files_of(tmp_path)
     capsys.readouterr()
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert "is finished; there is nothing to resume" in capsys.readouterr().out
     assert files_of(tmp_path) == before
 
@@ -461,8 +454,8 @@ def test_resuming_what_is_finished_says_so_and_changes_nothing(
 def test_resuming_what_is_finished_with_another_flag_names_the_difference(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume", "--learning-rate", "0.5") == 1
     error = capsys.readouterr().err
     assert "is finished, and was made with other settings: learning_rate was 0.0003 and is now 0.5; choose" in error
 
@@ -470,10 +463,10 @@ def test_resuming_what_is_finished_with_another_flag_names_the_difference(
 def test_only_the_first_process_of_a_group_says_that_a_training_is_finished(
     bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK) == 0
     capsys.readouterr()
     monkeypatch.setenv("RANK", "1")
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
+    assert call("--bars", bars_file, "--out", tmp_path / "1", *QUICK, "--resume") == 0
     assert capsys.readouterr().out == ""
 
 
@@ -486,7 +479,7 @@ def test_two_processes_of_torchrun_train_what_one_does_with_the_same_windows(bar
     ended = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("Saved") == 1
-    assert exit_code(*flags, "16", "--accumulate", "2", "--out", tmp_path / "1") == 0
+    assert call(*flags, "16", "--accumulate", "2", "--out", tmp_path / "1") == 0
     one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("1", "2"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
@@ -496,7 +489,7 @@ def test_an_existing_artifact_is_refused_before_a_log_is_begun(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "1").mkdir()
-    assert exit_code("--bars", bars_file, "--out", tmp_path / "1") == 1
+    assert call("--bars", bars_file, "--out", tmp_path / "1") == 1
     assert "exists already; an artifact is never overwritten" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
@@ -506,7 +499,7 @@ def test_an_out_without_a_version_number_becomes_the_next_version(
 ) -> None:
     model = tmp_path / "models" / "mine"
     for version in (model / "1", model / "2"):
-        assert exit_code("--bars", bars_file, "--out", model, "--json") == 0
+        assert call("--bars", bars_file, "--out", model, "--json") == 0
         assert recorded_training.keeping.folder == version.with_name(f"{version.name}.run") / "checkpoints"
         assert f"{model} has no version number, so the artifact is {version}" in capsys.readouterr().err
         version.mkdir(parents=True)
@@ -515,8 +508,8 @@ def test_an_out_without_a_version_number_becomes_the_next_version(
 def test_a_finished_version_is_resumed_without_its_number(
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK) == 0
-    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK) == 0
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
     assert f"{tmp_path / '1'} is finished; there is nothing to resume" in capsys.readouterr().out
 
 
@@ -525,14 +518,14 @@ def test_a_stopped_version_is_resumed_without_its_number(
 ) -> None:
     (tmp_path / "1").mkdir()
     leave_a_checkpoint(bars_file, tmp_path / "2", monkeypatch)
-    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK, "--resume") == 0
     assert (tmp_path / "2" / "manifest.json").is_file()
 
 
 def test_a_folder_of_models_is_no_model(bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lstm" / "1").mkdir(parents=True)
     (tmp_path / "lstm" / "1" / "manifest.json").touch()
-    assert exit_code("--bars", bars_file, "--out", tmp_path, *QUICK) == 1
+    assert call("--bars", bars_file, "--out", tmp_path, *QUICK) == 1
     assert f"{tmp_path} holds several models; name one of them, such as --out" in capsys.readouterr().err
 
 
@@ -590,4 +583,4 @@ def test_the_trainer_as_a_script_says_what_to_install() -> None:
 
 
 def test_a_flag_that_is_missing_is_bad_usage(bars_file: Path) -> None:
-    assert exit_code("--bars", bars_file) == 2
+    assert call("--bars", bars_file) == 2

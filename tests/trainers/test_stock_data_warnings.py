@@ -1,18 +1,17 @@
 """Data warnings of training and evaluation: before the work, once, and in the record."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
+from command_exits import exit_code
 from market import bokeh_panel
 
 from predictor.bars import BarPanel
-from predictor.cli import run
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import CovariateFields, default_features
@@ -98,16 +97,6 @@ def places(told: Sequence[str], *texts: str) -> list[int]:
     found = [[place for place, line in enumerate(told) if text in line] for text in texts]
     assert [len(one) for one in found] == [1] * len(texts), told
     return [one[0] for one in found]
-
-
-def exit_code(command: Callable[..., None], *arguments: object) -> int:
-    """Run a command and return its exit code."""
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    with pytest.raises(SystemExit) as ended:
-        run(app, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def without_breaks(text: str) -> str:

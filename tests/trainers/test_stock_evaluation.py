@@ -5,20 +5,19 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import typer
+from command_exits import exit_code
 from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
-from predictor.cli import run
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import default_features
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -535,21 +534,14 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def exit_code(*arguments: str | Path) -> int:
-    """Run the command and return its exit code."""
-    app = typer.Typer(add_completion=False)
-    app.command()(evaluate_command)
-    with pytest.raises(SystemExit) as ended:
-        run(app, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+call = partial(exit_code, evaluate_command)
 
 
 def test_the_command_shows_every_table(
     trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "2", "--aci", "--all") == 0
+    assert call(trained_model.folder, "--bars", bars_file, "--seeds", "2", "--aci", "--all") == 0
     shown, told = capsys.readouterr()
     for word in (
         "skill",
@@ -572,7 +564,7 @@ def test_the_command_prints_three_sentences_and_one_table(
     trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "1") == 0
+    assert call(trained_model.folder, "--bars", bars_file, "--seeds", "1") == 0
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) <= 40
     assert "of the outcomes fell between the quantiles" in " ".join(shown.split())
@@ -583,14 +575,14 @@ def test_the_command_prints_three_sentences_and_one_table(
 @pytest.mark.usefixtures("few_baselines")
 def test_the_command_writes_a_report_too(trained_model: TrainingResult, bars_file: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
+    assert call(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
     assert f"Evaluation of {trained_model.folder.parent.name}/{trained_model.folder.name}" in report.read_text("utf-8")
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(tmp_path / "none", "--bars", "none.csv", "--report", tmp_path / "missing" / "report.html") == 1
+    assert call(tmp_path / "none", "--bars", "none.csv", "--report", tmp_path / "missing" / "report.html") == 1
     assert "create it first" in capsys.readouterr().err
 
 
@@ -598,7 +590,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
 def test_the_command_writes_json_alone_to_standard_output(
     trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--json") == 0
+    assert call(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--json") == 0
     told: Mapping[str, object] = json.loads(capsys.readouterr().out)
     assert told["seeds"] is None
 
@@ -609,5 +601,5 @@ def test_the_command_writes_json_alone_to_standard_output(
 def test_the_command_refuses_seen_days_and_malformed_dates(
     trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], start: str, message: str
 ) -> None:
-    assert exit_code(trained_model.folder, "--bars", bars_file, "--start", start) == 2
+    assert call(trained_model.folder, "--bars", bars_file, "--start", start) == 2
     assert message in capsys.readouterr().err

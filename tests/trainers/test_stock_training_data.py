@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import typer
+from command_exits import exit_code, program_exit_code
 from market import bokeh_panel
 from torch import Tensor, nn
 
@@ -19,7 +19,6 @@ from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.card import Card, ancestors_of
-from predictor.cli import run
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import FeatureDefinition, FeatureSet
@@ -257,7 +256,7 @@ def test_inspect_shows_what_it_started_from(
     parent: Path, child: TrainingResult, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert called("inspect", child.folder, "--all") == 0
+    assert call_quantra("inspect", child.folder, "--all") == 0
     shown = capsys.readouterr().out
     assert "weights that it started from" in shown
     assert f"{artifact.load(parent).weights_hash}, which had seen labels 2008-01-02 to 2010-08-31 of AAPL" in shown
@@ -640,21 +639,10 @@ def test_a_resume_with_another_parent_or_with_none_is_refused_by_name(parent: Pa
 # --- the command
 
 
-def called(*arguments: str | Path | int) -> int:
-    with pytest.raises(SystemExit) as ended:
-        run(quantra, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+call_quantra = partial(program_exit_code, quantra)
 
 
-def trained_by_command(*arguments: str | Path) -> int:
-    """Train with the trainer's program and return its exit code."""
-    app = typer.Typer(add_completion=False)
-    app.command()(command.stock)
-    with pytest.raises(SystemExit) as ended:
-        run(app, [str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+train_by_command = partial(exit_code, command.stock)
 
 
 SPLITS = ",".join("/".join(map(shown_date, (part.first, part.last))) for part in NEW.parts)
@@ -676,7 +664,7 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
     parent: Path, child: TrainingResult, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "1"
-    assert trained_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
+    assert train_by_command("--from", parent, "--bars", bars_file, "--out", out, *FLAGS) == 0
     shown = without_breaks(capsys.readouterr().out)
     assert (
         f"starting from the weights {artifact.load(parent).weights_hash[:16]}: 10 reused, none initialised from scratch"
@@ -685,7 +673,7 @@ def test_the_command_takes_network_features_and_target_from_the_artifact(
     assert "note: fine-tuned from the weights" in shown
     assert files_of(out) == files_of(child.folder)
     again = ("--from", parent, "--bars", bars_file, "--out", out, *FLAGS, "--resume")
-    assert trained_by_command(*again) == 0
+    assert train_by_command(*again) == 0
     assert "is finished; there is nothing to resume" in capsys.readouterr().out
 
 
@@ -694,7 +682,7 @@ def test_a_finished_model_of_another_parent_is_not_called_finished(
 ) -> None:
     """Also not in its own folder."""
     flags = ("--bars", bars_file, "--out", child.folder, *FLAGS, "--resume")
-    assert trained_by_command("--from", child.folder, *flags) == 1
+    assert train_by_command("--from", child.folder, *flags) == 1
     own, before = (artifact.load(folder).weights_hash[:16] for folder in (child.folder, parent))
     assert (
         f"the weights that it started from were {before} (labels up to 2010-08-31) and are now {own} (labels up to "
@@ -706,7 +694,7 @@ def test_the_artifact_itself_is_no_place_for_what_starts_from_it(
     parent: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files_of(parent)
-    assert trained_by_command("--from", parent, "--bars", bars_file, "--out", parent, *FLAGS) == 1
+    assert train_by_command("--from", parent, "--bars", bars_file, "--out", parent, *FLAGS) == 1
     assert "an artifact is never overwritten" in capsys.readouterr().err
     assert files_of(parent) == before
 
@@ -720,7 +708,7 @@ def test_flags_that_contradict_the_artifact_are_all_named_and_those_that_agree_a
         "--encoder-length 60 --features default --hidden 4"
     )
     asked = ("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", *flags.split())
-    assert trained_by_command(*asked) == 2
+    assert train_by_command(*asked) == 2
     said = without_breaks(capsys.readouterr().err)
     for contradiction in (
         "--model is gru and the artifact's lstm",
@@ -756,12 +744,12 @@ def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_a
         consume=ConsumerChain(),
     ).folder
     asked = ("--from", first, "--bars", bars_file, "--out", tmp_path / "2", *FLAGS)
-    assert trained_by_command(*asked) == 1
+    assert train_by_command(*asked) == 1
     assert "vix" in capsys.readouterr().err
     files = ("--covariates", tmp_path / "vix.csv")
-    assert trained_by_command(*asked, *files, "--known", "vix") == 2
+    assert train_by_command(*asked, *files, "--known", "vix") == 2
     assert "--known is vix and the artifact's none" in without_breaks(capsys.readouterr().err)
-    assert trained_by_command(*asked, *files) == 0
+    assert train_by_command(*asked, *files) == 0
     assert ParentArtifact.load(tmp_path / "2").features.names == ("r1", "range", "vix")
 
 
@@ -770,7 +758,7 @@ def test_days_that_the_artifact_has_seen_are_bad_usage(
 ) -> None:
     early = "2008-07-01/2009-12-31,2010-01-04/2010-12-31,2011-01-03/2011-12-30,2012-01-03/2012-12-31"
     asked = ("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", "--splits", early, "--json")
-    assert trained_by_command(*asked) == 2
+    assert train_by_command(*asked) == 2
     said = capsys.readouterr()
     assert "let selection begin on 2010-09-01 or later (--splits)" in without_breaks(said.err)
     assert json.loads(said.out.splitlines()[-1])["error"]["reason"] == "IN_SAMPLE"
@@ -788,7 +776,7 @@ def test_dropout_and_learning_are_the_commands_own(
 
     monkeypatch.setattr(command, "train", ask)
     flags = ("--dropout", "0.25", "--learning-rate", "0.001", "--seed", "7", "--json", "--calendar", "weekdays")
-    assert trained_by_command("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", *flags) == 0
+    assert train_by_command("--from", parent, "--bars", bars_file, "--out", tmp_path / "1", *flags) == 0
     ((material, recipe),) = asked
     assert recipe == StockRecipe(
         calendar="weekdays",
