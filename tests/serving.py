@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import grpc
 from watched_logs import SUITE
 
 from predictor.calls import Calls
 from predictor.calls.service import CallService
 from predictor.server import Address, Listening, ServerLimits
+from predictor.server.certificates import Certificates
 from predictor.server.listener import Listener
 from predictor.server.monitoring import CallObservers
+from predictor.server.settings import TransportName
 from predictor.server.token_guard import TokenGuard
 
+TRANSPORT: TransportName = "grpcio" if os.environ.get("QUANTRA_TEST_TRANSPORT") == "grpcio" else "http2"
 ANY_PORT = Address("127.0.0.1", 0)
 
 
@@ -53,7 +55,7 @@ def serving(
     address: Listening = ANY_PORT,
     watching: CallObservers | None = None,
     guard: TokenGuard | None = None,
-    credentials: grpc.ServerCredentials | None = None,
+    certificates: Callable[[], Certificates] | None = None,
 ) -> Generator[Served]:
     """Serve until the block ends, by default on a free port of 127.0.0.1.
 
@@ -64,7 +66,7 @@ def serving(
     calls = calls or Calls(service, limits.service, most_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
-        return Listener(address, limits, guard=guard, credentials=credentials, observers=watching)
+        return Listener(address, limits, guard=guard, certificates=certificates, observers=watching, transport=TRANSPORT)
 
     thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
     thread.start()

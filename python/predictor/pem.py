@@ -31,15 +31,15 @@ def read_bytes(flag: str, path: Path) -> bytes:
     return content
 
 
-def check_pair(cert: Path, key: Path) -> None:
-    """Check that a key belongs to a certificate.
+def load_pair(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    """Use this certificate and its key.
 
     Raises:
-        ConfigurationError: it does not, or one of the files is unreadable or not in PEM.
+        ConfigurationError: the key does not belong to the certificate, or one of the files is unreadable or not in PEM.
     """
     files = f"--tls-cert {cert.name} and --tls-key {key.name}"
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, _NO_PASSWORD)
+        context.load_cert_chain(cert, key, _NO_PASSWORD)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise ConfigurationError(
@@ -52,14 +52,14 @@ def check_pair(cert: Path, key: Path) -> None:
         raise ConfigurationError(f"{files}: {error.strerror}; pass readable files") from None
 
 
-def check_authorities(flag: str, path: Path) -> None:
-    """Check that a file has certificates.
+def load_authorities(context: ssl.SSLContext, flag: str, path: Path) -> None:
+    """Trust the certificates of a file.
 
     Raises:
         ConfigurationError: the file is unreadable or has none.
     """
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        context.load_verify_locations(path)
     except ssl.SSLError:
         raise ConfigurationError(f"{flag} {path.name} has no certificate in PEM; pass another file") from None
     except OSError as error:

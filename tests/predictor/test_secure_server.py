@@ -119,7 +119,7 @@ def tls(ours: IssuedCertificates, tmp_path: Path, service: CannedService) -> Ite
         shutil.copy(path, tmp_path)
     files = tls_of(IssuedCertificates(tmp_path))
     rotation = CredentialRotation(settings(tmp_path, files))
-    with serving(service, credentials=rotation.credentials()) as served:
+    with serving(service, certificates=rotation.certificates) as served:
         yield SecureServer(served, rotation), files
 
 
@@ -127,7 +127,7 @@ def tls(ours: IssuedCertificates, tmp_path: Path, service: CannedService) -> Ite
 def mutual(ours: IssuedCertificates, service: CannedService, tmp_path: Path) -> Iterator[SecureServer]:
     """A server that requires client certificates."""
     rotation = CredentialRotation(settings(tmp_path, tls_of(ours, asks_clients=True)))
-    with serving(service, credentials=rotation.credentials()) as served:
+    with serving(service, certificates=rotation.certificates) as served:
         yield SecureServer(served, rotation)
 
 
@@ -183,7 +183,7 @@ def test_a_client_of_another_authority_gets_the_file_to_pass(
 def test_an_expired_certificate_is_reported(tmp_path: Path, service: CannedService) -> None:
     old = issue(tmp_path / "old", begin=LONG_AGO)
     rotation = CredentialRotation(settings(tmp_path, tls_of(old)))
-    with serving(service, credentials=rotation.credentials()) as served:
+    with serving(service, certificates=rotation.certificates) as served:
         assert "has expired" in refused_by(SecureServer(served, rotation), trusting(old))
 
 
@@ -191,7 +191,7 @@ def test_a_certificate_of_another_name_is_reported(tmp_path: Path, service: Cann
     issued = issue(tmp_path / "named", ["server.example.com"])
     rotation = CredentialRotation(settings(tmp_path, tls_of(issued)))
     address = Address("127.0.0.2", 0)  # localhost addresses that the certificate lacks
-    with serving(service, address=address, credentials=rotation.credentials()) as served:
+    with serving(service, address=address, certificates=rotation.certificates) as served:
         assert "its certificate is for other host names" in refused_by(SecureServer(served, rotation), trusting(issued))
 
 
@@ -219,7 +219,7 @@ def test_a_server_that_asks_for_certificates_refuses_expired_ones(
     """The client's certificate and its authority are expired, the server's is valid."""
     old = issue(tmp_path / "old", begin=LONG_AGO)
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, old.ca)))
-    with serving(service, credentials=rotation.credentials()) as served:
+    with serving(service, certificates=rotation.certificates) as served:
         refused_by(SecureServer(served, rotation), replace(with_certificate(old), ca=ours.ca))
 
 
@@ -265,7 +265,7 @@ def test_a_client_whose_authority_was_taken_away_is_refused(
     authorities = tmp_path / "authorities.pem"
     shutil.copy(ours.ca, authorities)
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
-    with serving(service, credentials=rotation.credentials()) as served:
+    with serving(service, certificates=rotation.certificates) as served:
         secured = SecureServer(served, rotation)
         assert secured.models(with_certificate(ours))
         shutil.copy(other_certificates.ca, authorities)
@@ -293,7 +293,7 @@ def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(
     rotation = CredentialRotation(settings(tmp_path, TlsFiles(ours.server, ours.server_key, authorities)))
     limits = ServerLimits(age_s=0.01)
     with (
-        serving(service, limits, credentials=rotation.credentials()) as served,
+        serving(service, limits, certificates=rotation.certificates) as served,
         QuantraClient(served.target, credentials=with_certificate(ours)) as client,
     ):
         assert all(client.models() for _ in range(300))
@@ -849,7 +849,7 @@ def test_a_public_address_needs_tls_or_a_flag(ours: IssuedCertificates, tmp_path
 def test_a_public_address_does_not_reflect(service: CannedService, ours: IssuedCertificates, tmp_path: Path) -> None:
     rotation = CredentialRotation(settings(tmp_path, tls_of(ours)))
     tls = grpc.ssl_channel_credentials(ours.ca.read_bytes())
-    with serving(service, address=PUBLIC, credentials=rotation.credentials()) as served:
+    with serving(service, address=PUBLIC, certificates=rotation.certificates) as served:
         target = f"127.0.0.1:{served.target.rpartition(':')[2]}"
         assert SecureServer(replace(served, target=target), rotation).models(trusting(ours)) == ("canned",)
         with grpc.secure_channel(target, tls) as channel:

@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import re
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self, final
@@ -11,7 +12,7 @@ import grpc
 
 from predictor.client.calls import OPTIONS
 from predictor.errors import ConfigurationError
-from predictor.pem import check_authorities, check_pair, read_bytes
+from predictor.pem import load_authorities, load_pair, read_bytes
 
 VARIABLE: Final = "QUANTRA_TOKEN"
 """Environment variable of the default token."""
@@ -130,10 +131,11 @@ def _token(credentials: ClientCredentials) -> str:
 def _tls(credentials: ClientCredentials) -> grpc.ChannelCredentials | None:
     if credentials.ca is None:
         return None
-    check_authorities("--tls-ca", credentials.ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks the files; gRPC reads them itself
+    load_authorities(context, "--tls-ca", credentials.ca)
     key, cert = None, None
     if credentials.key is not None and credentials.cert is not None:
-        check_pair(credentials.cert, credentials.key)
+        load_pair(context, credentials.cert, credentials.key)
         key, cert = read_bytes("--tls-key", credentials.key), read_bytes("--tls-cert", credentials.cert)
     return grpc.ssl_channel_credentials(read_bytes("--tls-ca", credentials.ca), key, cert)
 

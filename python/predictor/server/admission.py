@@ -3,17 +3,16 @@
 import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 import grpc.aio
 
 from predictor.errors import DeadlineExceededError, MalformedRequestError, QueueFullError, UnavailableError
 from predictor.server.settings import ServerLimits
+from predictor.server.transport import CallContext
 
 _GRACE_S: Final = 1.0
 """Time that a request may take to arrive even while others wait for its slot."""
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @final
@@ -86,11 +85,11 @@ class Admission:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def enter(self, context: Context, *, is_stream: bool = False) -> PeerConnection:
+    def enter(self, context: CallContext, *, is_stream: bool = False) -> PeerConnection:
         """Admit a call until it ends.
 
         Args:
-            context: Context of the call.
+            context: CallContext of the call.
             is_stream: Whether it is a stream of requests.
 
         Returns:
@@ -114,10 +113,10 @@ class Admission:
         self._count(peer, 1, is_stream=is_stream)
         self._idle.clear()
 
-        def leave(_: Context) -> None:
+        def leave(_: CallContext) -> None:
             self._leave(name, peer, is_stream=is_stream)
 
-        context.add_done_callback(cast("Any", leave))  # the stubs use another argument name
+        context.add_done_callback(leave)
         return peer
 
     def close(self) -> None:
@@ -163,7 +162,7 @@ class IncomingRequests:
         self._arriving: dict[asyncio.Timeout, IncomingRequest] = {}
         """Oldest first."""
 
-    async def request(self, context: Context, peer: PeerConnection) -> bytes:
+    async def request(self, context: CallContext, peer: PeerConnection) -> bytes:
         """Read the only message of a call.
 
         Raises:
@@ -176,7 +175,7 @@ class IncomingRequests:
             raise MalformedRequestError("the call ended without a request; send one message")
         return body
 
-    async def message(self, context: Context, peer: PeerConnection) -> Any:
+    async def message(self, context: CallContext, peer: PeerConnection) -> Any:
         """Read the next message, or `grpc.aio.EOF`; raises as `request`."""
         await peer.slots.take()
         try:
@@ -196,7 +195,7 @@ class IncomingRequests:
             for timeout in self._slow_requests(now_s):
                 timeout.reschedule(now_s)
 
-    async def _read(self, context: Context, peer: PeerConnection) -> Any:
+    async def _read(self, context: CallContext, peer: PeerConnection) -> Any:
         arrival = IncomingRequest(peer, asyncio.get_running_loop().time())
         timeout = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
         self._arriving[timeout] = arrival

@@ -8,37 +8,18 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from predictor.errors import ConfigurationError
 from predictor.server.address import Address, Listening, SocketAddress
-
-if TYPE_CHECKING:
-    import grpc
-    import grpc.aio
 
 _OTHERS: Final = 0o077
 _OWN_FOLDER: Final = 0o700
 _ANSWER_S: Final = 1.0
 
 
-def bind(
-    server: "grpc.aio.Server",
-    address: Listening,
-    credentials: "grpc.ServerCredentials | None",
-    *,
-    is_shared: bool = False,
-) -> int:
-    """Bind an address for a server. gRPC removes a Unix socket when the server stops.
-
-    Args:
-        server: The server that will listen.
-        address: The address.
-        credentials: TLS credentials; None: no TLS. Ignored for Unix sockets.
-        is_shared: Whether several processes share the port, which must be reserved.
-
-    Returns:
-        The port; an arbitrary number for a Unix socket.
+def check_available(address: Listening, *, is_shared: bool) -> None:
+    """Check that nobody listens at an address; creates the folder of a Unix socket.
 
     Raises:
         ConfigurationError: It is in use, not permitted, or not of this machine; a socket's folder is open to others.
@@ -48,12 +29,6 @@ def bind(
         _check_unused(address)
     elif not is_shared:
         _check_free(address)
-    try:
-        if credentials is None or isinstance(address, SocketAddress):
-            return server.add_insecure_port(str(address))
-        return server.add_secure_port(str(address), credentials)
-    except RuntimeError:
-        raise ConfigurationError(f"cannot listen on {address}; choose another address") from None
 
 
 @contextmanager

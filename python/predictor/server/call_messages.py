@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, final
 import grpc.aio
 
 from predictor.errors import QuantraError
-from predictor.server.admission import Context
 from predictor.server.loop_bridge import LoopBridge
+from predictor.server.transport import CallContext
 
 if TYPE_CHECKING:
     from predictor.calls import OpenCall
@@ -21,7 +21,7 @@ class CallMessages:
     """The messages of one call, on the running event loop.
 
     Args:
-        context: Context of the call.
+        context: CallContext of the call.
         bridge: Hands responses over from threads.
         sendable: Checks a response; an error ends the call.
         admit: Checks before each request of a stream; an error ends the call.
@@ -29,7 +29,7 @@ class CallMessages:
 
     def __init__(
         self,
-        context: Context,
+        context: CallContext,
         bridge: LoopBridge,
         sendable: Callable[[bytes], bytes],
         admit: Callable[[], None] = lambda: None,

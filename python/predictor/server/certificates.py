@@ -1,5 +1,6 @@
 """TLS certificates of a server: reading, checking and handing them to gRPC."""
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Self, final
 import grpc
 
 from predictor.errors import ConfigurationError
-from predictor.pem import check_authorities, check_pair, read_bytes
+from predictor.pem import load_authorities, load_pair, read_bytes
 
 
 @final
@@ -45,6 +46,8 @@ class Certificates:
     cert: bytes
     key: bytes = field(repr=False)
     client_ca: bytes | None
+    context: ssl.SSLContext = field(repr=False, compare=False)
+    """For the connections of a server that speaks HTTP/2."""
 
     @classmethod
     def read(cls, files: TlsFiles, known: Self | None = None) -> Self:
@@ -57,24 +60,29 @@ class Certificates:
         Raises:
             ConfigurationError: a file cannot be read or has the wrong type, or the key does not match the certificate.
         """
-        contents = cls._read(files)
-        if contents == known:
-            return contents
-        check_pair(files.cert, files.key)
+        contents = _read(files)
+        if known is not None and contents == (known.cert, known.key, known.client_ca):
+            return known
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_pair(context, files.cert, files.key)
         if files.client_ca is not None:
-            check_authorities("--tls-client-ca", files.client_ca)
-        if cls._read(files) != contents:  # ensure that the checked contents are the ones in use
+            load_authorities(context, "--tls-client-ca", files.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.set_alpn_protocols(["h2"])
+        if _read(files) != contents:  # ensure that the checked contents are the ones in use
             raise ConfigurationError("--tls-cert, --tls-key or --tls-client-ca changed while they were read")
-        return contents
-
-    @classmethod
-    def _read(cls, files: TlsFiles) -> Self:
-        authorities = None if files.client_ca is None else read_bytes("--tls-client-ca", files.client_ca)
-        return cls(read_bytes("--tls-cert", files.cert), read_bytes("--tls-key", files.key), authorities)
+        return cls(*contents, context)
 
     def configuration(self) -> grpc.ServerCertificateConfiguration:
         """Convert it to gRPC's configuration."""
         return grpc.ssl_server_certificate_configuration([(self.key, self.cert)], self.client_ca)
+
+
+def _read(files: TlsFiles) -> tuple[bytes, bytes, bytes | None]:
+    authorities = None if files.client_ca is None else read_bytes("--tls-client-ca", files.client_ca)
+    return read_bytes("--tls-cert", files.cert), read_bytes("--tls-key", files.key), authorities
 
 
 def credentials(current: Callable[[], Certificates]) -> grpc.ServerCredentials:

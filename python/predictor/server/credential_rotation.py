@@ -6,18 +6,14 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 from predictor.errors import ConfigurationError, InternalError
 from predictor.pem import read_bytes
-from predictor.server import certificates
 from predictor.server.certificates import Certificates
 from predictor.server.settings import ServerSettings
 from predictor.server.token_guard import TokenGuard
 from predictor.server.tokens import NONE, Role, Token, Tokens
-
-if TYPE_CHECKING:
-    import grpc
 
 LOOK_S: Final = 1.0
 """Seconds between two checks of the files."""
@@ -85,10 +81,11 @@ class CredentialRotation:
         self._private = tuple(path for path in (token_file, None if tls is None else tls.key) if path is not None)
         self.guard = TokenGuard(None if self._tokens is None else self._tokens.value)
 
-    def credentials(self) -> "grpc.ServerCredentials | None":
-        """New credentials for one port; None without TLS."""
+    @property
+    def certificates(self) -> Callable[[], Certificates] | None:
+        """Returns the current certificates; None without TLS."""
         watched = self._tls
-        return None if watched is None else certificates.credentials(lambda: watched.value)
+        return None if watched is None else lambda: watched.value
 
     async def follow(self) -> None:
         """Reload the files when they change; runs until cancelled."""

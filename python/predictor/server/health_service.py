@@ -3,7 +3,7 @@
 If gRPC read them, incomplete requests would never time out and malformed ones would end as UNKNOWN.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Never, TypeVar, final
 
@@ -16,8 +16,9 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from predictor._pb import inference_pb2, prediction_pb2
 from predictor.errors import QuantraError
-from predictor.server.admission import Admission, Context, IncomingRequests
+from predictor.server.admission import Admission, IncomingRequests
 from predictor.server.servicer import refuse
+from predictor.server.transport import CallContext, CallServer
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
@@ -37,27 +38,17 @@ class ServiceRegistrar:
         arrivals: Reads their requests.
     """
 
-    server: grpc.aio.Server
+    server: CallServer
     admission: Admission
     arrivals: IncomingRequests
 
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: object) -> None:
+        """Do nothing: the same handlers are also registered by name."""
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         """Register handlers, with requests read and parsed here."""
-        self.server.add_generic_rpc_handlers([_BytesHandler(self, handlers) for handlers in generic_rpc_handlers])
-
-    def add_registered_method_handlers(self, service_name: str, method_handlers: object) -> None:
-        """Do nothing: the same handlers are also registered as generic ones."""
-
-
-@final
-class _BytesHandler(grpc.GenericRpcHandler):
-    def __init__(self, registrar: ServiceRegistrar, handlers: grpc.GenericRpcHandler) -> None:
-        self._registrar = registrar
-        self._handlers = handlers
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        handler: Any = self._handlers.service(handler_call_details)
-        return None if handler is None else _parsing(self._registrar, handler)
+        handlers = {name: _parsing(self, handler) for name, handler in method_handlers.items()}
+        self.server.add_handlers(service_name, handlers)
 
 
 def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
@@ -65,7 +56,7 @@ def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
     answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
     parse: Callable[[bytes], Any] = handler.request_deserializer
 
-    async def answer_one(_bodies: object, context: Context) -> Any:
+    async def answer_one(_bodies: object, context: CallContext) -> Any:
         body = await _or_abort(context, _one_request(registrar, context))
         request = await _parsed(parse, body, context)
         try:
@@ -73,7 +64,7 @@ def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
         except NotImplementedError:  # declared but not implemented by gRPC's package, such as Health/List
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not implement this method")
 
-    async def answer_stream(_bodies: object, context: Context) -> AsyncIterator[Any]:
+    async def answer_stream(_bodies: object, context: CallContext) -> AsyncIterator[Any]:
         bodies = await _or_abort(context, _each_request(registrar, context))
         requests = (await _parsed(parse, body, context) async for body in bodies)
         async for reply in answer(requests, context):
@@ -87,11 +78,11 @@ def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
     return grpc.stream_unary_rpc_method_handler(answer_one, response_serializer=serialize)
 
 
-async def _one_request(registrar: ServiceRegistrar, context: Context) -> bytes:
+async def _one_request(registrar: ServiceRegistrar, context: CallContext) -> bytes:
     return await registrar.arrivals.request(context, registrar.admission.enter(context))
 
 
-async def _each_request(registrar: ServiceRegistrar, context: Context) -> AsyncIterator[bytes]:
+async def _each_request(registrar: ServiceRegistrar, context: CallContext) -> AsyncIterator[bytes]:
     peer = registrar.admission.enter(context)
 
     async def each() -> AsyncIterator[bytes]:
@@ -101,7 +92,7 @@ async def _each_request(registrar: ServiceRegistrar, context: Context) -> AsyncI
     return each()
 
 
-async def _or_abort(context: Context, work: Awaitable[ValueT]) -> ValueT:
+async def _or_abort(context: CallContext, work: Awaitable[ValueT]) -> ValueT:
     """Return the result of the work; a QuantraError aborts the call."""
     try:
         return await work
@@ -109,14 +100,14 @@ async def _or_abort(context: Context, work: Awaitable[ValueT]) -> ValueT:
         await refuse(context, error)
 
 
-async def _parsed(parse: Callable[[bytes], Any], body: bytes, context: Context) -> Any:
+async def _parsed(parse: Callable[[bytes], Any], body: bytes, context: CallContext) -> Any:
     try:
         return parse(body)
     except DecodeError:
         await _refuse(context, len(body))
 
 
-async def _refuse(context: Context, size: int) -> Never:
+async def _refuse(context: CallContext, size: int) -> Never:
     await context.abort(
         grpc.StatusCode.INVALID_ARGUMENT,
         f"the {size} bytes of the request are not a message of this method; encode it from the service's .proto",

@@ -88,10 +88,19 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _create_listener(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
-        credentials = self._rotation.credentials() if isinstance(address, Address) else None
+        certificates = self._rotation.certificates if isinstance(address, Address) else None
         observers = self._instruments.observers
         limits, guard = self._settings.limits, self._rotation.guard
-        return Listener(address, limits, offers, guard, credentials, observers=observers, is_shared=self._is_worker)
+        return Listener(
+            address,
+            limits,
+            offers,
+            guard,
+            certificates,
+            observers=observers,
+            is_shared=self._is_worker,
+            transport=self._settings.transport,
+        )
 
     @property
     def models(self) -> "ServedModels":
@@ -108,7 +117,7 @@ class Host:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> ListenAddresses:
-        """Bind the addresses before loading; raises as `Listener.bind` and `Instruments.bind`."""
+        """Bind the addresses before loading; raises as `CallServer.bind` and `Instruments.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
         return ports_of(self._settings, calls, admin, self._instruments.bind())

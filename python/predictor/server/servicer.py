@@ -24,12 +24,13 @@ from predictor.errors import (
 )
 from predictor.instance import Deadline
 from predictor.memory import error_of
-from predictor.server.admission import Admission, Context, IncomingRequests, PeerConnection
+from predictor.server.admission import Admission, IncomingRequests, PeerConnection
 from predictor.server.call_messages import CallMessages
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.monitoring import CallObservers, ObservedCall
 from predictor.server.settings import ServerLimits
 from predictor.server.token_guard import TokenGuard
+from predictor.server.transport import CallContext
 from predictor.wire import errors
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class CallHandler(Protocol):
         ...
 
 
-async def refuse(context: Context, error: QuantraError) -> Never:
+async def refuse(context: CallContext, error: QuantraError) -> Never:
     """Abort the call with the error's status, message, google.rpc.Status details and retry delay."""
     pushback_ms = errors.pushback_ms(error)
     pushback = () if pushback_ms is None else ((errors.PUSHBACK_KEY, str(pushback_ms)),)
@@ -112,7 +113,7 @@ async def refuse(context: Context, error: QuantraError) -> Never:
     )
 
 
-async def _fail(call: ObservedCall, context: Context, error: QuantraError) -> Never:
+async def _fail(call: ObservedCall, context: CallContext, error: QuantraError) -> Never:
     """Record the error and abort the call."""
     call.end(error)
     await refuse(context, error)
@@ -158,11 +159,15 @@ class Servicer:
         if self._calls is not None:
             self._calls.drain()
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        """Create the generic handler to register with gRPC."""
+    @property
+    def name(self) -> str:
+        """Full name of the service."""
+        return self._offer.service.full_name
+
+    def handlers(self) -> dict[str, Any]:
+        """Create gRPC's handlers of the methods, by name."""
         service, names = self._offer.service, self._offer.methods
-        methods = {method.name: self._method(method) for method in service.methods if method.name in names}
-        return grpc.method_handlers_generic_handler(service.full_name, methods)
+        return {method.name: self._method(method) for method in service.methods if method.name in names}
 
     def _method(self, method: "MethodDescriptor") -> Any:
         """Create the handler of a method, always with streaming requests, so that they are read here."""
@@ -175,13 +180,13 @@ class Servicer:
     def _admitted(
         self,
         name: str,
-        work: Callable[[str, CallHandler, Context, PeerConnection, Deadline], Awaitable[Any]],
+        work: Callable[[str, CallHandler, CallContext, PeerConnection, Deadline], Awaitable[Any]],
         *,
         is_stream: bool = False,
     ) -> Any:
         """Create a handler that admits a call and turns every error into a status."""
 
-        async def answer(_requests: object, context: Context) -> Any:
+        async def answer(_requests: object, context: CallContext) -> Any:
             call = self._observers.begin(self._offer.service.full_name, name, context, has_many=is_stream)
             deadline = Deadline.after(context.time_remaining(), call)
             try:
@@ -211,20 +216,20 @@ class Servicer:
         return self._offer.while_loading[name]
 
     async def _unary(
-        self, name: str, calls: CallHandler, context: Context, peer: PeerConnection, deadline: Deadline
+        self, name: str, calls: CallHandler, context: CallContext, peer: PeerConnection, deadline: Deadline
     ) -> bytes:
         body = await self._arrivals.request(context, peer)
         return self._sendable(await self._bridge.result(calls.call(name, body, deadline)))
 
     async def _stream(
-        self, name: str, calls: CallHandler, context: Context, peer: PeerConnection, deadline: Deadline
+        self, name: str, calls: CallHandler, context: CallContext, peer: PeerConnection, deadline: Deadline
     ) -> None:
         body = await self._arrivals.request(context, peer)
         messages = CallMessages(context, self._bridge, self._sendable)
         await messages.answer(calls.open(name, deadline, messages.emit, self._limits.send_bytes), body)
 
     async def _converse(
-        self, name: str, calls: CallHandler, context: Context, _peer: PeerConnection, deadline: Deadline
+        self, name: str, calls: CallHandler, context: CallContext, _peer: PeerConnection, deadline: Deadline
     ) -> None:
         headers = context.invocation_metadata() or ()
         admit = partial(self._guard.check, name, headers)  # the token may be revoked while the stream is open

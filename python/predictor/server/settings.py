@@ -3,12 +3,16 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from predictor.catalog import EngineName
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
 from predictor.server.address import DEFAULT_ADDRESS, LAST_PORT, Address, Listening
 from predictor.server.certificates import TlsFiles
+
+TransportName: TypeAlias = Literal["http2", "grpcio"]
+"""The server that speaks HTTP/2."""
 
 _MIB = 1024 * 1024
 _COUNTS = (
@@ -117,6 +121,8 @@ class ServerSettings:
     """CPU threads of one forward pass. Each model already has a thread; more help only wide networks."""
     engine: EngineName = "eager"
     """`onnxruntime`: ONNX Runtime for the batch sizes at which it is faster, otherwise torch."""
+    transport: TransportName = "http2"
+    """`http2`: Quantra's own server; `grpcio`: that of grpcio."""
     lock: Path | None = None
     """Output of `sha256sum */*/manifest.json` in `models`, which lists the versions that may be served; None: all."""
     watch: bool = False

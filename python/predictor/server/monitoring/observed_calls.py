@@ -6,20 +6,17 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final
-
-import grpc.aio
+from typing import Final, Protocol, final
 
 from predictor.errors import InternalError, QuantraError, answer_of
 from predictor.observation import OK, Observation
+from predictor.server.transport import CallContext
 
 REQUEST_ID: Final = "x-request-id"
 """Header and trailer with the id of a call."""
 _TRACE: Final = ("traceparent", "tracestate")
 """Headers of the W3C trace context."""
 _WELL_FORMED: Final = re.compile(r"[!-~]{1,128}")
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @final
@@ -84,7 +81,7 @@ class CallObservers:
         self._observers = observers
         self._ids = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
 
-    def begin(self, service: str, method: str, context: Context, *, has_many: bool) -> "ObservedCall":
+    def begin(self, service: str, method: str, context: CallContext, *, has_many: bool) -> "ObservedCall":
         """Begin to observe a call; the caller must call `end` on the result.
 
         Args:

@@ -39,8 +39,9 @@ class SupervisorEndpoint:
         self._rotation_task: asyncio.Task[None] | None = None
 
     def _create_listener(self, address: Listening) -> Listener:
-        credentials = self._rotation.credentials() if isinstance(address, Address) else None
-        return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, credentials)
+        certificates = self._rotation.certificates if isinstance(address, Address) else None
+        limits, guard, transport = self._settings.limits, self._rotation.guard, self._settings.transport
+        return Listener(address, limits, CHANGES, guard, certificates, transport=transport)
 
     def bind(self, port: int) -> ListenAddresses:
         """Bind the addresses; return all addresses of the server, whose workers share `port`. Raises as `Host.bind`."""

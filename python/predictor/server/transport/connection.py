@@ -1,0 +1,293 @@
+"""One HTTP/2 connection on the event loop, and its calls."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+import grpc
+
+from predictor.http2 import (
+    Connection,
+    ConnectionEnded,
+    ConnectionLimits,
+    DataReceived,
+    Headers,
+    PingAnswered,
+    RequestReceived,
+    StreamReset,
+    StreamSent,
+    encode_headers,
+)
+from predictor.server.settings import ServerLimits
+from predictor.server.transport.call import IncomingCall
+from predictor.server.transport.headers import NotGrpcError, RequestHead, encode_trailers, parse_head
+
+if TYPE_CHECKING:
+    import ssl
+
+_ENCODINGS: Final = frozenset({"identity", "gzip"})
+_REMEMBERED: Final = 64
+"""Most heads remembered per connection."""
+_WINDOW: Final = 1 << 16
+"""Bytes of a request that may arrive before they are wanted."""
+_FURTHER_STREAMS: Final = 64
+"""Streams beyond the calls of a connection, for questions about health and for refusals with a reason."""
+_UNSENT: Final = 1 << 20
+"""Bytes of responses that wait for the peer to read, above which further responses wait too."""
+_RENEWAL_S: Final = 60.0
+"""Seconds after which a peer may again send as many control frames as at first."""
+_CLOSE_S: Final = 1.0
+"""Time for the last bytes to leave."""
+
+Handlers = Mapping[str, Any]
+"""The handler of each method, named /SERVICE/METHOD; see `grpc.RpcMethodHandler`."""
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class HttpConnection(asyncio.Protocol):
+    """One connection.
+
+    Args:
+        handlers: The handlers.
+        limits: Limits of the server.
+        connections: The open connections of the server; it joins and leaves them.
+        name: Name of the peer of a Unix socket; None: its address.
+    """
+
+    def __init__(
+        self, handlers: Handlers, limits: ServerLimits, connections: set["HttpConnection"], name: str | None
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.peer = name or ""
+        self._handlers, self._limits, self._connections = handlers, limits, connections
+        self._http = Connection(_http_limits(limits))
+        self._calls: dict[int, IncomingCall] = {}
+        self._heads: dict[int, tuple[Headers, RequestHead]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = self._is_flushing = self._is_ending = False
+        self._begun_s = self._heard_s = self._used_s = self.loop.time()
+        self._renewed_s = self._begun_s
+        self._pinged_s: float | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self.lost = asyncio.Event()
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = self.peer or _peer(transport.get_extra_info("peername"))
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections.add(self)
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if tls is None or tls.selected_alpn_protocol() == "h2":
+            self._flush()
+        else:
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """See asyncio.Protocol."""
+        self._transport = None
+        for call in [*self._calls.values()]:
+            call.cancel()
+        self._wake_waiting()
+        self._connections.discard(self)
+        self.lost.set()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_paused = False
+        self._flush()
+        self._wake_waiting()
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol; a half-closed connection is closed."""
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self._is_ending:
+            return
+        self._heard_s = self.loop.time()
+        for event in self._http.receive(data):
+            match event:
+                case RequestReceived():
+                    self._used_s = self._heard_s
+                    self._begin(event)
+                case DataReceived():
+                    call = self._calls.get(event.stream)
+                    if call is None:
+                        self._http.acknowledge(event.stream, len(event.data))
+                    else:
+                        call.arrived(event.data, has_all=event.ended)
+                case StreamReset():
+                    if (call := self._calls.get(event.stream)) is not None:
+                        call.cancel()
+                case StreamSent():
+                    self._wake_waiting()
+                case PingAnswered():
+                    self._pinged_s = None
+                case ConnectionEnded():
+                    _log.debug("connection of %s ended: %s", self.peer, event.reason)
+        self._flush_soon()
+
+    # --- what calls use
+
+    def send_headers(self, stream: int, block: bytes, *, end: bool = False) -> None:
+        """Send encoded headers."""
+        self._http.send_headers(stream, block, end=end)
+        self._flush_soon()
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        """Send a part of a response."""
+        self._http.send_data(stream, data)
+        self._flush_soon()
+
+    async def has_room(self) -> None:
+        """Wait while the peer does not read what was sent before."""
+        while self._transport is not None and (self._is_paused or self._http.waiting > _UNSENT):
+            waiter: asyncio.Future[None] = self.loop.create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def acknowledge(self, stream: int, count: int) -> None:
+        """Allow the peer to send as many bytes more."""
+        self._http.acknowledge(stream, count)
+        self._flush_soon()
+
+    def forget(self, stream: int) -> None:
+        """Forget a call that has ended."""
+        self._calls.pop(stream, None)
+        self._used_s = self.loop.time()
+
+    # --- what the server uses
+
+    def check_times(self, *, ages: bool) -> None:
+        """End the connection if it is idle, silent, too slow to begin or too old; call it regularly.
+
+        Args:
+            ages: Whether its age is limited.
+        """
+        now_s, limits = self.loop.time(), self._limits
+        is_slow = not self._http.has_begun and now_s - self._begun_s > limits.handshake_s
+        is_dead = self._pinged_s is not None and now_s - self._pinged_s > limits.silence_s
+        if is_slow or is_dead:
+            self.abort()
+        elif not self._calls and now_s - self._used_s > limits.idle_s:
+            self.close()
+        elif self._pinged_s is None and now_s - self._heard_s > limits.silence_s:
+            self._pinged_s = now_s
+            self._http.ping()
+            self._flush_soon()
+        if now_s - self._renewed_s > _RENEWAL_S:
+            self._renewed_s = now_s
+            self._http.renew_budgets()
+        if ages and now_s - self._begun_s > limits.age_s:
+            self._http.go_away()
+            self._flush_soon()
+            if not self._calls:
+                self._end()
+
+    def close(self) -> None:
+        """Announce the end, cancel the calls and close."""
+        self._http.go_away()
+        self._end()
+
+    def abort(self) -> None:
+        """Close immediately."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- its own
+
+    def _begin(self, event: RequestReceived) -> None:
+        stream = event.stream
+        try:
+            head = self._head(event.headers)
+        except NotGrpcError as error:
+            self.send_headers(stream, encode_headers(((b":status", error.status),)), end=True)
+            return
+        except ValueError as error:
+            self._refuse(stream, grpc.StatusCode.INTERNAL, str(error))
+            return
+        handler = self._handlers.get(head.method)
+        if handler is None:
+            self._refuse(stream, grpc.StatusCode.UNIMPLEMENTED, "this server has no such method")
+        elif head.encoding not in _ENCODINGS:
+            self._refuse(
+                stream, grpc.StatusCode.UNIMPLEMENTED, "the request's encoding is unknown; use gzip or identity"
+            )
+        else:
+            call = self._calls[stream] = IncomingCall(self, stream, head, self._limits.receive_bytes)
+            if event.ended:
+                call.arrived(b"", has_all=True)
+            call.start(handler)
+
+    def _head(self, headers: Headers) -> RequestHead:
+        known = self._heads.get(id(headers))
+        if known is not None:
+            return known[1]
+        head = parse_head(headers)
+        if len(self._heads) >= _REMEMBERED:
+            self._heads.clear()
+        self._heads[id(headers)] = headers, head
+        return head
+
+    def _refuse(self, stream: int, code: grpc.StatusCode, message: str) -> None:
+        self.send_headers(stream, encode_trailers(code, message, (), has_begun=False), end=True)
+
+    def _wake_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _flush_soon(self) -> None:
+        """Flush at the end of this turn of the loop: one write for all calls."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        if self._transport is None or self._is_paused:
+            return
+        data = self._http.data_to_send()
+        if data:
+            self._transport.write(data)
+        if self._http.ended is not None:
+            self._end()
+
+    def _end(self) -> None:
+        """Send what is due, then close; abort if the peer does not read."""
+        if self._is_ending or self._transport is None:
+            return
+        self._is_ending = True
+        self._flush()
+        self._transport.close()
+        self.loop.call_later(_CLOSE_S, self.abort)
+
+
+def _http_limits(limits: ServerLimits) -> ConnectionLimits:
+    # The state machine bounds what the protocol itself makes it store; `has_room` bounds responses.
+    return ConnectionLimits(
+        streams=limits.calls_per_peer + _FURTHER_STREAMS,
+        header_list=limits.metadata_bytes,
+        connection_window=_WINDOW * limits.calls_per_peer,
+        unsent=_UNSENT + limits.send_bytes,
+    )
+
+
+def _peer(address: Any) -> str:
+    """Return an address as gRPC spells it."""
+    host, port, *rest = address
+    return f"ipv6:[{host}]:{port}" if rest else f"ipv4:{host}:{port}"

@@ -1,0 +1,109 @@
+"""The headers of gRPC calls and their responses; see the gRPC document PROTOCOL-HTTP2."""
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+from urllib.parse import quote
+
+import grpc
+
+from predictor.http2 import Headers, encode_headers
+
+Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
+
+_UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_LONGEST_TIMEOUT: Final = 9
+"""At most 8 digits and a unit."""
+_CONTENT_TYPE: Final = b"application/grpc"
+_BINARY: Final = "-bin"
+_UNQUOTED: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+_NUMBERS: Final = {code: str(code.value[0]).encode() for code in grpc.StatusCode}
+
+RESPONSE: Final = encode_headers(
+    ((b":status", b"200"), (b"content-type", _CONTENT_TYPE), (b"grpc-accept-encoding", b"identity, gzip"))
+)
+"""The headers before the first message of a response."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What the headers of a call say."""
+
+    method: str
+    """/SERVICE/METHOD."""
+    metadata: Metadata
+    """All headers but the pseudo headers; those that end with -bin are bytes."""
+    timeout_s: float | None
+    """Seconds that the caller waits; None: for ever."""
+    encoding: str
+    """Compression of messages that are marked as compressed."""
+
+
+@final
+class NotGrpcError(Exception):
+    """The request is not a gRPC call.
+
+    Attributes:
+        status: HTTP status of the response.
+    """
+
+    def __init__(self, status: bytes) -> None:
+        super().__init__(status.decode())
+        self.status = status
+
+
+def parse_head(headers: Headers) -> RequestHead:
+    """Read the headers of a call.
+
+    Raises:
+        NotGrpcError: the method is not POST, or the content is not gRPC.
+        ValueError: the timeout or a binary header is malformed.
+    """
+    values = dict(headers)
+    if values[b":method"] != b"POST":
+        raise NotGrpcError(b"405")
+    if not values.get(b"content-type", b"").startswith(_CONTENT_TYPE):
+        raise NotGrpcError(b"415")
+    timeout = values.get(b"grpc-timeout")
+    return RequestHead(
+        method=values[b":path"].decode("ascii", "replace"),
+        metadata=tuple(_entry(name, value) for name, value in headers if name[:1] != b":"),
+        timeout_s=None if timeout is None else _seconds(timeout),
+        encoding=values.get(b"grpc-encoding", b"identity").decode("ascii", "replace"),
+    )
+
+
+def _entry(name: bytes, value: bytes) -> tuple[str, str | bytes]:
+    key = name.decode("ascii", "replace")
+    if not key.endswith(_BINARY):
+        return key, value.decode("ascii", "replace")
+    try:
+        return key, b64decode(value + b"=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        raise ValueError(f"header {key[:80]} is not base64") from None
+
+
+def _seconds(timeout: bytes) -> float:
+    digits, unit = timeout[:-1], _UNITS.get(timeout[-1:])
+    if unit is None or not digits.isdigit() or len(timeout) > _LONGEST_TIMEOUT:
+        raise ValueError("header grpc-timeout is not a number of at most 8 digits and a unit of H, M, S, m, u or n")
+    return int(digits) * unit
+
+
+def encode_trailers(
+    code: grpc.StatusCode, message: str, metadata: Iterable[tuple[str, str | bytes]], *, has_begun: bool
+) -> bytes:
+    """Encode the end of a response; before the first message it stands for the headers too."""
+    start: tuple[tuple[bytes, bytes], ...] = ((b":status", b"200"), (b"content-type", _CONTENT_TYPE))
+    status = [(b"grpc-status", _NUMBERS[code])]
+    if message:
+        status.append((b"grpc-message", quote(message, safe=_UNQUOTED).encode()))
+    return encode_headers((*(() if has_begun else start), *status, *map(_encoded, metadata)))
+
+
+def _encoded(entry: tuple[str, str | bytes]) -> tuple[bytes, bytes]:
+    key, value = entry
+    return key.encode(), b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode()
