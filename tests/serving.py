@@ -66,7 +66,9 @@ def serving(
     calls = calls or Calls(service, limits.service, most_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
-        return Listener(address, limits, guard=guard, certificates=certificates, observers=watching, transport=TRANSPORT)
+        return Listener(
+            address, limits, guard=guard, certificates=certificates, observers=watching, transport=TRANSPORT
+        )
 
     thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
     thread.start()

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
+from predictor.server.connection_shutdown import cut
 from serving import lines_of
 
 from predictor.client import QuantraClient
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
 from predictor.server import shutdown_signal
-from predictor.server.connection_shutdown import cut
 from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent
 
 

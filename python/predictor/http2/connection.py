@@ -120,6 +120,11 @@ class Connection:
         return len(self._streams)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the peer has begun to speak HTTP/2."""
+        return self._has_preface
+
+    @property
     def waiting(self) -> int:
         """Bytes of all responses that wait for a window."""
         return self._writer.waiting_bytes

@@ -63,17 +63,17 @@ class CallMessages:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _read_all(self, call: "OpenCall") -> None:
-        while (body := await self._context.read()) is not grpc.aio.EOF:
-            try:
+        try:
+            while (body := await self._context.read()) is not grpc.aio.EOF:
                 self._admit()
-            except QuantraError as refusal:
-                self._refusal = refusal
-                self._end()
-                return
-            self._has_room.clear()
-            if not call.send(body):
-                await self._has_room.wait()
-        call.end()
+                self._has_room.clear()
+                if not call.send(body):
+                    await self._has_room.wait()
+        except QuantraError as refusal:
+            self._refusal = refusal
+            self._end()
+        else:
+            call.end()
 
     async def _write_all(self, call: "OpenCall") -> None:
         call.ended.add_done_callback(lambda _: self._bridge.call_soon(self._end))

@@ -150,8 +150,9 @@ class IncomingCall:
 
     async def write(self, message: Any) -> None:
         """Send a message; waits while the caller does not read."""
-        await self._connection.has_room()
+        await self._connection.has_room(self._stream)
         self._send(message)
+        await self._connection.has_room(self._stream)
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> Never:
         """End the call with this status, and its handler with an exception."""
@@ -170,7 +171,9 @@ class IncomingCall:
                 else:
                     await answer
             else:
-                await self.write(await handler.stream_unary(None, self))
+                answer = await handler.stream_unary(None, self)
+                await self._connection.has_room(self._stream)
+                self._send(answer)
             self._finish(self._code, self._details)
         except _AbortedError:
             pass

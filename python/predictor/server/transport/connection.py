@@ -32,8 +32,6 @@ _REMEMBERED: Final = 64
 """Most heads remembered per connection."""
 _WINDOW: Final = 1 << 16
 """Bytes of a request that may arrive before they are wanted."""
-_FURTHER_STREAMS: Final = 64
-"""Streams beyond the calls of a connection, for questions about health and for refusals with a reason."""
 _UNSENT: Final = 1 << 20
 """Bytes of responses that wait for the peer to read, above which further responses wait too."""
 _RENEWAL_S: Final = 60.0
@@ -152,9 +150,10 @@ class HttpConnection(asyncio.Protocol):
         self._http.send_data(stream, data)
         self._flush_soon()
 
-    async def has_room(self) -> None:
-        """Wait while the peer does not read what was sent before."""
-        while self._transport is not None and (self._is_paused or self._http.waiting > _UNSENT):
+    async def has_room(self, stream: int) -> None:
+        """Wait while the peer does not read what was sent on this stream, or much on all streams."""
+        http = self._http
+        while self._transport is not None and (self._is_paused or http.waiting > _UNSENT or http.unsent(stream)):
             waiter: asyncio.Future[None] = self.loop.create_future()
             self._waiting.append(waiter)
             await waiter
@@ -280,7 +279,7 @@ class HttpConnection(asyncio.Protocol):
 def _http_limits(limits: ServerLimits) -> ConnectionLimits:
     # The state machine bounds what the protocol itself makes it store; `has_room` bounds responses.
     return ConnectionLimits(
-        streams=limits.calls_per_peer + _FURTHER_STREAMS,
+        streams=limits.calls_per_peer,
         header_list=limits.metadata_bytes,
         connection_window=_WINDOW * limits.calls_per_peer,
         unsent=_UNSENT + limits.send_bytes,
