@@ -21,10 +21,8 @@ from predictor.server import Address, Listening, ServerLimits
 from predictor.server.certificates import Certificates
 from predictor.server.listener import Listener
 from predictor.server.monitoring import CallObservers
-from predictor.server.settings import TransportName
 from predictor.server.token_guard import TokenGuard
 
-TRANSPORT: TransportName = "grpcio" if os.environ.get("QUANTRA_TEST_TRANSPORT") == "grpcio" else "http2"
 ANY_PORT = Address("127.0.0.1", 0)
 
 
@@ -66,9 +64,7 @@ def serving(
     calls = calls or Calls(service, limits.service, most_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
-        return Listener(
-            address, limits, guard=guard, certificates=certificates, observers=watching, transport=TRANSPORT
-        )
+        return Listener(address, limits, guard=guard, certificates=certificates, observers=watching)
 
     thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
     thread.start()

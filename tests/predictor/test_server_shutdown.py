@@ -14,14 +14,16 @@ from pathlib import Path
 
 import pytest
 from artifacts import recent_bars, small_models
-from predictor.server.connection_shutdown import cut
-from serving import lines_of
+from canned_service import CannedService, forecast_of
+from serving import lines_of, serving
 
 from predictor.client import QuantraClient
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
-from predictor.server import shutdown_signal
+from predictor.server import SocketAddress, shutdown_signal
 from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent
+
+SOON_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -196,33 +198,24 @@ def test_a_parent_may_exit_after_its_server() -> None:
     os.close(here)
 
 
-def test_one_port_takes_no_connection_more_and_those_to_it_are_cut_and_no_others() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        socket.create_server(("127.0.0.1", 0)) as other,
-        socket.create_connection(listening.getsockname()) as cut_off,
-        socket.create_connection(other.getsockname()) as kept,
-        listening.accept()[0],
-        other.accept()[0] as beyond,
-    ):
-        address = listening.getsockname()
-        cut(address[1])
-        assert cut_off.recv(1) == b""
-        beyond.sendall(b"x")
-        assert kept.recv(1) == b"x"
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address)
-        with socket.create_connection(other.getsockname()):
-            pass
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_a_server_that_has_ended_leaves_no_connection_and_no_port(*, is_drained: bool) -> None:
+    with serving(CannedService(forecast_of)) as running:
+        place = ("127.0.0.1", int(running.target.rpartition(":")[2]))
+        with socket.create_connection(place) as connection:
+            if is_drained:
+                running.begin_drain()
+                running.drained.result(SOON_S)
+            else:
+                running.loop.call_soon_threadsafe(running.end)
+            while connection.recv(1000):
+                pass
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(place)
 
 
-def test_a_socket_in_a_folder_takes_no_connection_more_and_those_to_it_are_cut(tmp_path: Path) -> None:
-    place = tmp_path / "socket"
-    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as client:
-        listening.bind(str(place))
-        listening.listen()
-        client.connect(str(place))
-        with listening.accept()[0]:
-            cut(str(place))
-            assert client.recv(1) == b""
-        assert not place.exists()
+def test_a_server_that_has_ended_leaves_no_socket_in_its_folder(tmp_path: Path) -> None:
+    address = SocketAddress(tmp_path / "run" / "quantra.sock")
+    with serving(CannedService(forecast_of), address=address), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(address.path))
+    assert not address.path.exists()

@@ -4,10 +4,9 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, cast, final
+from typing import Any, final
 
 import grpc
 import grpc.aio
@@ -36,12 +35,10 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Forecast
-from predictor.instance import Deadline, Instance, Question
+from predictor.instance import Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
-from predictor.server.call_messages import CallMessages
-from predictor.server.loop_bridge import LoopBridge
 from predictor.server.monitoring import CallObservers, EndedCall
 from predictor.wire import instances
 
@@ -309,22 +306,6 @@ def test_draining_gives_up_on_a_stream_that_is_not_read(canned: CannedService) -
         assert canned.begun.wait(SOON_S)
         running.begin_drain()
         running.drained.result(SOON_S)
-
-
-def test_a_caller_that_goes_away_while_an_answer_is_written_is_no_error_of_the_servers(canned: CannedService) -> None:
-    class Gone:
-        async def write(self, _message: bytes) -> None:
-            raise grpc.aio.InternalError("the stream has ended")
-
-    async def answer(calls: Calls, deadline: Deadline) -> None:
-        messages = CallMessages(cast("Any", Gone()), LoopBridge(), lambda message: message)
-        await messages.answer(calls.open("PredictStream", deadline, messages.emit), predict_request("one"))
-
-    with closing(Calls(canned, ServiceLimits())) as calls:
-        deadline = Deadline()
-        with pytest.raises(asyncio.CancelledError):
-            asyncio.run(answer(calls, deadline))
-    assert deadline.cancelled.is_set()
 
 
 # --- the clients

@@ -3,13 +3,11 @@
 import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any, Final, final
-
-import grpc.aio
+from typing import Final, final
 
 from predictor.errors import DeadlineExceededError, MalformedRequestError, QueueFullError, UnavailableError
 from predictor.server.settings import ServerLimits
-from predictor.server.transport import CallContext
+from predictor.server.transport import IncomingCall
 
 _GRACE_S: Final = 1.0
 """Time that a request may take to arrive even while others wait for its slot."""
@@ -85,11 +83,11 @@ class Admission:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def enter(self, context: CallContext, *, is_stream: bool = False) -> PeerConnection:
+    def enter(self, call: IncomingCall, *, is_stream: bool = False) -> PeerConnection:
         """Admit a call until it ends.
 
         Args:
-            context: CallContext of the call.
+            call: IncomingCall of the call.
             is_stream: Whether it is a stream of requests.
 
         Returns:
@@ -103,7 +101,7 @@ class Admission:
             raise UnavailableError("the server is stopping; retry in a moment, or on another server")
         if self._in_flight >= self._limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
-        name = context.peer()
+        name = call.peer
         peer = self._peers.get(name) or PeerConnection(self._limits.arriving_per_peer)
         if peer.calls >= self._limits.calls_per_peer:
             raise QueueFullError.of("calls of this connection are in flight", peer.calls, self._limits.calls_per_peer)
@@ -113,10 +111,7 @@ class Admission:
         self._count(peer, 1, is_stream=is_stream)
         self._idle.clear()
 
-        def leave(_: CallContext) -> None:
-            self._leave(name, peer, is_stream=is_stream)
-
-        context.add_done_callback(leave)
+        call.when_done(lambda: self._leave(name, peer, is_stream=is_stream))
         return peer
 
     def close(self) -> None:
@@ -150,7 +145,7 @@ class Admission:
 
 @final
 class IncomingRequests:
-    """Arriving requests. Slots bound their memory: without one, gRPC buffers at most 64 KiB of a request.
+    """Arriving requests. Slots bound their memory: without one, at most 64 KiB of a request arrive.
 
     A request that does not arrive within `request_s` ends, so that it does not keep its slot. While others wait for a
     slot, this limit is one second.
@@ -162,7 +157,7 @@ class IncomingRequests:
         self._arriving: dict[asyncio.Timeout, IncomingRequest] = {}
         """Oldest first."""
 
-    async def request(self, context: CallContext, peer: PeerConnection) -> bytes:
+    async def request(self, call: IncomingCall, peer: PeerConnection) -> bytes:
         """Read the only message of a call.
 
         Raises:
@@ -170,18 +165,18 @@ class IncomingRequests:
             QueueFullError: It is slow and others wait for its slot.
             MalformedRequestError: The call ended without a message.
         """
-        body = await self.message(context, peer)
-        if body is grpc.aio.EOF:
+        body = await self.message(call, peer)
+        if body is None:
             raise MalformedRequestError("the call ended without a request; send one message")
         return body
 
-    async def message(self, context: CallContext, peer: PeerConnection) -> Any:
-        """Read the next message, or `grpc.aio.EOF`; raises as `request`."""
+    async def message(self, call: IncomingCall, peer: PeerConnection) -> bytes | None:
+        """Read the next message, or None after the last; raises as `request`."""
         await peer.slots.take()
         try:
             await self._slots.take()
             try:
-                return await self._read(context, peer)
+                return await self._read(call, peer)
             finally:
                 self._slots.give()
         finally:
@@ -195,13 +190,13 @@ class IncomingRequests:
             for timeout in self._slow_requests(now_s):
                 timeout.reschedule(now_s)
 
-    async def _read(self, context: CallContext, peer: PeerConnection) -> Any:
+    async def _read(self, call: IncomingCall, peer: PeerConnection) -> bytes | None:
         arrival = IncomingRequest(peer, asyncio.get_running_loop().time())
         timeout = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
         self._arriving[timeout] = arrival
         try:
             async with timeout:
-                return await context.read()
+                return await call.read()
         except TimeoutError:
             raise self._too_slow(arrival) from None
         finally:

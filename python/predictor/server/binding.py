@@ -11,24 +11,21 @@ from pathlib import Path
 from typing import Final
 
 from predictor.errors import ConfigurationError
-from predictor.server.address import Address, Listening, SocketAddress
+from predictor.server.address import Address, SocketAddress
 
 _OTHERS: Final = 0o077
 _OWN_FOLDER: Final = 0o700
 _ANSWER_S: Final = 1.0
 
 
-def check_available(address: Listening, *, is_shared: bool) -> None:
-    """Check that nobody listens at an address; creates the folder of a Unix socket.
+def check_socket(address: SocketAddress) -> None:
+    """Create the folder of a Unix socket, and check that nobody listens there.
 
     Raises:
-        ConfigurationError: It is in use, not permitted, or not of this machine; a socket's folder is open to others.
+        ConfigurationError: The socket is in use, or its folder is open to others or cannot be created.
     """
-    if isinstance(address, SocketAddress):
-        _make_folder(address.path.parent)
-        _check_unused(address)
-    elif not is_shared:
-        _check_free(address)
+    _make_folder(address.path.parent)
+    _check_unused(address)
 
 
 @contextmanager
@@ -52,18 +49,6 @@ def reserved(address: Address) -> Generator[Address]:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         port: int = sock.getsockname()[1]
         yield replace(address, port=port)
-
-
-def _check_free(address: Address) -> None:
-    """Bind a probe socket, because the system's errors give the reason and gRPC's do not."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # on Windows the option would permit a port in use
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError as error:
-            raise ConfigurationError(explain_bind_error(address, error)) from None
 
 
 def explain_bind_error(address: Address, error: OSError) -> str:
@@ -94,7 +79,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _check_unused(address: SocketAddress) -> None:
-    """Check that no server listens there, because gRPC would replace any socket."""
+    """Check that no server listens there, because a server replaces any socket."""
     try:
         if not stat.S_ISSOCK(address.path.lstat().st_mode):
             raise ConfigurationError(f"{address.path.name} exists and is not a socket; listen on another path")

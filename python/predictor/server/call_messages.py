@@ -6,11 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, final
 
-import grpc.aio
-
 from predictor.errors import QuantraError
 from predictor.server.loop_bridge import LoopBridge
-from predictor.server.transport import CallContext
+from predictor.server.transport import IncomingCall
 
 if TYPE_CHECKING:
     from predictor.calls import OpenCall
@@ -21,7 +19,7 @@ class CallMessages:
     """The messages of one call, on the running event loop.
 
     Args:
-        context: CallContext of the call.
+        context: IncomingCall of the call.
         bridge: Hands responses over from threads.
         sendable: Checks a response; an error ends the call.
         admit: Checks before each request of a stream; an error ends the call.
@@ -29,7 +27,7 @@ class CallMessages:
 
     def __init__(
         self,
-        context: CallContext,
+        context: IncomingCall,
         bridge: LoopBridge,
         sendable: Callable[[bytes], bytes],
         admit: Callable[[], None] = lambda: None,
@@ -64,7 +62,7 @@ class CallMessages:
 
     async def _read_all(self, call: "OpenCall") -> None:
         try:
-            while (body := await self._context.read()) is not grpc.aio.EOF:
+            while (body := await self._context.read()) is not None:
                 self._admit()
                 self._has_room.clear()
                 if not call.send(body):
@@ -80,7 +78,7 @@ class CallMessages:
         try:
             while await self._has_answer():
                 message = self._answers.popleft()
-                await self._write(self._sendable(message))
+                await self._context.write(self._sendable(message))
                 if call.taken(len(message)):
                     self._has_room.set()
             if self._refusal is not None:
@@ -88,13 +86,6 @@ class CallMessages:
             call.ended.result()
         finally:
             call.cancel()  # the call has ended, so drop the rest
-
-    async def _write(self, message: bytes) -> None:
-        """Send a message as fast as the caller reads."""
-        try:
-            await self._context.write(message)
-        except grpc.aio.InternalError:  # the caller disconnected, and gRPC has not cancelled this task yet
-            raise asyncio.CancelledError from None
 
     async def _has_answer(self) -> bool:
         """Wait for the next response; False after the last."""

@@ -1,12 +1,9 @@
-"""TLS certificates of a server: reading, checking and handing them to gRPC."""
+"""TLS certificates of a server."""
 
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, final
-
-import grpc
+from typing import Self, final
 
 from predictor.errors import ConfigurationError
 from predictor.pem import load_authorities, load_pair, read_bytes
@@ -75,32 +72,7 @@ class Certificates:
             raise ConfigurationError("--tls-cert, --tls-key or --tls-client-ca changed while they were read")
         return cls(*contents, context)
 
-    def configuration(self) -> grpc.ServerCertificateConfiguration:
-        """Convert it to gRPC's configuration."""
-        return grpc.ssl_server_certificate_configuration([(self.key, self.cert)], self.client_ca)
-
 
 def _read(files: TlsFiles) -> tuple[bytes, bytes, bytes | None]:
     authorities = None if files.client_ca is None else read_bytes("--tls-client-ca", files.client_ca)
     return read_bytes("--tls-cert", files.cert), read_bytes("--tls-key", files.key), authorities
-
-
-def credentials(current: Callable[[], Certificates]) -> grpc.ServerCredentials:
-    """Create the credentials of a gRPC port, which fetch the current certificates before each handshake.
-
-    Args:
-        current: returns the current certificates; called on gRPC's threads. Whether client certificates are required
-            cannot change later.
-    """
-    active = current()
-
-    def fetch() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal active
-        latest = current()
-        if latest is active:
-            return None
-        active = latest
-        return latest.configuration()
-
-    fetcher: Any = fetch  # None means unchanged, which the stubs do not allow
-    return grpc.dynamic_ssl_server_credentials(active.configuration(), fetcher, active.client_ca is not None)

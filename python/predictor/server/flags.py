@@ -10,7 +10,7 @@ from predictor.flags import Flag
 from predictor.server.address import DEFAULT_ADDRESS, parse_listening
 from predictor.server.certificates import TlsFiles
 from predictor.server.logs import LogSettings
-from predictor.server.settings import ServerLimits, ServerSettings, TransportName
+from predictor.server.settings import ServerLimits, ServerSettings
 
 
 @final
@@ -24,7 +24,6 @@ class ServeFlags:
     max_batch_rows: Annotated[int, Flag("Rows per forward pass at most.", minimum=1)] = 256
     threads: Annotated[int, Flag("CPU threads per forward pass.", minimum=1)] = 1
     engine: Annotated[EngineName, Flag("onnxruntime: where it is faster than torch; extra onnx.")] = "eager"
-    transport: Annotated[TransportName, Flag("The server that speaks HTTP/2: Quantra's own, or grpcio's.")] = "http2"
     insecure_public: Annotated[bool, Flag("Allow an address that other machines can reach, unencrypted.")] = False
     tls_cert: Annotated[
         Path | None, Flag("Enable TLS with this server certificate, PEM; reloaded on change.", metavar="FILE")
@@ -75,7 +74,6 @@ class ServeFlags:
             max_batch_rows=self.max_batch_rows,
             threads=self.threads,
             engine=self.engine,
-            transport=self.transport,
             lock=self.lock,
             watch=self.watch,
             max_age_sessions=self.max_age,

@@ -1,117 +1,141 @@
-"""gRPC's health and reflection services, with requests read and parsed here.
+"""The services of gRPC itself: health and reflection."""
 
-If gRPC read them, incomplete requests would never time out and malformed ones would end as UNKNOWN.
-"""
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Never, TypeVar, final
-
-import grpc
-import grpc.aio
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from grpc import StatusCode
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from predictor._pb import inference_pb2, prediction_pb2
-from predictor.errors import QuantraError
-from predictor.server.admission import Admission, IncomingRequests
+from predictor.errors import MalformedRequestError, QuantraError
+from predictor.memory import error_of
+from predictor.server.admission import Admission, IncomingRequests, PeerConnection
 from predictor.server.servicer import refuse
-from predictor.server.transport import CallContext, CallServer
+from predictor.server.settings import ServerLimits
+from predictor.server.transport import CallHandler, IncomingCall
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
 
-ValueT = TypeVar("ValueT")
+HEALTH: Final = "grpc.health.v1.Health"
+REFLECTION: Final = reflection.SERVICE_NAME
+
+_SERVING, _NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+_UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_log = logging.getLogger(__name__)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ServiceRegistrar:
-    """Takes the server's role when generated code registers a service.
+class GrpcServices:
+    """Health and reflection. Their calls need no token and are counted apart, so that they work under any load.
 
-    Attributes:
-        server: The real server.
-        admission: Admission of these calls. They need no token and have their own count, so that health checks work
-            under any load.
-        arrivals: Reads their requests.
+    Args:
+        limits: Limits of their calls.
     """
 
-    server: CallServer
-    admission: Admission
-    arrivals: IncomingRequests
+    def __init__(self, limits: ServerLimits) -> None:
+        self.arrivals = IncomingRequests(limits)
+        self._admission = Admission(limits)
+        self._serving: dict[str, bool] = {}
+        self._is_draining = False
+        self._changed = asyncio.Event()
+        """Set, and replaced, at each change."""
 
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: object) -> None:
-        """Do nothing: the same handlers are also registered by name."""
+    def set_health(self, names: Iterable[str], *, serving: bool) -> None:
+        """Set the health of services and models; ignored after `drain`."""
+        if not self._is_draining:
+            self._serving |= dict.fromkeys(names, serving)
+            self._announce()
 
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        """Register handlers, with requests read and parsed here."""
-        handlers = {name: _parsing(self, handler) for name, handler in method_handlers.items()}
-        self.server.add_handlers(service_name, handlers)
+    def drain(self) -> None:
+        """Report NOT_SERVING from now on."""
+        self._is_draining = True
+        self._serving = dict.fromkeys(self._serving, False)
+        self._announce()
 
+    def health_handlers(self) -> dict[str, CallHandler]:
+        """Create the handlers of the health service."""
+        return {"Check": partial(self._begin, self._check), "Watch": partial(self._begin, self._watch)}
 
-def _parsing(registrar: ServiceRegistrar, handler: Any) -> Any:
-    """Wrap a method as one with streaming requests, so that they are read here."""
-    answer: Callable[..., Any] = handler.stream_stream or handler.unary_stream or handler.unary_unary
-    parse: Callable[[bytes], Any] = handler.request_deserializer
+    def reflection_handlers(self, services: Sequence[str]) -> dict[str, CallHandler]:
+        """Create the handlers of the reflection service."""
+        names = (*services, HEALTH, REFLECTION)
+        servicer = reflection.aio.ReflectionServicer(names, pool=descriptor_pool())
+        return {"ServerReflectionInfo": partial(self._begin, partial(self._reflect, servicer))}
 
-    async def answer_one(_bodies: object, context: CallContext) -> Any:
-        body = await _or_abort(context, _one_request(registrar, context))
-        request = await _parsed(parse, body, context)
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _begin(
+        self, work: Callable[[IncomingCall, PeerConnection], Coroutine[Any, Any, None]], call: IncomingCall
+    ) -> None:
         try:
-            return await answer(request, context)
-        except NotImplementedError:  # declared but not implemented by gRPC's package, such as Health/List
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server does not implement this method")
+            peer = self._admission.enter(call)
+        except QuantraError as error:
+            refuse(call, error)
+        else:
+            call.run(_ended(call, work(call, peer)))
 
-    async def answer_stream(_bodies: object, context: CallContext) -> AsyncIterator[Any]:
-        bodies = await _or_abort(context, _each_request(registrar, context))
-        requests = (await _parsed(parse, body, context) async for body in bodies)
-        async for reply in answer(requests, context):
-            yield reply
+    async def _check(self, call: IncomingCall, peer: PeerConnection) -> None:
+        name = await self._asked(call, peer)
+        if name in self._serving:
+            await call.write(self._report(name))
+        else:
+            call.end(StatusCode.NOT_FOUND, "no service or model of this name")
 
-    serialize = handler.response_serializer
-    if handler.request_streaming:
-        return grpc.stream_stream_rpc_method_handler(answer_stream, response_serializer=serialize)
-    if handler.response_streaming:
-        return grpc.stream_stream_rpc_method_handler(answer_one, response_serializer=serialize)
-    return grpc.stream_unary_rpc_method_handler(answer_one, response_serializer=serialize)
+    async def _watch(self, call: IncomingCall, peer: PeerConnection) -> None:
+        name, last = await self._asked(call, peer), b""
+        while True:
+            changed, report = self._changed, self._report(name)
+            if report != last:
+                await call.write(report)
+            last = report
+            await changed.wait()
+
+    async def _asked(self, call: IncomingCall, peer: PeerConnection) -> str:
+        return _parsed(health_pb2.HealthCheckRequest, await self.arrivals.request(call, peer)).service
+
+    def _report(self, name: str) -> bytes:
+        status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING
+        return health_pb2.HealthCheckResponse(status=status).SerializeToString()
+
+    async def _reflect(self, servicer: Any, call: IncomingCall, peer: PeerConnection) -> None:
+        async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
+            while (body := await self.arrivals.message(call, peer)) is not None:
+                yield _parsed(reflection_pb2.ServerReflectionRequest, body)
+
+        async for reply in servicer.ServerReflectionInfo(requests(), None):
+            await call.write(reply.SerializeToString())
 
 
-async def _one_request(registrar: ServiceRegistrar, context: CallContext) -> bytes:
-    return await registrar.arrivals.request(context, registrar.admission.enter(context))
-
-
-async def _each_request(registrar: ServiceRegistrar, context: CallContext) -> AsyncIterator[bytes]:
-    peer = registrar.admission.enter(context)
-
-    async def each() -> AsyncIterator[bytes]:
-        while (body := await _or_abort(context, registrar.arrivals.message(context, peer))) is not grpc.aio.EOF:
-            yield body
-
-    return each()
-
-
-async def _or_abort(context: CallContext, work: Awaitable[ValueT]) -> ValueT:
-    """Return the result of the work; a QuantraError aborts the call."""
+async def _ended(call: IncomingCall, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work and end the call; every error becomes a status."""
     try:
-        return await work
+        await work
+        call.end()
     except QuantraError as error:
-        await refuse(context, error)
+        refuse(call, error)
+    except Exception as error:  # noqa: BLE001 - process boundary: callers get no internal errors
+        refuse(call, error_of(call.head.method, error, _log))
 
 
-async def _parsed(parse: Callable[[bytes], Any], body: bytes, context: CallContext) -> Any:
+def _parsed(kind: type[MessageT], body: bytes) -> MessageT:
     try:
-        return parse(body)
+        return kind.FromString(body)
     except DecodeError:
-        await _refuse(context, len(body))
-
-
-async def _refuse(context: CallContext, size: int) -> Never:
-    await context.abort(
-        grpc.StatusCode.INVALID_ARGUMENT,
-        f"the {size} bytes of the request are not a message of this method; encode it from the service's .proto",
-    )
+        raise MalformedRequestError(
+            f"the {len(body)} bytes of the request are not a message of this method; encode it from its .proto file"
+        ) from None
 
 
 def descriptor_pool() -> DescriptorPool:

@@ -99,7 +99,6 @@ class Host:
             certificates,
             observers=observers,
             is_shared=self._is_worker,
-            transport=self._settings.transport,
         )
 
     @property
@@ -117,7 +116,7 @@ class Host:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> ListenAddresses:
-        """Bind the addresses before loading; raises as `CallServer.bind` and `Instruments.bind`."""
+        """Bind the addresses before loading; raises as `HttpServer.bind` and `Instruments.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
         return ports_of(self._settings, calls, admin, self._instruments.bind())

@@ -4,17 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, final
 
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
-
 from predictor.server.address import Listening
 from predictor.server.admission import Admission, IncomingRequests
-from predictor.server.health_service import ServiceRegistrar, descriptor_pool
+from predictor.server.health_service import HEALTH, REFLECTION, GrpcServices
 from predictor.server.monitoring import AccessLog, CallObservers
-from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servicer
-from predictor.server.settings import ServerLimits, TransportName
+from predictor.server.servicer import CALLS, AnsweredCalls, ServiceEndpoint, Servicer
+from predictor.server.settings import ServerLimits
 from predictor.server.token_guard import TokenGuard
-from predictor.server.transport import CallServer, GrpcioServer, HttpServer
+from predictor.server.transport import HttpServer
 
 if TYPE_CHECKING:
     from predictor.server.certificates import Certificates
@@ -38,7 +35,6 @@ class Listener:
         certificates: Returns the certificates; None: no TLS.
         observers: Observers of its calls; None: the access log.
         is_shared: Whether several processes share the port, which must be reserved.
-        transport: The server that speaks HTTP/2.
     """
 
     def __init__(
@@ -51,46 +47,38 @@ class Listener:
         *,
         observers: CallObservers | None = None,
         is_shared: bool = False,
-        transport: TransportName = "http2",
     ) -> None:
         self._services = tuple(offer.service.full_name for offer in offers)
         self._address = address
         self._limits = limits
         self._admission, self._arrivals = Admission(limits), IncomingRequests(limits)
-        self._arrivals_of_grpc = IncomingRequests(limits)
         observers, guard = observers or CallObservers([AccessLog()]), guard or TokenGuard()
         self._servicers = [
             Servicer(offer, guard, observers, self._admission, self._arrivals, limits) for offer in offers
         ]
-        self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
+        self._grpc = GrpcServices(limits)
         self._healthy: frozenset[str] = frozenset()
-        kinds: dict[TransportName, type[CallServer]] = {"http2": HttpServer, "grpcio": GrpcioServer}
-        self._server = kinds[transport](limits, certificates, is_shared=is_shared)
+        self._server = HttpServer(limits, certificates, is_shared=is_shared)
         self._timeout_tasks: list[asyncio.Task[None]] = []
 
     def bind(self) -> int:
-        """Bind the address before models load, so that a conflict shows early; see `CallServer.bind`."""
+        """Bind the address before models load, so that a conflict shows early; as `HttpServer.bind`."""
         return self._server.bind(self._address)
 
     async def start(self) -> None:
         """Respond that models are loading: UNAVAILABLE to calls, NOT_SERVING to health checks."""
         for servicer in self._servicers:
             self._server.add_handlers(servicer.name, servicer.handlers())
-        registrar = ServiceRegistrar(self._server, Admission(self._limits), self._arrivals_of_grpc)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, registrar)
+        self._server.add_handlers(HEALTH, self._grpc.health_handlers())
         if self._address.is_loopback:  # reflection would help attackers
-            names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflecting = reflection.aio.ReflectionServicer(names, pool=descriptor_pool())
-            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, registrar)
-        for name in self._health_names:
-            if name not in self._healthy:
-                await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
-        await self._server.start()
+            self._server.add_handlers(REFLECTION, self._grpc.reflection_handlers(self._services))
+        self._grpc.set_health(frozenset(self._health_names) - self._healthy, serving=False)
+        self._server.start()
         self._timeout_tasks = [
-            asyncio.create_task(arrivals.end_slow_requests()) for arrivals in (self._arrivals, self._arrivals_of_grpc)
+            asyncio.create_task(arrivals.end_slow_requests()) for arrivals in (self._arrivals, self._grpc.arrivals)
         ]
 
-    async def serve(self, calls: CallHandler, models: Iterable[str]) -> None:
+    async def serve(self, calls: AnsweredCalls, models: Iterable[str]) -> None:
         """Answer calls; health becomes SERVING for the server, its services and these models."""
         for servicer in self._servicers:
             servicer.serve(calls)
@@ -99,10 +87,8 @@ class Listener:
     async def set_health(self, models: Iterable[str]) -> None:
         """Set the health of these models to SERVING, and of removed ones to NOT_SERVING."""
         healthy = frozenset((*self._health_names, *models))
-        for name in healthy - self._healthy:
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        for name in self._healthy - healthy:
-            await self._health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._grpc.set_health(healthy - self._healthy, serving=True)
+        self._grpc.set_health(self._healthy - healthy, serving=False)
         self._healthy = healthy
 
     @property
@@ -115,7 +101,7 @@ class Listener:
 
         Streams end after the responses to their pending requests.
         """
-        await self._health.enter_graceful_shutdown()
+        self._grpc.drain()
         self._admission.close()
         for servicer in self._servicers:
             servicer.drain()

@@ -13,11 +13,8 @@ from predictor.server.monitoring.access_log import FIELDS
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOGGER: Final = "predictor"
-_GRPC: Final = "grpc._cython.cygrpc"
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-
-_log = logging.getLogger(__name__)
 
 
 @final
@@ -36,21 +33,8 @@ def set_up(settings: LogSettings) -> None:
     number = logging.getLevelNamesMapping()[settings.level.upper()]
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
-    handler.addFilter(_is_shown)
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
     logging.getLogger(_LOGGER).setLevel(number)
-
-
-def _is_shown(record: logging.LogRecord) -> bool:
-    """Whether to log a record. gRPC's error about a response that cannot be sent is replaced by a debug message.
-
-    It means that the caller disconnected, which is not a server error and can happen any number of times.
-    """
-    error = record.exc_info[1] if record.exc_info else None
-    if record.name != _GRPC or type(error).__name__ != "ExecuteBatchError":
-        return True
-    _log.debug("a response could not be sent: the caller disconnected")
-    return False
 
 
 @final

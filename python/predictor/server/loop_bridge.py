@@ -3,11 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, final
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from typing import final
 
 
 @final
@@ -22,16 +18,6 @@ class LoopBridge:
         self._ready: deque[Callable[[], None]] = deque()
         self._is_woken = False
 
-    async def result(self, answer: "Future[bytes]") -> bytes:
-        """Await a future; cancelling the await cancels the future."""
-        waiting: asyncio.Future[bytes] = self._loop.create_future()
-        answer.add_done_callback(lambda _: self.call_soon(partial(_settle, waiting, answer)))
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            answer.cancel()
-            raise
-
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop, in order; from any thread."""
         self._ready.append(callback)
@@ -43,14 +29,3 @@ class LoopBridge:
         self._is_woken = False  # first, so that later callbacks wake the loop again
         while self._ready:
             self._ready.popleft()()
-
-
-def _settle(waiting: "asyncio.Future[bytes]", answer: "Future[bytes]") -> None:
-    if waiting.done():  # cancelled
-        return
-    if answer.cancelled():
-        waiting.cancel()
-    elif (error := answer.exception()) is not None:
-        waiting.set_exception(error)
-    else:
-        waiting.set_result(answer.result())

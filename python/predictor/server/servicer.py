@@ -1,14 +1,10 @@
-"""The gRPC handlers: they pass the bytes of each call to `predictor.calls` and send its response.
+"""The handlers of calls: they pass the bytes of each call to `predictor.calls` and send its response."""
 
-Requests are read here instead of by gRPC, so that malformed requests get our errors and incomplete ones time out.
-"""
-
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, Protocol, Self, final
+from typing import TYPE_CHECKING, Final, Protocol, Self, final
 
 import grpc
 
@@ -30,7 +26,7 @@ from predictor.server.loop_bridge import LoopBridge
 from predictor.server.monitoring import CallObservers, ObservedCall
 from predictor.server.settings import ServerLimits
 from predictor.server.token_guard import TokenGuard
-from predictor.server.transport import CallContext
+from predictor.server.transport import CallHandler, IncomingCall
 from predictor.wire import errors
 
 if TYPE_CHECKING:
@@ -84,7 +80,7 @@ CHANGES: Final = (
 _log = logging.getLogger(__name__)
 
 
-class CallHandler(Protocol):
+class AnsweredCalls(Protocol):
     """The calls behind a service; see predictor.calls."""
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -102,30 +98,64 @@ class CallHandler(Protocol):
         ...
 
 
-async def refuse(context: CallContext, error: QuantraError) -> Never:
-    """Abort the call with the error's status, message, google.rpc.Status details and retry delay."""
+def refuse(call: IncomingCall, error: QuantraError) -> None:
+    """End a call with the error's status, message, google.rpc.Status details and retry delay."""
     pushback_ms = errors.pushback_ms(error)
-    pushback = () if pushback_ms is None else ((errors.PUSHBACK_KEY, str(pushback_ms)),)
-    await context.abort(
-        STATUS_CODES[answer_of(error).status],
-        errors.shortened(error.message, errors.MAX_CALL_MESSAGE),
-        (*context.trailing_metadata(), (errors.DETAILS_KEY, errors.encode_details(error)), *pushback),
-    )
+    call.trailing = {
+        **call.trailing,
+        errors.DETAILS_KEY: errors.encode_details(error),
+        **({} if pushback_ms is None else {errors.PUSHBACK_KEY: str(pushback_ms)}),
+    }
+    call.end(STATUS_CODES[answer_of(error).status], errors.shortened(error.message, errors.MAX_CALL_MESSAGE))
 
 
-async def _fail(call: ObservedCall, context: CallContext, error: QuantraError) -> Never:
-    """Record the error and abort the call."""
-    call.end(error)
-    await refuse(context, error)
+@final
+class AdmittedCall:
+    """A call, its observers and its deadline.
 
+    Args:
+        name: Name of the method.
+        call: The call.
+        observed: Receives its end.
+    """
 
-def _caller_error(deadline: Deadline) -> QuantraError:
-    """Return the reason that the caller no longer waits: deadline exceeded or cancelled."""
-    try:
-        Deadline(deadline.expires_at_s).check()  # a new one, because a stream sets `cancelled` in both cases
-    except QuantraError as error:
-        return error
-    return CallCancelledError("the caller disconnected or cancelled")
+    def __init__(self, name: str, call: IncomingCall, observed: ObservedCall) -> None:
+        self.name, self.call, self.observed = name, call, observed
+        self.deadline = Deadline.after(call.time_left_s, observed)
+        self.answer: Future[bytes] | None = None
+        call.when_cancelled(self.cancel)
+
+    def cancel(self) -> None:
+        """Stop the work, because the caller no longer waits."""
+        self.observed.end(self._caller_error())
+        self.deadline.cancelled.set()
+        if self.answer is not None:
+            self.answer.cancel()
+
+    def reply(self, message: bytes) -> None:
+        """End the call with its only response."""
+        self.observed.end(None)
+        self.call.reply(message)
+
+    def finish(self) -> None:
+        """End the call after its last response."""
+        self.observed.end(None)
+        self.call.end()
+
+    def fail(self, error: Exception) -> None:
+        """End the call with an error; callers get no internal ones."""
+        if not self.call.is_over:
+            known = error if isinstance(error, QuantraError) else error_of(self.name, error, _log)
+            self.observed.end(known)
+            refuse(self.call, known)
+
+    def _caller_error(self) -> QuantraError:
+        """Return the reason that the caller no longer waits: deadline exceeded or cancelled."""
+        try:
+            Deadline(self.deadline.expires_at_s).check()
+        except QuantraError as error:
+            return error
+        return CallCancelledError("the caller disconnected or cancelled")
 
 
 @final
@@ -148,9 +178,9 @@ class Servicer:
         self._arrivals = arrivals
         self._limits = limits
         self._bridge = LoopBridge()
-        self._calls: CallHandler | None = None
+        self._calls: AnsweredCalls | None = None
 
-    def serve(self, calls: CallHandler) -> None:
+    def serve(self, calls: AnsweredCalls) -> None:
         """Start answering calls."""
         self._calls = calls
 
@@ -164,77 +194,94 @@ class Servicer:
         """Full name of the service."""
         return self._offer.service.full_name
 
-    def handlers(self) -> dict[str, Any]:
-        """Create gRPC's handlers of the methods, by name."""
-        service, names = self._offer.service, self._offer.methods
-        return {method.name: self._method(method) for method in service.methods if method.name in names}
+    def handlers(self) -> dict[str, CallHandler]:
+        """Create the handlers of the methods, by name."""
+        return {name: self._handler(self._offer.service.methods_by_name[name]) for name in self._offer.methods}
 
-    def _method(self, method: "MethodDescriptor") -> Any:
-        """Create the handler of a method, always with streaming requests, so that they are read here."""
+    def _handler(self, method: "MethodDescriptor") -> CallHandler:
         if method.client_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._admitted(method.name, self._converse, is_stream=True))
-        if method.server_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._admitted(method.name, self._stream))
-        return grpc.stream_unary_rpc_method_handler(self._admitted(method.name, self._unary))
+            return partial(self._begin, method.name, self._converse, True)
+        return partial(self._begin, method.name, self._stream if method.server_streaming else self._unary, False)
 
-    def _admitted(
+    def _begin(
         self,
         name: str,
-        work: Callable[[str, CallHandler, CallContext, PeerConnection, Deadline], Awaitable[Any]],
-        *,
-        is_stream: bool = False,
-    ) -> Any:
-        """Create a handler that admits a call and turns every error into a status."""
-
-        async def answer(_requests: object, context: CallContext) -> Any:
-            call = self._observers.begin(self._offer.service.full_name, name, context, has_many=is_stream)
-            deadline = Deadline.after(context.time_remaining(), call)
-            try:
-                self._guard.check(name, context.invocation_metadata() or ())
-                peer = self._admission.enter(context, is_stream=is_stream)
-                calls = self._calls
-                answered = (
-                    self._while_loading(name) if calls is None else await work(name, calls, context, peer, deadline)
-                )
-            except asyncio.CancelledError:
-                call.end(_caller_error(deadline))
-                deadline.cancelled.set()
-                raise
-            except QuantraError as error:
-                await _fail(call, context, error)
-            except Exception as error:  # noqa: BLE001 - process boundary: callers get no internal errors
-                await _fail(call, context, error_of(name, error, _log))
+        work: Callable[[AdmittedCall, AnsweredCalls, PeerConnection], None],
+        is_stream: bool,  # noqa: FBT001 - bound by position above
+        call: IncomingCall,
+    ) -> None:
+        """Admit a call and start the work on it; every error becomes a status."""
+        admitted = AdmittedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
+        try:
+            self._guard.check(name, call.head.metadata)
+            peer = self._admission.enter(call, is_stream=is_stream)
+            if self._calls is None:
+                admitted.reply(self._while_loading(name))
             else:
-                call.end(None)
-                return answered
-
-        return answer
+                work(admitted, self._calls, peer)
+        except Exception as error:  # noqa: BLE001 - process boundary
+            admitted.fail(error)
 
     def _while_loading(self, name: str) -> bytes:
         if name not in self._offer.while_loading:
             raise UnavailableError("the models are still loading; retry in a moment")
         return self._offer.while_loading[name]
 
-    async def _unary(
-        self, name: str, calls: CallHandler, context: CallContext, peer: PeerConnection, deadline: Deadline
-    ) -> bytes:
-        body = await self._arrivals.request(context, peer)
-        return self._sendable(await self._bridge.result(calls.call(name, body, deadline)))
+    def _unary(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+        request = admitted.call.take_request()
+        if request is None:
+            admitted.call.run(self._unary_later(admitted, calls, peer))
+        else:
+            self._answer(admitted, calls, request)
 
-    async def _stream(
-        self, name: str, calls: CallHandler, context: CallContext, peer: PeerConnection, deadline: Deadline
-    ) -> None:
-        body = await self._arrivals.request(context, peer)
-        messages = CallMessages(context, self._bridge, self._sendable)
-        await messages.answer(calls.open(name, deadline, messages.emit, self._limits.send_bytes), body)
+    async def _unary_later(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+        try:
+            self._answer(admitted, calls, await self._arrivals.request(admitted.call, peer))
+        except Exception as error:  # noqa: BLE001 - process boundary
+            admitted.fail(error)
 
-    async def _converse(
-        self, name: str, calls: CallHandler, context: CallContext, _peer: PeerConnection, deadline: Deadline
-    ) -> None:
-        headers = context.invocation_metadata() or ()
-        admit = partial(self._guard.check, name, headers)  # the token may be revoked while the stream is open
-        messages = CallMessages(context, self._bridge, self._sendable, admit)
-        await messages.converse(calls.open(name, deadline, messages.emit, self._limits.send_bytes))
+    def _answer(self, admitted: AdmittedCall, calls: AnsweredCalls, request: bytes) -> None:
+        answer = admitted.answer = calls.call(admitted.name, request, admitted.deadline)
+        if answer.done():
+            self._reply(admitted, answer)
+        else:
+            answer.add_done_callback(lambda _: self._bridge.call_soon(partial(self._reply, admitted, answer)))
+
+    def _reply(self, admitted: AdmittedCall, answer: "Future[bytes]") -> None:
+        if admitted.call.is_over:
+            return
+        try:
+            admitted.reply(self._sendable(answer.result()))
+        except Exception as error:  # noqa: BLE001 - process boundary
+            admitted.fail(error)
+
+    def _stream(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+        admitted.call.run(self._stream_later(admitted, calls, peer))
+
+    async def _stream_later(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+        try:
+            body = await self._arrivals.request(admitted.call, peer)
+            messages = CallMessages(admitted.call, self._bridge, self._sendable)
+            await messages.answer(self._opened(admitted, calls, messages), body)
+            admitted.finish()
+        except Exception as error:  # noqa: BLE001 - process boundary
+            admitted.fail(error)
+
+    def _converse(self, admitted: AdmittedCall, calls: AnsweredCalls, _peer: PeerConnection) -> None:
+        admitted.call.run(self._converse_later(admitted, calls))
+
+    async def _converse_later(self, admitted: AdmittedCall, calls: AnsweredCalls) -> None:
+        # The token may be revoked while the stream is open.
+        admit = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
+        try:
+            messages = CallMessages(admitted.call, self._bridge, self._sendable, admit)
+            await messages.converse(self._opened(admitted, calls, messages))
+            admitted.finish()
+        except Exception as error:  # noqa: BLE001 - process boundary
+            admitted.fail(error)
+
+    def _opened(self, admitted: AdmittedCall, calls: AnsweredCalls, messages: CallMessages) -> "OpenCall":
+        return calls.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
 
     def _sendable(self, answer: bytes) -> bytes:
         """Return the response, unless it is larger than clients accept."""

@@ -3,16 +3,12 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from predictor.catalog import EngineName
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
 from predictor.server.address import DEFAULT_ADDRESS, LAST_PORT, Address, Listening
 from predictor.server.certificates import TlsFiles
-
-TransportName: TypeAlias = Literal["http2", "grpcio"]
-"""The server that speaks HTTP/2."""
 
 _MIB = 1024 * 1024
 _COUNTS = (
@@ -25,7 +21,6 @@ _COUNTS = (
     "streams_per_peer",
     "arriving",
     "arriving_per_peer",
-    "pending_calls",
 )
 
 
@@ -49,19 +44,16 @@ class ServerLimits:
     """Most calls in flight per connection."""
     streams: int = 64
     """Most open request streams; one more is QUEUE_FULL. This is the only bound on their memory: each may hold an
-    incomplete message of `receive_bytes`, because gRPC does not distinguish it from an idle stream."""
+    incomplete message of `receive_bytes`."""
     streams_per_peer: int = 32
     """Most open streams per connection. A client needs one for all of its sessions."""
     arriving: int = 6
     """Most requests received at once, each of up to `receive_bytes`; others wait for a slot. One that takes longer
-    than a second while others wait is QUEUE_FULL. gRPC copies each request on the event loop: 15 ms for 16 MiB."""
+    than a second while others wait is QUEUE_FULL. Up to 64 KiB arrive without a slot."""
     arriving_per_peer: int = 3
     """Most requests received at once per connection."""
     request_s: float = 30.0
     """Longest time for a request to arrive, in seconds."""
-    pending_calls: int = 100_000
-    """Calls that gRPC has received and Python has not seen yet. Beyond it, gRPC drops calls at random as CANCELLED and
-    without a reason. So it is far above `calls_in_flight`, whose rejections carry a reason."""
     handshake_s: float = 10.0
     """Seconds in which a connection must begin to speak HTTP/2."""
     idle_s: float = 300.0
@@ -121,8 +113,6 @@ class ServerSettings:
     """CPU threads of one forward pass. Each model already has a thread; more help only wide networks."""
     engine: EngineName = "eager"
     """`onnxruntime`: ONNX Runtime for the batch sizes at which it is faster, otherwise torch."""
-    transport: TransportName = "http2"
-    """`http2`: Quantra's own server; `grpcio`: that of grpcio."""
     lock: Path | None = None
     """Output of `sha256sum */*/manifest.json` in `models`, which lists the versions that may be served; None: all."""
     watch: bool = False

@@ -10,7 +10,7 @@ from typing import Final, Protocol, final
 
 from predictor.errors import InternalError, QuantraError, answer_of
 from predictor.observation import OK, Observation
-from predictor.server.transport import CallContext
+from predictor.server.transport import IncomingCall
 
 REQUEST_ID: Final = "x-request-id"
 """Header and trailer with the id of a call."""
@@ -51,7 +51,7 @@ class EndedCall:
     incident: str = ""
     """Incident id of an internal error; the log has details under it."""
     took_s: float
-    """Seconds from arrival until the response was passed to gRPC."""
+    """Seconds from arrival until the response was sent."""
     observation: Observation | None
     """The service's report; None if the call reached no model or ended before its work did."""
 
@@ -81,21 +81,21 @@ class CallObservers:
         self._observers = observers
         self._ids = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
 
-    def begin(self, service: str, method: str, context: CallContext, *, has_many: bool) -> "ObservedCall":
+    def begin(self, service: str, method: str, call: IncomingCall, *, has_many: bool) -> "ObservedCall":
         """Begin to observe a call; the caller must call `end` on the result.
 
         Args:
             service: full name of the service.
             method: name of the method.
-            context: gRPC's context of the call.
+            call: the call.
             has_many: whether it is a stream of requests, each of which is reported separately.
         """
-        headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        headers = call.head.texts
         sent_id = headers.get(REQUEST_ID, "")
         request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else next(self._ids)
-        context.set_trailing_metadata(((REQUEST_ID, request_id),))
+        call.trailing = {REQUEST_ID: request_id}
         trace = {key: headers[key] for key in _TRACE if key in headers}
-        arrived = ArrivedCall(service=service, method=method, request_id=request_id, peer=context.peer(), trace=trace)
+        arrived = ArrivedCall(service=service, method=method, request_id=request_id, peer=call.peer, trace=trace)
         return ObservedCall(arrived, self._observers, has_many=has_many)
 
 

@@ -1,7 +1,6 @@
-"""gRPC over HTTP/2: a server on asyncio, and that of grpcio."""
+"""gRPC over HTTP/2 on asyncio."""
 
-from predictor.server.transport.call_server import CallContext, CallServer
-from predictor.server.transport.grpcio import GrpcioServer
+from predictor.server.transport.call import CallHandler, IncomingCall
 from predictor.server.transport.server import HttpServer
 
-__all__ = ["CallContext", "CallServer", "GrpcioServer", "HttpServer"]
+__all__ = ["CallHandler", "HttpServer", "IncomingCall"]

@@ -1,38 +1,31 @@
 """One incoming call: its messages, its deadline and its status."""
 
-import asyncio
-import logging
 import zlib
-from collections.abc import AsyncIterator, Callable
-from inspect import isasyncgen
-from typing import TYPE_CHECKING, Any, Final, Never, final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-import grpc
-import grpc.aio
+from grpc import StatusCode
 
 from predictor.errors import MalformedRequestError, RequestTooLargeError
 from predictor.server.transport.headers import RESPONSE, Metadata, RequestHead, encode_trailers
 
 if TYPE_CHECKING:
+    import asyncio
+
     from predictor.server.transport.connection import HttpConnection
 
 _PREFIX: Final = 5
 """Bytes before each message: whether it is compressed, and its length."""
 _GZIP: Final = 31
 """zlib's window bits for gzip."""
-
-_log = logging.getLogger(__name__)
-
-
-class _AbortedError(Exception):
-    """Ends the handler of an aborted call."""
+_NO_METADATA: Final[Metadata] = {}
 
 
 @final
 class IncomingCall:
-    """One call on the event loop; has the methods of `grpc.aio.ServicerContext` that the handlers use.
+    """One call, on the event loop. It has ended after `reply`, `end`, its deadline or its cancellation by the peer.
 
-    A request's bytes wait at the peer until it is read: the peer may send 64 KiB before.
+    The peer may send 64 KiB of the request before it is read.
 
     Args:
         connection: The connection of the call.
@@ -42,29 +35,24 @@ class IncomingCall:
     """
 
     def __init__(self, connection: "HttpConnection", stream: int, head: RequestHead, most_bytes: int) -> None:
-        self._connection, self._stream, self._head, self._most_bytes = connection, stream, head, most_bytes
-        self._loop = connection.loop
+        self.head = head
+        self.is_over = False
+        """Whether it has ended."""
+        self.trailing: Metadata = _NO_METADATA
+        """Metadata that ends the response."""
+        self._connection, self._stream, self._most_bytes = connection, stream, most_bytes
         self._buffer: bytes | bytearray = b""
         self._unacknowledged = 0
-        self._has_all = False
+        self._has_all = self._has_begun = False
         self._arrival: asyncio.Future[None] | None = None
-        self._code, self._details = grpc.StatusCode.OK, ""
-        self._has_begun = self._is_over = False
-        self._trailing: Metadata = ()
-        self._done_callbacks: list[Callable[[Any], None]] = []
-        self._serialize: Callable[[Any], bytes] | None = None
+        self._when_cancelled: Callable[[], None] | None = None
+        self._when_done: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._expires_at_s = None if head.timeout_s is None else self._loop.time() + head.timeout_s
+        if head.timeout_s is not None:
+            self._timer = connection.loop.call_later(head.timeout_s, self._expire)
 
-    def start(self, handler: Any) -> None:
-        """Run a handler of grpc with streaming requests."""
-        self._serialize = handler.response_serializer
-        if self._expires_at_s is not None:
-            self._timer = self._loop.call_at(self._expires_at_s, self._expire)
-        self._task = self._loop.create_task(self._run(handler))
-
-    # --- what the connection reports
+    # --- for the connection
 
     def arrived(self, data: bytes, *, has_all: bool) -> None:
         """Take a part of the request; `has_all` says that it is the last."""
@@ -77,67 +65,134 @@ class IncomingCall:
         self._unacknowledged += len(data)
         self._has_all = has_all
         if self._arrival is not None:
-            if has_all or self._is_complete():
-                _wake(self._arrival)
-            else:
+            if not has_all and not self._has_message:
                 self._acknowledge()
+            elif not self._arrival.done():
+                self._arrival.set_result(None)
 
     def cancel(self) -> None:
-        """The peer has cancelled the call or disconnected."""
-        self._is_over = True
-        if self._task is not None:
-            self._task.cancel()
+        """End it without a response: the peer has cancelled it or disconnected."""
+        if not self.is_over:
+            self._close()
+            self._stop()
 
-    # --- what handlers use
+    # --- for its handler
 
+    @property
     def peer(self) -> str:
-        """Return the address of the caller."""
+        """Address of the caller."""
         return self._connection.peer
 
-    def invocation_metadata(self) -> Metadata:
-        """Return the headers of the call."""
-        return self._head.metadata
+    @property
+    def time_left_s(self) -> float | None:
+        """Seconds until the deadline; None without one."""
+        return None if self._timer is None else self._timer.when() - self._connection.loop.time()
 
-    def time_remaining(self) -> float | None:
-        """Return the seconds until the deadline; None without one."""
-        return None if self._expires_at_s is None else max(0.0, self._expires_at_s - self._loop.time())
+    def when_cancelled(self, callback: Callable[[], None]) -> None:
+        """Call `callback` if it ends without `reply` or `end`."""
+        self._when_cancelled = callback
 
-    def trailing_metadata(self) -> Metadata:
-        """Return what `set_trailing_metadata` has set."""
-        return self._trailing
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when it has ended."""
+        self._when_done = callback
 
-    def set_trailing_metadata(self, trailing_metadata: Metadata) -> None:
-        """Set the metadata that ends the response."""
-        self._trailing = trailing_metadata
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Run a task, which is cancelled if the call is."""
+        self._task = self._connection.loop.create_task(work)
 
-    def set_code(self, code: grpc.StatusCode) -> None:
-        """Set the status that ends the response of a handler that returns."""
-        self._code = code
+    def take_request(self) -> bytes | None:
+        """Return the first message if the whole request has arrived; see `read`."""
+        return self._take() if self._has_all and self._has_message else None
 
-    def set_details(self, details: str) -> None:
-        """Set the message of the status."""
-        self._details = details
-
-    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call `callback` with this call when it has ended."""
-        self._done_callbacks.append(callback)
-
-    async def read(self) -> Any:
-        """Read the next message, or `grpc.aio.EOF`.
+    async def read(self) -> bytes | None:
+        """Wait for the next message; None after the last.
 
         Raises:
             RequestTooLargeError: It is too large.
             MalformedRequestError: It cannot be decompressed.
         """
-        while not self._is_complete():
+        while not self._has_message:
             if self._has_all:
-                return grpc.aio.EOF
+                return None
             self._acknowledge()
-            self._arrival = self._loop.create_future()
+            self._arrival = self._connection.loop.create_future()
             try:
                 await self._arrival
             finally:
                 self._arrival = None
+        return self._take()
+
+    async def write(self, message: bytes) -> None:
+        """Send a message as fast as the caller reads."""
+        await self._connection.has_room(self._stream)
+        self._send(message)
+        await self._connection.has_room(self._stream)
+
+    def reply(self, message: bytes) -> None:
+        """Send the only message, and end the call with OK."""
+        if self._connection.is_full:
+            self.run(self._reply_later(message))
+        else:
+            self._send(message)
+            self.end()
+
+    def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:
+        """End the call with a status."""
+        if not self.is_over:
+            trailers = encode_trailers(code, details, self.trailing, has_begun=self._has_begun)
+            self._connection.send_headers(self._stream, trailers, end=True)
+            self._close()
+
+    # --- its own
+
+    async def _reply_later(self, message: bytes) -> None:
+        await self._connection.has_room(self._stream)
+        self._send(message)
+        self.end()
+
+    def _send(self, message: bytes) -> None:
+        if self.is_over:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            self._connection.send_headers(self._stream, RESPONSE)
+        self._connection.send_data(self._stream, b"\0" + len(message).to_bytes(4, "big") + message)
+
+    def _expire(self) -> None:
+        self.end(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+        self._stop()
+
+    def _close(self) -> None:
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._connection.forget(self._stream)
+        if self._when_done is not None:
+            self._when_done()
+
+    def _stop(self) -> None:
+        """Stop the work on it."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._when_cancelled is not None:
+            self._when_cancelled()
+
+    def _acknowledge(self) -> None:
+        if self._unacknowledged:
+            self._connection.acknowledge(self._stream, self._unacknowledged)
+            self._unacknowledged = 0
+
+    @property
+    def _has_message(self) -> bool:
+        """Whether the buffer starts with a whole message, or with the length of one that is too large."""
+        buffer = self._buffer
+        if len(buffer) < _PREFIX:
+            return False
+        size = int.from_bytes(buffer[1:_PREFIX], "big")
+        return size > self._most_bytes or len(buffer) >= _PREFIX + size
+
+    def _take(self) -> bytes:
+        """Remove a message from the buffer."""
         buffer = self._buffer
         size = int.from_bytes(buffer[1:_PREFIX], "big")
         if size > self._most_bytes:
@@ -145,86 +200,9 @@ class IncomingCall:
         end = _PREFIX + size
         message, is_compressed = bytes(buffer[_PREFIX:end]), buffer[0]
         self._buffer = buffer[end:]
-        self._acknowledge()
+        if not self._has_all:
+            self._acknowledge()
         return self._decompressed(message) if is_compressed else message
-
-    async def write(self, message: Any) -> None:
-        """Send a message; waits while the caller does not read."""
-        await self._connection.has_room(self._stream)
-        self._send(message)
-        await self._connection.has_room(self._stream)
-
-    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()) -> Never:
-        """End the call with this status, and its handler with an exception."""
-        self._trailing = trailing_metadata or self._trailing
-        self._finish(code, details)
-        raise _AbortedError
-
-    # --- how it runs
-
-    async def _run(self, handler: Any) -> None:
-        try:
-            if handler.response_streaming:
-                answer = handler.stream_stream(None, self)
-                if isasyncgen(answer):
-                    await self._write_all(answer)
-                else:
-                    await answer
-            else:
-                answer = await handler.stream_unary(None, self)
-                await self._connection.has_room(self._stream)
-                self._send(answer)
-            self._finish(self._code, self._details)
-        except _AbortedError:
-            pass
-        except asyncio.CancelledError:
-            self._finish(grpc.StatusCode.CANCELLED, "the call was cancelled")
-        except Exception:  # noqa: BLE001 - task boundary: the caller gets a status
-            _log.exception("a handler failed")
-            self._finish(grpc.StatusCode.UNKNOWN, "internal error")
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._connection.forget(self._stream)
-            for callback in self._done_callbacks:
-                callback(self)
-
-    async def _write_all(self, messages: AsyncIterator[Any]) -> None:
-        async for message in messages:
-            await self.write(message)
-
-    def _send(self, message: Any) -> None:
-        if self._is_over:
-            return
-        body: bytes = message if self._serialize is None else self._serialize(message)
-        if not self._has_begun:
-            self._has_begun = True
-            self._connection.send_headers(self._stream, RESPONSE)
-        self._connection.send_data(self._stream, b"\0" + len(body).to_bytes(4, "big") + body)
-
-    def _finish(self, code: grpc.StatusCode, details: str = "") -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        trailers = encode_trailers(code, details, self._trailing, has_begun=self._has_begun)
-        self._connection.send_headers(self._stream, trailers, end=True)
-
-    def _expire(self) -> None:
-        self._finish(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-        if self._task is not None:
-            self._task.cancel()
-
-    def _acknowledge(self) -> None:
-        if self._unacknowledged:
-            self._connection.acknowledge(self._stream, self._unacknowledged)
-            self._unacknowledged = 0
-
-    def _is_complete(self) -> bool:
-        """Whether the buffer starts with a whole message, or with the length of one that is too large."""
-        if len(self._buffer) < _PREFIX:
-            return False
-        size = int.from_bytes(self._buffer[1:_PREFIX], "big")
-        return size > self._most_bytes or len(self._buffer) >= _PREFIX + size
 
     def _decompressed(self, message: bytes) -> bytes:
         decompressor = zlib.decompressobj(_GZIP)
@@ -239,13 +217,12 @@ class IncomingCall:
         return content
 
 
+CallHandler: TypeAlias = Callable[[IncomingCall], None]
+"""Begins to answer a call; must not raise."""
+
+
 def _too_large(size: int, most: int) -> RequestTooLargeError:
     return RequestTooLargeError(
         f"the request has {size} bytes, at most {most}; send fewer instances, symbols or sessions",
         metadata={"have": str(size), "most": str(most)},
     )
-
-
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)

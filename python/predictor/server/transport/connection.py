@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-import grpc
+from grpc import StatusCode
 
 from predictor.http2 import (
     Connection,
@@ -21,7 +21,7 @@ from predictor.http2 import (
     encode_headers,
 )
 from predictor.server.settings import ServerLimits
-from predictor.server.transport.call import IncomingCall
+from predictor.server.transport.call import CallHandler, IncomingCall
 from predictor.server.transport.headers import NotGrpcError, RequestHead, encode_trailers, parse_head
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ _RENEWAL_S: Final = 60.0
 _CLOSE_S: Final = 1.0
 """Time for the last bytes to leave."""
 
-Handlers = Mapping[str, Any]
-"""The handler of each method, named /SERVICE/METHOD; see `grpc.RpcMethodHandler`."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -50,20 +47,25 @@ class HttpConnection(asyncio.Protocol):
     """One connection.
 
     Args:
-        handlers: The handlers.
+        handlers: The handler of each method, by /SERVICE/METHOD.
         limits: Limits of the server.
         connections: The open connections of the server; it joins and leaves them.
         name: Name of the peer of a Unix socket; None: its address.
     """
 
     def __init__(
-        self, handlers: Handlers, limits: ServerLimits, connections: set["HttpConnection"], name: str | None
+        self,
+        handlers: Mapping[str, CallHandler],
+        limits: ServerLimits,
+        connections: set["HttpConnection"],
+        name: str | None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.peer = name or ""
         self._handlers, self._limits, self._connections = handlers, limits, connections
         self._http = Connection(_http_limits(limits))
         self._calls: dict[int, IncomingCall] = {}
+        self._new: list[tuple[CallHandler, IncomingCall]] = []
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
         self._is_paused = self._is_flushing = self._is_ending = False
@@ -136,9 +138,13 @@ class HttpConnection(asyncio.Protocol):
                     self._pinged_s = None
                 case ConnectionEnded():
                     _log.debug("connection of %s ended: %s", self.peer, event.reason)
+        new, self._new = self._new, []
+        for handler, call in new:  # after their requests, which may have arrived with their headers
+            if not call.is_over:
+                handler(call)
         self._flush_soon()
 
-    # --- what calls use
+    # --- for calls
 
     def send_headers(self, stream: int, block: bytes, *, end: bool = False) -> None:
         """Send encoded headers."""
@@ -150,10 +156,14 @@ class HttpConnection(asyncio.Protocol):
         self._http.send_data(stream, data)
         self._flush_soon()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the peer does not read what was sent before."""
+        return self._is_paused or self._http.waiting > _UNSENT
+
     async def has_room(self, stream: int) -> None:
         """Wait while the peer does not read what was sent on this stream, or much on all streams."""
-        http = self._http
-        while self._transport is not None and (self._is_paused or http.waiting > _UNSENT or http.unsent(stream)):
+        while self._transport is not None and (self.is_full or self._http.unsent(stream)):
             waiter: asyncio.Future[None] = self.loop.create_future()
             self._waiting.append(waiter)
             await waiter
@@ -168,7 +178,7 @@ class HttpConnection(asyncio.Protocol):
         self._calls.pop(stream, None)
         self._used_s = self.loop.time()
 
-    # --- what the server uses
+    # --- for the server
 
     def check_times(self, *, ages: bool) -> None:
         """End the connection if it is idle, silent, too slow to begin or too old; call it regularly.
@@ -216,20 +226,18 @@ class HttpConnection(asyncio.Protocol):
             self.send_headers(stream, encode_headers(((b":status", error.status),)), end=True)
             return
         except ValueError as error:
-            self._refuse(stream, grpc.StatusCode.INTERNAL, str(error))
+            self._refuse(stream, StatusCode.INTERNAL, str(error))
             return
         handler = self._handlers.get(head.method)
         if handler is None:
-            self._refuse(stream, grpc.StatusCode.UNIMPLEMENTED, "this server has no such method")
+            self._refuse(stream, StatusCode.UNIMPLEMENTED, "this server has no such method")
         elif head.encoding not in _ENCODINGS:
-            self._refuse(
-                stream, grpc.StatusCode.UNIMPLEMENTED, "the request's encoding is unknown; use gzip or identity"
-            )
+            self._refuse(stream, StatusCode.UNIMPLEMENTED, "the request's encoding is unknown; use gzip or identity")
         else:
             call = self._calls[stream] = IncomingCall(self, stream, head, self._limits.receive_bytes)
             if event.ended:
                 call.arrived(b"", has_all=True)
-            call.start(handler)
+            self._new.append((handler, call))
 
     def _head(self, headers: Headers) -> RequestHead:
         known = self._heads.get(id(headers))
@@ -241,8 +249,8 @@ class HttpConnection(asyncio.Protocol):
         self._heads[id(headers)] = headers, head
         return head
 
-    def _refuse(self, stream: int, code: grpc.StatusCode, message: str) -> None:
-        self.send_headers(stream, encode_trailers(code, message, (), has_begun=False), end=True)
+    def _refuse(self, stream: int, code: StatusCode, message: str) -> None:
+        self.send_headers(stream, encode_trailers(code, message, {}, has_begun=False), end=True)
 
     def _wake_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

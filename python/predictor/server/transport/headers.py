@@ -2,16 +2,17 @@
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 from urllib.parse import quote
 
-import grpc
+from grpc import StatusCode
 
 from predictor.http2 import Headers, encode_headers
 
-Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
+Metadata: TypeAlias = Mapping[str, str | bytes]
+"""Values by lower-case name; those of names that end with -bin are bytes."""
 
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _LONGEST_TIMEOUT: Final = 9
@@ -19,12 +20,14 @@ _LONGEST_TIMEOUT: Final = 9
 _CONTENT_TYPE: Final = b"application/grpc"
 _BINARY: Final = "-bin"
 _UNQUOTED: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-_NUMBERS: Final = {code: str(code.value[0]).encode() for code in grpc.StatusCode}
 
 RESPONSE: Final = encode_headers(
     ((b":status", b"200"), (b"content-type", _CONTENT_TYPE), (b"grpc-accept-encoding", b"identity, gzip"))
 )
 """The headers before the first message of a response."""
+
+_WITHOUT_MESSAGE: Final = encode_headers(((b":status", b"200"), (b"content-type", _CONTENT_TYPE)))
+_STATUS: Final = {code: encode_headers(((b"grpc-status", str(code.value[0]).encode()),)) for code in StatusCode}
 
 
 @final
@@ -34,12 +37,14 @@ class RequestHead:
 
     method: str
     """/SERVICE/METHOD."""
-    metadata: Metadata
-    """All headers but the pseudo headers; those that end with -bin are bytes."""
+    metadata: tuple[tuple[str, str | bytes], ...]
+    """All headers but the pseudo headers; a name may occur more than once."""
+    texts: Mapping[str, str]
+    """Those that are no bytes; of several with one name, the last."""
     timeout_s: float | None
     """Seconds that the caller waits; None: for ever."""
     encoding: str
-    """Compression of messages that are marked as compressed."""
+    """Compression of the messages that are marked as compressed."""
 
 
 @final
@@ -68,15 +73,17 @@ def parse_head(headers: Headers) -> RequestHead:
     if not values.get(b"content-type", b"").startswith(_CONTENT_TYPE):
         raise NotGrpcError(b"415")
     timeout = values.get(b"grpc-timeout")
+    metadata = tuple(_decode(name, value) for name, value in headers if name[:1] != b":")
     return RequestHead(
         method=values[b":path"].decode("ascii", "replace"),
-        metadata=tuple(_entry(name, value) for name, value in headers if name[:1] != b":"),
+        metadata=metadata,
+        texts={key: value for key, value in metadata if isinstance(value, str)},
         timeout_s=None if timeout is None else _seconds(timeout),
         encoding=values.get(b"grpc-encoding", b"identity").decode("ascii", "replace"),
     )
 
 
-def _entry(name: bytes, value: bytes) -> tuple[str, str | bytes]:
+def _decode(name: bytes, value: bytes) -> tuple[str, str | bytes]:
     key = name.decode("ascii", "replace")
     if not key.endswith(_BINARY):
         return key, value.decode("ascii", "replace")
@@ -93,17 +100,14 @@ def _seconds(timeout: bytes) -> float:
     return int(digits) * unit
 
 
-def encode_trailers(
-    code: grpc.StatusCode, message: str, metadata: Iterable[tuple[str, str | bytes]], *, has_begun: bool
-) -> bytes:
+def encode_trailers(code: StatusCode, message: str, metadata: Metadata, *, has_begun: bool) -> bytes:
     """Encode the end of a response; before the first message it stands for the headers too."""
-    start: tuple[tuple[bytes, bytes], ...] = ((b":status", b"200"), (b"content-type", _CONTENT_TYPE))
-    status = [(b"grpc-status", _NUMBERS[code])]
+    block = _STATUS[code] if has_begun else _WITHOUT_MESSAGE + _STATUS[code]
     if message:
-        status.append((b"grpc-message", quote(message, safe=_UNQUOTED).encode()))
-    return encode_headers((*(() if has_begun else start), *status, *map(_encoded, metadata)))
+        block += encode_headers(((b"grpc-message", quote(message, safe=_UNQUOTED).encode()),))
+    return block + encode_headers(map(_encode, metadata.items())) if metadata else block
 
 
-def _encoded(entry: tuple[str, str | bytes]) -> tuple[bytes, bytes]:
+def _encode(entry: tuple[str, str | bytes]) -> tuple[bytes, bytes]:
     key, value = entry
     return key.encode(), b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode()

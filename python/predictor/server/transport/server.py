@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from predictor.errors import ConfigurationError
 from predictor.server.address import Address, Listening, SocketAddress
-from predictor.server.binding import check_available, explain_bind_error
+from predictor.server.binding import check_socket, explain_bind_error
 from predictor.server.certificates import Certificates
 from predictor.server.settings import ServerLimits
+from predictor.server.transport.call import CallHandler
 from predictor.server.transport.connection import HttpConnection
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class HttpServer:
     def __init__(self, limits: ServerLimits, current: Callable[[], Certificates] | None, *, is_shared: bool) -> None:
         self._limits, self._current, self._is_shared = limits, current, is_shared
         self._loop = asyncio.get_running_loop()
-        self._handlers: dict[str, Any] = {}
+        self._handlers: dict[str, CallHandler] = {}
         self._sockets: list[socket.socket] = []
         self._path: Path | None = None
         self._connections: set[HttpConnection] = set()
@@ -50,8 +51,13 @@ class HttpServer:
         self._numbers = itertools.count(1)
 
     def bind(self, address: Listening) -> int:
-        """See `CallServer.bind`. A Unix socket is removed at the end."""
-        check_available(address, is_shared=self._is_shared)
+        """Bind the address and return the port; 0 for a Unix socket, which is removed at the end.
+
+        Raises:
+            ConfigurationError: It is in use, not permitted or not of this machine, or others can enter its folder.
+        """
+        if isinstance(address, SocketAddress):
+            check_socket(address)
         try:
             self._sockets = _bound_sockets(address, is_shared=self._is_shared)
         except OSError as error:
@@ -63,18 +69,18 @@ class HttpServer:
             return 0
         return self._sockets[0].getsockname()[1]
 
-    def add_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """See `CallServer.add_handlers`."""
+    def add_handlers(self, service: str, handlers: Mapping[str, CallHandler]) -> None:
+        """Register the handlers of a service, by the names of its methods."""
         self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
-    async def start(self) -> None:
-        """See `CallServer.start`."""
+    def start(self) -> None:
+        """Accept connections."""
         for sock in self._sockets:
             self._start_task(self._accept(sock))
         self._start_task(self._check_times())
 
     async def stop(self) -> None:
-        """See `CallServer.stop`."""
+        """Stop listening, close every connection and release the address, in any state."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

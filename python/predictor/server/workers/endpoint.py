@@ -40,8 +40,7 @@ class SupervisorEndpoint:
 
     def _create_listener(self, address: Listening) -> Listener:
         certificates = self._rotation.certificates if isinstance(address, Address) else None
-        limits, guard, transport = self._settings.limits, self._rotation.guard, self._settings.transport
-        return Listener(address, limits, CHANGES, guard, certificates, transport=transport)
+        return Listener(address, self._settings.limits, CHANGES, self._rotation.guard, certificates)
 
     def bind(self, port: int) -> ListenAddresses:
         """Bind the addresses; return all addresses of the server, whose workers share `port`. Raises as `Host.bind`."""
