@@ -46,6 +46,8 @@ class HttpServer:
         self._handlers: dict[str, CallHandler] = {}
         self._sockets: list[socket.socket] = []
         self._path: Path | None = None
+        self._accepted: set[socket.socket] = set()
+        """Sockets that are not connections yet."""
         self._connections: set[HttpConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
@@ -84,7 +86,7 @@ class HttpServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for sock in self._sockets:
+        for sock in (*self._sockets, *self._accepted):
             sock.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -103,21 +105,20 @@ class HttpServer:
                     _log.warning("a connection waits: %s", error.strerror)
                     await asyncio.sleep(_PAUSE_S)
                 continue
+            self._accepted.add(sock)
             self._start_task(self._connect(sock))
 
     async def _connect(self, sock: socket.socket) -> None:
         name = f"unix:{next(self._numbers)}" if self._path is not None else None
 
         def create() -> HttpConnection:
+            self._accepted.discard(sock)  # its transport closes it from now on
             return HttpConnection(self._handlers, self._limits, self._connections, name)
 
-        if self._current is None:
-            await self._loop.connect_accepted_socket(create, sock)
-            return
-        with suppress(OSError, asyncio.TimeoutError):  # a failed handshake is the peer's affair
-            await self._loop.connect_accepted_socket(
-                create, sock, ssl=self._current().context, ssl_handshake_timeout=self._limits.handshake_s
-            )
+        tls = None if self._current is None else self._current().context
+        timeout_s = None if tls is None else self._limits.handshake_s
+        with suppress(OSError):  # the peer has gone or does not speak TLS
+            await self._loop.connect_accepted_socket(create, sock, ssl=tls, ssl_handshake_timeout=timeout_s)
 
     async def _check_times(self) -> None:
         limits = self._limits
