@@ -143,16 +143,13 @@ class ArrivedCall:
     """A call whose request has arrived."""
 
     def __init__(self, name: str = "") -> None:
-        self._name = name
-        self.end: Callable[[object], None] = lambda _: None
+        self.peer = name
+        self.end: Callable[[], None] = lambda: None
 
     async def read(self) -> bytes:
         return b"whole"
 
-    def peer(self) -> str:
-        return self._name
-
-    def add_done_callback(self, end: Callable[[object], None]) -> None:
+    def when_done(self, end: Callable[[], None]) -> None:
         self.end = end
 
 
@@ -180,7 +177,7 @@ def test_a_server_is_idle_once_the_last_call_has_left() -> None:
         for call in calls:
             await run_until_idle()
             assert not idle.done()
-            call.end(call)
+            call.end()
         await asyncio.wait_for(idle, 10)
 
     run(work())
@@ -193,7 +190,7 @@ def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_roo
             admission.enter(cast("Any", call), is_stream=True)
             with pytest.raises(QueueFullError):
                 admission.enter(cast("Any", ArrivedCall("b")), is_stream=True)
-            call.end(call)
+            call.end()
         assert admission._peers == {}
 
     run(work())

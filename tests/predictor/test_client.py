@@ -371,7 +371,7 @@ def test_a_request_that_the_transport_refuses_is_too_large() -> None:
     with (
         serving(CannedService(forecast_of), ServerLimits(receive_bytes=100)) as small,
         QuantraClient(small.target) as asking,
-        pytest.raises(RequestTooLargeError, match="send a smaller request"),
+        pytest.raises(RequestTooLargeError, match="at most 100; send a smaller request"),
     ):
         asking.predict(recent_bars())
 

@@ -29,7 +29,7 @@ from predictor.memory import RETRY_S, error_of, is_out_of_memory
 from predictor.model import Model
 from predictor.networks import Inputs
 from predictor.registry import ModelVersions, Registry
-from predictor.server.admission import IncomingRequests
+from predictor.server.transport import IncomingCall
 from predictor.service import PredictionService
 from predictor.wire import instances
 
@@ -245,7 +245,7 @@ def test_a_request_for_whose_bytes_there_is_no_memory_is_refused_and_the_next_is
     with serving(CannedService(forecast_of)) as served, grpc.insecure_channel(served.target) as channel:
         stub = prediction_pb2_grpc.PredictionServiceStub(channel)
         with monkeypatch.context() as short:
-            short.setattr(IncomingRequests, "_read", out_of_memory)
+            short.setattr(IncomingCall, "take_request", out_of_memory)
             with pytest.raises(grpc.RpcError) as refused:
                 stub.ListModels(pb.ListModelsRequest(), timeout=SOON_S)
         status = rpc_status.from_call(cast("grpc.Call", refused.value))

@@ -92,7 +92,7 @@ def reloaded(place: Path, token: str) -> str:
     with grpc.insecure_channel(f"unix:{place}") as channel:
         try:
             ModelAdminServiceStub(channel).ReloadModel(
-                pb.ReloadModelRequest(model="small"), metadata=(("authorization", f"Bearer {token}"),)
+                pb.ReloadModelRequest(model="small"), metadata=(("authorization", f"Bearer {token}".strip()),)
             )
         except grpc.RpcError as failure:
             return failure.code().name

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -200,14 +200,16 @@ def test_a_parent_may_exit_after_its_server() -> None:
 
 @pytest.mark.parametrize("is_drained", [True, False])
 def test_a_server_that_has_ended_leaves_no_connection_and_no_port(*, is_drained: bool) -> None:
-    with serving(CannedService(forecast_of)) as running:
+    with ExitStack() as server:
+        running = server.enter_context(serving(CannedService(forecast_of)))
         place = ("127.0.0.1", int(running.target.rpartition(":")[2]))
-        with socket.create_connection(place) as connection:
+        with socket.create_connection(place, timeout=SOON_S) as connection:
+            assert connection.recv(9)  # the server's settings, so it is accepted
             if is_drained:
                 running.begin_drain()
                 running.drained.result(SOON_S)
             else:
-                running.loop.call_soon_threadsafe(running.end)
+                server.close()
             while connection.recv(1000):
                 pass
             with pytest.raises(ConnectionRefusedError):

@@ -9,7 +9,6 @@ from queue import SimpleQueue
 from typing import Any, final
 
 import grpc
-import grpc.aio
 import pytest
 from canned_service import CannedService, forecast_of
 from market import bokeh_panel

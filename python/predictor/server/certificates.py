@@ -66,7 +66,8 @@ class Certificates:
             load_authorities(context, "--tls-client-ca", files.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+        context.num_tickets = 0  # each connection presents its certificate again
         context.set_alpn_protocols(["h2"])
         if _read(files) != contents:  # ensure that the checked contents are the ones in use
             raise ConfigurationError("--tls-cert, --tls-key or --tls-client-ca changed while they were read")

@@ -73,7 +73,7 @@ class Listener:
         if self._address.is_loopback:  # reflection would help attackers
             self._server.add_handlers(REFLECTION, self._grpc.reflection_handlers(self._services))
         self._grpc.set_health(frozenset(self._health_names) - self._healthy, serving=False)
-        self._server.start()
+        await self._server.start()
         self._timeout_tasks = [
             asyncio.create_task(arrivals.end_slow_requests()) for arrivals in (self._arrivals, self._grpc.arrivals)
         ]

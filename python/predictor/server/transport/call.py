@@ -223,6 +223,6 @@ CallHandler: TypeAlias = Callable[[IncomingCall], None]
 
 def _too_large(size: int, most: int) -> RequestTooLargeError:
     return RequestTooLargeError(
-        f"the request has {size} bytes, at most {most}; send fewer instances, symbols or sessions",
+        f"the request has {size} bytes, at most {most}; send a smaller request, with fewer symbols or sessions",
         metadata={"have": str(size), "most": str(most)},
     )

@@ -49,7 +49,7 @@ class HttpConnection(asyncio.Protocol):
     Args:
         handlers: The handler of each method, by /SERVICE/METHOD.
         limits: Limits of the server.
-        connections: The open connections of the server; it joins and leaves them.
+        connections: Those of the server; it joins and leaves them.
         name: Name of the peer of a Unix socket; None: its address.
     """
 
@@ -57,7 +57,7 @@ class HttpConnection(asyncio.Protocol):
         self,
         handlers: Mapping[str, CallHandler],
         limits: ServerLimits,
-        connections: set["HttpConnection"],
+        connections: "OpenConnections",
         name: str | None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
@@ -282,6 +282,38 @@ class HttpConnection(asyncio.Protocol):
         self._flush()
         self._transport.close()
         self.loop.call_later(_CLOSE_S, self.abort)
+
+
+@final
+class OpenConnections:
+    """The open connections of a server."""
+
+    def __init__(self) -> None:
+        self._open: set[HttpConnection] = set()
+        self._is_closed = False
+
+    def add(self, connection: HttpConnection) -> None:
+        """Add a connection; it is closed if the server has stopped."""
+        self._open.add(connection)
+        if self._is_closed:
+            connection.close()
+
+    def discard(self, connection: HttpConnection) -> None:
+        """Remove a connection that is lost."""
+        self._open.discard(connection)
+
+    def check_times(self, *, ages: bool) -> None:
+        """See `HttpConnection.check_times`."""
+        for connection in [*self._open]:
+            connection.check_times(ages=ages)
+
+    async def close(self) -> None:
+        """Close all connections, and later ones at once."""
+        self._is_closed = True
+        connections = [*self._open]
+        for connection in connections:
+            connection.close()
+        await asyncio.gather(*(connection.lost.wait() for connection in connections))
 
 
 def _http_limits(limits: ServerLimits) -> ConnectionLimits:

@@ -1,14 +1,12 @@
 """A gRPC server: listens, accepts connections and looks after them."""
 
 import asyncio
-import errno
 import itertools
-import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from predictor.errors import ConfigurationError
 from predictor.server.address import Address, Listening, SocketAddress
@@ -16,7 +14,7 @@ from predictor.server.binding import check_socket, explain_bind_error
 from predictor.server.certificates import Certificates
 from predictor.server.settings import ServerLimits
 from predictor.server.transport.call import CallHandler
-from predictor.server.transport.connection import HttpConnection
+from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
 _CHECKS_PER_LIMIT: Final = 4
 _LONGEST_CHECK_S: Final = 1.0
 _BACKLOG: Final = 4096
-_PAUSE_S: Final = 0.1
-"""Pause after a connection could not be accepted, because descriptors are used up."""
-
-_log = logging.getLogger(__name__)
+_ACCEPT_S: Final = 0.01
+"""Time in which the loop hands over the connections that it has just accepted: a few of its turns."""
 
 
 @final
@@ -46,10 +42,9 @@ class HttpServer:
         self._handlers: dict[str, CallHandler] = {}
         self._sockets: list[socket.socket] = []
         self._path: Path | None = None
-        self._accepted: set[socket.socket] = set()
-        """Sockets that are not connections yet."""
-        self._connections: set[HttpConnection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections = OpenConnections()
+        self._servers: list[asyncio.Server] = []
+        self._check_task: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
 
     def bind(self, address: Listening) -> int:
@@ -75,63 +70,52 @@ class HttpServer:
         """Register the handlers of a service, by the names of its methods."""
         self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Accept connections."""
-        for sock in self._sockets:
-            self._start_task(self._accept(sock))
-        self._start_task(self._check_times())
+        self._servers = [await self._serve(sock) for sock in self._sockets]
+        self._check_task = self._loop.create_task(self._check_times())
 
     async def stop(self) -> None:
         """Stop listening, close every connection and release the address, in any state."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for sock in (*self._sockets, *self._accepted):
+        if self._check_task is not None:
+            self._check_task.cancel()
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
             sock.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-        self._sockets.clear()
-        connections = [*self._connections]
-        for connection in connections:
-            connection.close()
-        await asyncio.gather(*(connection.lost.wait() for connection in connections))
+        await asyncio.sleep(_ACCEPT_S)
+        await self._connections.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                sock, _ = await self._loop.sock_accept(listening)
-            except OSError as error:
-                if error.errno != errno.ECONNABORTED:
-                    _log.warning("a connection waits: %s", error.strerror)
-                    await asyncio.sleep(_PAUSE_S)
-                continue
-            self._accepted.add(sock)
-            self._start_task(self._connect(sock))
+    async def _serve(self, sock: socket.socket) -> asyncio.Server:
+        """Serve the connections to a listening socket."""
+        if self._path is not None:
+            return await self._loop.create_unix_server(self._create, sock=sock, backlog=_BACKLOG)
+        if self._current is None:
+            return await self._loop.create_server(self._create, sock=sock, backlog=_BACKLOG)
+        tls = self._current().context
+        tls.sni_callback = self._use_current  # called in each handshake, even without a server name
+        timeout_s = self._limits.handshake_s
+        return await self._loop.create_server(
+            self._create, sock=sock, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=timeout_s
+        )
 
-    async def _connect(self, sock: socket.socket) -> None:
-        name = f"unix:{next(self._numbers)}" if self._path is not None else None
+    def _create(self) -> HttpConnection:
+        name = None if self._path is None else f"unix:{next(self._numbers)}"
+        return HttpConnection(self._handlers, self._limits, self._connections, name)
 
-        def create() -> HttpConnection:
-            self._accepted.discard(sock)  # its transport closes it from now on
-            return HttpConnection(self._handlers, self._limits, self._connections, name)
-
-        tls = None if self._current is None else self._current().context
-        timeout_s = None if tls is None else self._limits.handshake_s
-        with suppress(OSError):  # the peer has gone or does not speak TLS
-            await self._loop.connect_accepted_socket(create, sock, ssl=tls, ssl_handshake_timeout=timeout_s)
+    def _use_current(self, tls: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Use the current certificates for a new connection."""
+        if self._current is not None:
+            tls.context = self._current().context
 
     async def _check_times(self) -> None:
         limits = self._limits
         shortest_s = min(limits.handshake_s, limits.idle_s, limits.silence_s, limits.age_s)
         while True:
             await asyncio.sleep(min(_LONGEST_CHECK_S, shortest_s / _CHECKS_PER_LIMIT))
-            for connection in [*self._connections]:
-                connection.check_times(ages=self._current is not None)
-
-    def _start_task(self, work: Any) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._connections.check_times(ages=self._current is not None)
 
 
 def _bound_sockets(address: Listening, *, is_shared: bool) -> list[socket.socket]:
