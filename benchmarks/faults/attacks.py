@@ -125,7 +125,8 @@ def rows(subject: Subject, *, quick: bool) -> Iterator[Row]:
                 subprocess.run(command, check=True)
                 waits = pulse.stop()
             grown = (Vitals.of(process).peak - before) / MIB
-            yield at_most(f"{name}: memory grown, MiB", grown, MOST_GROWN_MIB, judged=not quick)
+            detail = f"in {seconds:g} s, over {before / MIB:.0f} MiB"
+            yield at_most(f"{name}: memory grown, MiB", grown, MOST_GROWN_MIB, detail=detail, judged=not quick)
             yield from waits.rows(name, judged=not quick)
 
 
