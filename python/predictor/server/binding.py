@@ -5,27 +5,80 @@ import os
 import socket
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from predictor.errors import ConfigurationError
-from predictor.server.address import Address, SocketAddress
+from predictor.server.address import Address, Listening, SocketAddress
 
+BACKLOG: Final = 4096
+"""Connections that wait to be accepted."""
 _OTHERS: Final = 0o077
 _OWN_FOLDER: Final = 0o700
 _ANSWER_S: Final = 1.0
 
 
-def check_socket(address: SocketAddress) -> None:
-    """Create the folder of a Unix socket, and check that nobody listens there.
+def bind(address: Listening, *, is_shared: bool = False) -> list[socket.socket]:
+    """Bind sockets to an address, and listen, so that no other process takes it.
+
+    Args:
+        address: The address; a host name may stand for several. The folder of a Unix socket is created.
+        is_shared: Whether several processes share the port, which must be reserved.
 
     Raises:
-        ConfigurationError: The socket is in use, or its folder is open to others or cannot be created.
+        ConfigurationError: It is in use, not permitted or not of this machine, or others can enter its folder.
     """
-    _make_folder(address.path.parent)
-    _check_unused(address)
+    if isinstance(address, SocketAddress):
+        _make_folder(address.path.parent)
+        _check_unused(address)
+    try:
+        if isinstance(address, Address):
+            return _bind_each(address, is_shared=is_shared)
+        address.path.unlink(missing_ok=True)
+        return [_listening_socket(socket.AF_UNIX, str(address.path), is_shared=False)]
+    except OSError as error:
+        raise ConfigurationError(explain_bind_error(address, error)) from None
+
+
+def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
+    """Bind each address of a host, such as those of IPv4 and IPv6, except those that this machine lacks."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    places = dict.fromkeys((family, str(place[0])) for family, _, _, _, place in found)
+    with ExitStack() as unfinished:
+        sockets: list[socket.socket] = []
+        for family, host in places:
+            port = sockets[0].getsockname()[1] if sockets else address.port
+            try:
+                sock = _listening_socket(family, (host, port), is_shared=is_shared)
+            except OSError as error:
+                if len(places) == 1 or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                    raise
+            else:
+                sockets.append(unfinished.enter_context(sock))
+        if not sockets:
+            raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        unfinished.pop_all()
+        return sockets
+
+
+def _listening_socket(family: int, place: tuple[str, int] | str, *, is_shared: bool) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        if os.name == "posix":  # on Windows the option would permit a port in use
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:  # [::] means every address, also of IPv4
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind(place)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 @contextmanager
@@ -51,7 +104,7 @@ def reserved(address: Address) -> Generator[Address]:
         yield replace(address, port=port)
 
 
-def explain_bind_error(address: Address, error: OSError) -> str:
+def explain_bind_error(address: Listening, error: OSError) -> str:
     """Explain the system's error about an address."""
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"

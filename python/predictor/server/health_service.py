@@ -18,7 +18,7 @@ from predictor.memory import error_of
 from predictor.server.admission import Admission, IncomingRequests, PeerConnection
 from predictor.server.servicer import refuse
 from predictor.server.settings import ServerLimits
-from predictor.server.transport import CallHandler, IncomingCall
+from predictor.server.transport import IncomingCall, MethodHandler
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
@@ -62,11 +62,11 @@ class GrpcServices:
         self._serving = dict.fromkeys(self._serving, False)
         self._announce()
 
-    def health_handlers(self) -> dict[str, CallHandler]:
+    def health_handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the health service."""
         return {"Check": partial(self._begin, self._check), "Watch": partial(self._begin, self._watch)}
 
-    def reflection_handlers(self, services: Sequence[str]) -> dict[str, CallHandler]:
+    def reflection_handlers(self, services: Sequence[str]) -> dict[str, MethodHandler]:
         """Create the handlers of the reflection service."""
         names = (*services, HEALTH, REFLECTION)
         servicer = reflection.aio.ReflectionServicer(names, pool=descriptor_pool())

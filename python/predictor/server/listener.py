@@ -8,7 +8,7 @@ from predictor.server.address import Listening
 from predictor.server.admission import Admission, IncomingRequests
 from predictor.server.health_service import HEALTH, REFLECTION, GrpcServices
 from predictor.server.monitoring import AccessLog, CallObservers
-from predictor.server.servicer import CALLS, AnsweredCalls, ServiceEndpoint, Servicer
+from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servicer
 from predictor.server.settings import ServerLimits
 from predictor.server.token_guard import TokenGuard
 from predictor.server.transport import HttpServer
@@ -78,7 +78,7 @@ class Listener:
             asyncio.create_task(arrivals.end_slow_requests()) for arrivals in (self._arrivals, self._grpc.arrivals)
         ]
 
-    async def serve(self, calls: AnsweredCalls, models: Iterable[str]) -> None:
+    async def serve(self, calls: CallHandler, models: Iterable[str]) -> None:
         """Answer calls; health becomes SERVING for the server, its services and these models."""
         for servicer in self._servicers:
             servicer.serve(calls)

@@ -26,7 +26,7 @@ from predictor.server.loop_bridge import LoopBridge
 from predictor.server.monitoring import CallObservers, ObservedCall
 from predictor.server.settings import ServerLimits
 from predictor.server.token_guard import TokenGuard
-from predictor.server.transport import CallHandler, IncomingCall
+from predictor.server.transport import IncomingCall, MethodHandler
 from predictor.wire import errors
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ CHANGES: Final = (
 _log = logging.getLogger(__name__)
 
 
-class AnsweredCalls(Protocol):
+class CallHandler(Protocol):
     """The calls behind a service; see predictor.calls."""
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
@@ -178,9 +178,9 @@ class Servicer:
         self._arrivals = arrivals
         self._limits = limits
         self._bridge = LoopBridge()
-        self._calls: AnsweredCalls | None = None
+        self._calls: CallHandler | None = None
 
-    def serve(self, calls: AnsweredCalls) -> None:
+    def serve(self, calls: CallHandler) -> None:
         """Start answering calls."""
         self._calls = calls
 
@@ -194,11 +194,11 @@ class Servicer:
         """Full name of the service."""
         return self._offer.service.full_name
 
-    def handlers(self) -> dict[str, CallHandler]:
+    def handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the methods, by name."""
         return {name: self._handler(self._offer.service.methods_by_name[name]) for name in self._offer.methods}
 
-    def _handler(self, method: "MethodDescriptor") -> CallHandler:
+    def _handler(self, method: "MethodDescriptor") -> MethodHandler:
         if method.client_streaming:
             return partial(self._begin, method.name, self._converse, True)
         return partial(self._begin, method.name, self._stream if method.server_streaming else self._unary, False)
@@ -206,7 +206,7 @@ class Servicer:
     def _begin(
         self,
         name: str,
-        work: Callable[[AdmittedCall, AnsweredCalls, PeerConnection], None],
+        work: Callable[[AdmittedCall, CallHandler, PeerConnection], None],
         is_stream: bool,  # noqa: FBT001 - bound by position above
         call: IncomingCall,
     ) -> None:
@@ -227,20 +227,20 @@ class Servicer:
             raise UnavailableError("the models are still loading; retry in a moment")
         return self._offer.while_loading[name]
 
-    def _unary(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+    def _unary(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         request = admitted.call.take_request()
         if request is None:
             admitted.call.run(self._unary_later(admitted, calls, peer))
         else:
             self._answer(admitted, calls, request)
 
-    async def _unary_later(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+    async def _unary_later(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         try:
             self._answer(admitted, calls, await self._arrivals.request(admitted.call, peer))
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _answer(self, admitted: AdmittedCall, calls: AnsweredCalls, request: bytes) -> None:
+    def _answer(self, admitted: AdmittedCall, calls: CallHandler, request: bytes) -> None:
         answer = admitted.answer = calls.call(admitted.name, request, admitted.deadline)
         if answer.done():
             self._reply(admitted, answer)
@@ -255,10 +255,10 @@ class Servicer:
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _stream(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+    def _stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         admitted.call.run(self._stream_later(admitted, calls, peer))
 
-    async def _stream_later(self, admitted: AdmittedCall, calls: AnsweredCalls, peer: PeerConnection) -> None:
+    async def _stream_later(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         try:
             body = await self._arrivals.request(admitted.call, peer)
             messages = CallMessages(admitted.call, self._bridge, self._sendable)
@@ -267,10 +267,10 @@ class Servicer:
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _converse(self, admitted: AdmittedCall, calls: AnsweredCalls, _peer: PeerConnection) -> None:
+    def _converse(self, admitted: AdmittedCall, calls: CallHandler, _peer: PeerConnection) -> None:
         admitted.call.run(self._converse_later(admitted, calls))
 
-    async def _converse_later(self, admitted: AdmittedCall, calls: AnsweredCalls) -> None:
+    async def _converse_later(self, admitted: AdmittedCall, calls: CallHandler) -> None:
         # The token may be revoked while the stream is open.
         admit = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
         try:
@@ -280,7 +280,7 @@ class Servicer:
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _opened(self, admitted: AdmittedCall, calls: AnsweredCalls, messages: CallMessages) -> "OpenCall":
+    def _opened(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
         return calls.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
 
     def _sendable(self, answer: bytes) -> bytes:

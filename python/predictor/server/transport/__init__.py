@@ -1,6 +1,6 @@
 """gRPC over HTTP/2 on asyncio."""
 
-from predictor.server.transport.call import CallHandler, IncomingCall
+from predictor.server.transport.call import IncomingCall, MethodHandler
 from predictor.server.transport.server import HttpServer
 
-__all__ = ["CallHandler", "HttpServer", "IncomingCall"]
+__all__ = ["HttpServer", "IncomingCall", "MethodHandler"]

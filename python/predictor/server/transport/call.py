@@ -217,7 +217,7 @@ class IncomingCall:
         return content
 
 
-CallHandler: TypeAlias = Callable[[IncomingCall], None]
+MethodHandler: TypeAlias = Callable[[IncomingCall], None]
 """Begins to answer a call; must not raise."""
 
 

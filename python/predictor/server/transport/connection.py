@@ -21,14 +21,14 @@ from predictor.http2 import (
     encode_headers,
 )
 from predictor.server.settings import ServerLimits
-from predictor.server.transport.call import CallHandler, IncomingCall
+from predictor.server.transport.call import IncomingCall, MethodHandler
 from predictor.server.transport.headers import NotGrpcError, RequestHead, encode_trailers, parse_head
 
 if TYPE_CHECKING:
     import ssl
 
 _ENCODINGS: Final = frozenset({"identity", "gzip"})
-_REMEMBERED: Final = 64
+_REMEMBERED: Final = 8
 """Most heads remembered per connection."""
 _WINDOW: Final = 1 << 16
 """Bytes of a request that may arrive before they are wanted."""
@@ -55,7 +55,7 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        handlers: Mapping[str, CallHandler],
+        handlers: Mapping[str, MethodHandler],
         limits: ServerLimits,
         connections: "OpenConnections",
         name: str | None,
@@ -65,10 +65,10 @@ class HttpConnection(asyncio.Protocol):
         self._handlers, self._limits, self._connections = handlers, limits, connections
         self._http = Connection(_http_limits(limits))
         self._calls: dict[int, IncomingCall] = {}
-        self._new: list[tuple[CallHandler, IncomingCall]] = []
+        self._new: list[tuple[MethodHandler, IncomingCall]] = []
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
-        self._is_paused = self._is_flushing = self._is_ending = False
+        self._is_paused = self._is_flushing = self._is_leaving = self._is_ending = False
         self._begun_s = self._heard_s = self._used_s = self.loop.time()
         self._renewed_s = self._begun_s
         self._pinged_s: float | None = None
@@ -201,10 +201,7 @@ class HttpConnection(asyncio.Protocol):
             self._renewed_s = now_s
             self._http.renew_budgets()
         if ages and now_s - self._begun_s > limits.age_s:
-            self._http.go_away()
-            self._flush_soon()
-            if not self._calls:
-                self._end()
+            self._leave()
 
     def close(self) -> None:
         """Announce the end, cancel the calls and close."""
@@ -251,6 +248,15 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, stream: int, code: StatusCode, message: str) -> None:
         self.send_headers(stream, encode_trailers(code, message, {}, has_begun=False), end=True)
+
+    def _leave(self) -> None:
+        """Take no further calls; close when none is left."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._http.go_away()
+            self._flush_soon()
+        if not self._calls:
+            self._end()
 
     def _wake_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
