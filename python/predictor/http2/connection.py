@@ -126,8 +126,8 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """Bytes of all responses that wait for a window."""
-        return self._writer.waiting_bytes
+        """Bytes of output that were not fetched, or wait for a window."""
+        return len(self._writer.output) + self._writer.waiting_bytes
 
     def receive(self, data: bytes) -> list[Event]:
         """Read bytes from the peer."""

@@ -267,6 +267,7 @@ def test_a_reset_drops_what_waits() -> None:
     connection.send_data(1, bytes(100))
     connection.send_data(3, bytes(10))
     connection.reset(1, ErrorCode.CANCEL)
+    connection.data_to_send()
     assert connection.waiting == 10
 
 

@@ -108,7 +108,6 @@ class HttpConnection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._is_paused = False
         self._flush()
-        self._wake_waiting()
 
     def eof_received(self) -> None:
         """See asyncio.Protocol; a half-closed connection is closed."""
@@ -277,6 +276,8 @@ class HttpConnection(asyncio.Protocol):
         data = self._http.data_to_send()
         if data:
             self._transport.write(data)
+        if self._waiting and not self.is_full:
+            self._wake_waiting()
         if self._http.ended is not None:
             self._end()
 

@@ -1,0 +1,132 @@
+"""gRPC over HTTP/2: encodings, headers, deadlines, and responses that are not read."""
+
+import gzip
+from concurrent.futures import Future
+from typing import Any, cast, final
+
+import grpc
+import pytest
+from canned_service import CannedService, forecast_of
+from raw_http2 import Connection, Stream, message
+from serving import Served, serving
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.instance import Deadline
+from predictor.server import ServerLimits
+
+LIST = "/quantra.v1.PredictionService/ListModels"
+MIB = 1 << 20
+
+
+def port_of(running: Served) -> int:
+    return int(running.target.rpartition(":")[2])
+
+
+def ended(running: Served, content: bytes, **headers: str) -> Stream:
+    """The end of a call with this request and these further headers; _ stands for -."""
+    with Connection(port_of(running)) as connection:
+        stream = connection.call(LIST, **headers)
+        connection.send(stream, content, last=True)
+        return connection.finish(stream)
+
+
+@pytest.fixture(scope="module")
+def running() -> Any:
+    with serving(CannedService(forecast_of), ServerLimits(receive_bytes=MIB)) as served:
+        yield served
+
+
+# --- encodings
+
+
+def test_a_request_may_be_compressed_by_gzip(running: Served) -> None:
+    with grpc.insecure_channel(running.target, compression=grpc.Compression.Gzip) as channel:
+        call: Any = channel.unary_unary(LIST, pb.ListModelsRequest.SerializeToString, pb.ListModelsResponse.FromString)
+        assert call(pb.ListModelsRequest(), timeout=10).models
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (gzip.compress(b""), "0"),
+        (gzip.compress(bytes(2 * MIB)), "8"),
+        (gzip.compress(bytes(1000))[:-10], "3"),
+        (b"no gzip", "3"),
+    ],
+    ids=["empty", "a bomb", "cut off", "no gzip"],
+)
+def test_a_compressed_request_is_read_within_the_limit(running: Served, body: bytes, status: str) -> None:
+    assert ended(running, message(body, compressed=True), grpc_encoding="gzip").status == status
+
+
+def test_another_compression_is_unimplemented(running: Served) -> None:
+    assert ended(running, message(b"", compressed=True), grpc_encoding="br").status == "12"
+
+
+# --- headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({":method": "GET"}, "405"), ({"content_type": "application/json"}, "415")],
+    ids=["GET", "JSON"],
+)
+def test_a_request_that_is_no_call_has_a_status_of_http(running: Served, headers: dict[str, str], status: str) -> None:
+    stream = ended(running, b"", **headers)
+    assert (stream.headers[":status"], stream.status) == (status, "")
+
+
+@pytest.mark.parametrize("timeout", ["", "S", "1", "1x", "-1S", "123456789S", "1.5S"])
+def test_a_malformed_timeout_is_refused(running: Served, timeout: str) -> None:
+    stream = ended(running, message(b""), grpc_timeout=timeout)
+    assert (stream.status, stream.headers["grpc-message"][:19]) == ("13", "header grpc-timeout")
+
+
+def test_a_malformed_binary_header_is_refused(running: Served) -> None:
+    assert ended(running, message(b""), some_bin="!").status == "13"
+
+
+def test_a_method_that_does_not_exist_is_unimplemented(running: Served) -> None:
+    with Connection(port_of(running)) as connection:
+        assert connection.finish(connection.call("/quantra.v1.PredictionService/Guess")).status == "12"
+
+
+# --- responses
+
+
+@final
+class LargeAnswers:
+    """Calls whose answers have 1 MiB."""
+
+    def __init__(self) -> None:
+        self.deadlines: list[Deadline] = []
+
+    def call(self, _name: str, _request: bytes, deadline: Deadline) -> "Future[bytes]":
+        self.deadlines.append(deadline)
+        answer: Future[bytes] = Future()
+        answer.set_result(bytes(MIB))
+        return answer
+
+    def drain(self) -> None:
+        """Nothing to drain."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_many_large_responses_wait_for_a_slow_reader() -> None:
+    calls = cast("Any", LargeAnswers())
+    with (
+        serving(CannedService(forecast_of), ServerLimits(send_bytes=MIB), calls) as served,
+        Connection(port_of(served)) as slow,
+    ):
+        streams = slow.call_together(LIST, message(b""), 40)
+        assert [(len(slow.finish(each).answer), each.status) for each in streams] == [(MIB + 5, "0")] * 40
+
+
+def test_the_deadline_of_a_call_is_the_servers_too() -> None:
+    calls = LargeAnswers()
+    with serving(CannedService(forecast_of), calls=cast("Any", calls)) as served:
+        ended(served, message(b""), grpc_timeout="1H")
+        ended(served, message(b""))
+    assert [each.expires_at_s is not None for each in calls.deadlines] == [True, False]
