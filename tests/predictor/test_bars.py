@@ -138,6 +138,7 @@ def test_leap_days_are_dates() -> None:
         ({"symbols": ()}, "at least one symbol"),
         ({"symbols": ("AAA", "AAA")}, "AAA appears twice"),
         ({"symbols": ("AAA", "B\nB")}, "printable"),
+        ({"symbols": ("AAA", " ")}, "not only blanks"),
         ({"symbols": ("AAA", "B" * 65)}, "1 to 64"),
         ({"symbols": ("AAA",)}, r"open must have shape \[1, 4\]"),
         ({"sessions": SESSIONS.astype(np.float64)}, "integers yyyymmdd"),

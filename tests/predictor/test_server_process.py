@@ -1,8 +1,13 @@
 """`python -m predictor.server` from its first line to its exit status."""
 
+import json
+import logging
+import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,6 +23,7 @@ from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
+from predictor.server import logs
 from predictor.wire import instances
 
 CALLS = 8
@@ -144,6 +150,38 @@ def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(t
             leave_while_answered(int(process.target.rpartition(":")[2]), content)
     assert "Predict small@1: OK" in path.read_text()
     assert "ERROR" not in path.read_text()
+
+
+def test_a_log_that_nobody_reads_blocks_no_call_and_no_shutdown(tmp_path: Path) -> None:
+    models = small_models(tmp_path / "models")
+    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, "--log-level", "debug"], stdout=pipe, stderr=pipe, text=True) as popen:
+        assert popen.stdout is not None
+        port = json.loads(popen.stdout.readline())["port"]
+        with QuantraClient(f"127.0.0.1:{port}", "small") as client:
+            for _ in range(1500):  # more lines than a pipe holds
+                client.models()
+        popen.terminate()
+        assert popen.wait(30) == 0
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted() -> None:
+    reader, writer = os.pipe()
+    handler = logs.BackgroundHandler(writer)
+    record = logging.LogRecord("test", logging.INFO, "", 0, "x" * 100, None, None)
+    for _ in range(20_000):
+        handler.emit(record)
+    dropped = handler._dropped
+    assert 20_000 - 10_000 - 65_536 // 100 - 1 <= dropped <= 10_000
+    handler._dropped = 0
+    received = 0
+    while received < 101 * (20_000 - dropped):
+        received += len(os.read(reader, 1 << 16))
+    handler.flush()
+    assert received == 101 * (20_000 - dropped)
+    for end in (reader, writer):
+        os.close(end)
 
 
 def leave_while_answered(port: int, content: bytes) -> None:

@@ -31,8 +31,9 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
     if not symbols:
         raise BarsError("a panel needs at least one symbol, but has none")
     for symbol in symbols:
-        if not symbol or len(symbol) > LONGEST_NAME or not symbol.isprintable():
-            raise BarsError(f"symbol {symbol[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} printable characters")
+        if not symbol.strip() or len(symbol) > LONGEST_NAME or not symbol.isprintable():
+            shown = symbol[: LONGEST_NAME + 1]
+            raise BarsError(f"symbol {shown!r} must have 1 to {LONGEST_NAME} printable characters, not only blanks")
     if len(set(symbols)) != len(symbols):
         twice = next(symbol for symbol, count in Counter(symbols).items() if count > 1)
         raise BarsError(f"symbol {twice} appears twice in the panel; give each symbol one row")

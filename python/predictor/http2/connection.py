@@ -51,7 +51,6 @@ _CONTROL_BYTES_BITS: Final = 10
 """One more control frame for each 1024 bytes of a request or response."""
 _SETTINGS_COST: Final = 4
 """Settings are applied to every stream."""
-_RESETS: Final = 100
 _RESET_COST: Final = 2
 """Responses for which a peer may reset one stream."""
 
@@ -94,7 +93,9 @@ class Connection:
         self._unannounced = 0
         """Acknowledged bytes that no WINDOW_UPDATE of the connection has given back."""
         self._control = Budget(_CONTROL_FRAMES, 4 * _CONTROL_FRAMES, "too many frames without content")
-        self._resets = Budget(_RESETS * _RESET_COST, 10 * _RESETS * _RESET_COST, "too many streams were reset")
+        self._resets = Budget(
+            limits.resets * _RESET_COST, 10 * limits.resets * _RESET_COST, "too many streams were reset"
+        )
         self._unread = bytearray()
         self._needed = 0
         """Bytes of `_unread` without which nothing can be read."""
@@ -233,7 +234,7 @@ class Connection:
     def renew_budgets(self) -> None:
         """Give the peer its first budgets again if it has less; see the class."""
         self._control.level = max(self._control.level, _CONTROL_FRAMES)
-        self._resets.level = max(self._resets.level, _RESETS * _RESET_COST)
+        self._resets.level = max(self._resets.level, self._limits.resets * _RESET_COST)
 
     def _receive_frames(self, data: bytes, events: list[Event]) -> int:
         """Handle whole frames, and return where the first partial one starts."""
@@ -510,7 +511,7 @@ class Connection:
     def _remember_early_end(self, number: int, *, by_peer: bool) -> None:
         """Remember that the peer may still send frames of this stream; it knows at most `streams` of these."""
         self._ended_early[number] = by_peer
-        if len(self._ended_early) > self._limits.streams + _RESETS:
+        if len(self._ended_early) > self._limits.streams + self._limits.resets:
             self._ended_early.popitem(last=False)
 
     def _return(self, count: int) -> None:

@@ -37,6 +37,9 @@ class ConnectionLimits:
     header_list: int = 16_384
     """Decoded bytes of the headers of a request, with 32 more for each; a larger list is refused. A list or an encoded
     block of twice the size ends the connection."""
+    resets: int = 100
+    """Streams that the peer may reset, or make the server reset, on a new connection. Every two responses allow one
+    more, up to ten times as many."""
     unsent: int = 1 << 22
     """Bytes of output that was not fetched or waits for a window. The connection ends beyond the limit."""
 
@@ -47,6 +50,7 @@ class ConnectionLimits:
             "connection_window": (DEFAULT_WINDOW, LARGEST_WINDOW),
             "frame": (DEFAULT_FRAME, _LARGEST_OWN_FRAME),
             "header_list": (1, LARGEST_WINDOW),
+            "resets": (1, LARGEST_WINDOW),
             "unsent": (1, LARGEST_WINDOW),
         }
         for name, (least, most) in ranges.items():

@@ -3,9 +3,14 @@
 import copy
 import json
 import logging
+import os
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Full, Queue
 from types import TracebackType
 from typing import Final, final
 
@@ -13,8 +18,12 @@ from predictor.server.monitoring.access_log import FIELDS
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOGGER: Final = "predictor"
+_MOST_WAITING: Final = 10_000
+_FLUSH_S: Final = 1.0
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -29,12 +38,50 @@ class LogSettings:
 
 
 def set_up(settings: LogSettings) -> None:
-    """Log to stderr, unless logging is already set up."""
+    """Log to stderr, unless logging is already set up or there is no stderr."""
     number = logging.getLevelNamesMapping()[settings.level.upper()]
-    handler = logging.StreamHandler()
+    handler = logging.NullHandler() if sys.__stderr__ is None else BackgroundHandler(sys.__stderr__.fileno())
     handler.setFormatter(JsonLine() if settings.as_json else TextLine(_LINE))
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler])
     logging.getLogger(_LOGGER).setLevel(number)
+
+
+@final
+class BackgroundHandler(logging.Handler):
+    """Writes lines on a thread of its own, because a pipe that nobody reads would block every call.
+
+    Beyond 10,000 waiting lines, further ones are dropped and counted.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lines: Queue[bytes] = Queue(_MOST_WAITING)
+        self._dropped = 0
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        try:
+            self._lines.put_nowait(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except Full:
+            self._dropped += 1
+
+    def flush(self) -> None:
+        """Wait until all lines are written, but at most a second."""
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, _FLUSH_S)
+
+    def _write(self) -> None:
+        while True:
+            line = memoryview(self._lines.get())
+            with suppress(OSError):  # the reader has gone
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+            self._lines.task_done()
+            dropped, self._dropped = self._dropped, 0
+            if dropped:
+                _log.warning("%d lines were dropped, because nobody read the log", dropped)
 
 
 @final

@@ -327,6 +327,7 @@ def _http_limits(limits: ServerLimits) -> ConnectionLimits:
     # The state machine bounds what the protocol itself makes it store; `has_room` bounds responses.
     return ConnectionLimits(
         streams=limits.calls_per_peer,
+        resets=limits.calls_per_peer,
         header_list=limits.metadata_bytes,
         connection_window=_WINDOW * limits.calls_per_peer,
         unsent=_UNSENT + limits.send_bytes,
