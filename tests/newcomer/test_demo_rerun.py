@@ -84,7 +84,7 @@ def test_another_recipe_and_other_bars_are_trained_on(
     assert '"champion": 2' in (copy / "models" / "demo" / "aliases.json").read_text()
 
 
-@pytest.mark.parametrize("changed", ["version", "libraries_card", "program_hash", "python_version", "choose_device"])
+@pytest.mark.parametrize("changed", ["version", "list_libraries", "program_hash", "python_version", "choose_device"])
 def test_other_versions_of_packages_python_or_this_program_train_again(
     changed: str, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

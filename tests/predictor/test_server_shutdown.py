@@ -219,5 +219,7 @@ def test_a_server_that_has_ended_leaves_no_connection_and_no_port(*, is_drained:
 def test_a_server_that_has_ended_leaves_no_socket_in_its_folder(tmp_path: Path) -> None:
     address = SocketAddress(tmp_path / "run" / "quantra.sock")
     with serving(CannedService(forecast_of), address=address), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(SOON_S)
         connection.connect(str(address.path))
+        assert connection.recv(9)  # the server's settings, so it is accepted
     assert not address.path.exists()

@@ -48,8 +48,10 @@ class IncomingCall:
         self._when_cancelled: Callable[[], None] | None = None
         self._when_done: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._expires_at_s: float | None = None
         if head.timeout_s is not None:
+            self._expires_at_s = connection.loop.time() + head.timeout_s
             self._timer = connection.loop.call_later(head.timeout_s, self._expire)
 
     # --- for the connection
@@ -86,7 +88,7 @@ class IncomingCall:
     @property
     def time_left_s(self) -> float | None:
         """Seconds until the deadline; None without one."""
-        return None if self._timer is None else self._timer.when() - self._connection.loop.time()
+        return None if self._expires_at_s is None else self._expires_at_s - self._connection.loop.time()
 
     def when_cancelled(self, callback: Callable[[], None]) -> None:
         """Call `callback` if it ends without `reply` or `end`."""
