@@ -34,6 +34,8 @@ _WINDOW: Final = 1 << 16
 """Bytes of a request that may arrive before they are wanted."""
 _UNSENT: Final = 1 << 20
 """Bytes of responses that wait for the peer to read, above which further responses wait too."""
+_STARTED_AT_ONCE: Final = 32
+"""Calls of one connection that start in one turn of the loop, so that others wait for no more."""
 _RENEWAL_S: Final = 60.0
 """Seconds after which a peer may again send as many control frames as at first."""
 _CLOSE_S: Final = 1.0
@@ -68,7 +70,7 @@ class HttpConnection(asyncio.Protocol):
         self._new: list[tuple[MethodHandler, IncomingCall]] = []
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
-        self._is_paused = self._is_flushing = self._is_leaving = self._is_ending = False
+        self._is_paused = self._is_starting = self._is_flushing = self._is_leaving = self._is_ending = False
         self._begun_s = self._heard_s = self._used_s = self.loop.time()
         self._renewed_s = self._begun_s
         self._pinged_s: float | None = None
@@ -137,10 +139,8 @@ class HttpConnection(asyncio.Protocol):
                     self._pinged_s = None
                 case ConnectionEnded():
                     _log.debug("connection of %s ended: %s", self.peer, event.reason)
-        new, self._new = self._new, []
-        for handler, call in new:  # after their requests, which may have arrived with their headers
-            if not call.is_over:
-                handler(call)
+        if not self._is_starting:
+            self._start_calls()
         self._flush_soon()
 
     # --- for calls
@@ -213,6 +213,16 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     # --- its own
+
+    def _start_calls(self) -> None:
+        """Start new calls, whose requests may have arrived with their headers; many in several turns of the loop."""
+        new, self._new = self._new[:_STARTED_AT_ONCE], self._new[_STARTED_AT_ONCE:]
+        for handler, call in new:
+            if not call.is_over:
+                handler(call)
+        self._is_starting = bool(self._new)
+        if self._is_starting:
+            self.loop.call_soon(self._start_calls)
 
     def _begin(self, event: RequestReceived) -> None:
         stream = event.stream
