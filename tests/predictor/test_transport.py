@@ -15,6 +15,7 @@ from serving import Served, server_process, serving
 from predictor._pb import prediction_pb2 as pb
 from predictor.instance import Deadline
 from predictor.server import ServerLimits
+from predictor.server.monitoring import CallObservers, EndedCall
 
 LIST = "/quantra.v1.PredictionService/ListModels"
 MIB = 1 << 20
@@ -139,6 +140,29 @@ def test_many_large_responses_wait_for_a_slow_reader() -> None:
     ):
         streams = slow.call_together(LIST, message(b""), 40)
         assert [(len(slow.finish(each).answer), each.status) for each in streams] == [(MIB + 5, "0")] * 40
+
+
+@final
+class Ends:
+    """Records the ends of calls."""
+
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+
+    def ended(self, call: EndedCall) -> None:
+        self.codes.append(call.code)
+
+
+def test_a_caller_that_goes_while_its_response_waits_is_reported_once() -> None:
+    ends, calls = Ends(), cast("Any", LargeAnswers())
+    with serving(CannedService(forecast_of), calls=calls, watching=CallObservers([ends])) as served:
+        with Connection(port_of(served)) as slow:
+            first = slow.call_together(LIST, message(b""), 40)[0]
+            slow.finish(first)
+            slow.reset()
+        with grpc.insecure_channel(served.target) as channel:
+            channel.unary_unary(LIST)(b"", timeout=10)  # after the connection that was lost
+    assert ends.codes == ["OK"] * 41
 
 
 def test_the_deadline_of_a_call_is_the_servers_too() -> None:

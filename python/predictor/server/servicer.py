@@ -120,34 +120,41 @@ class AdmittedCall:
     """
 
     def __init__(self, name: str, call: IncomingCall, observed: ObservedCall) -> None:
-        self.name, self.call, self.observed = name, call, observed
+        self.name, self.call = name, call
+        self._observed: ObservedCall | None = observed
         self.deadline = Deadline.after(call.time_left_s, observed)
         self.answer: Future[bytes] | None = None
         call.when_cancelled(self.cancel)
 
     def cancel(self) -> None:
         """Stop the work, because the caller no longer waits."""
-        self.observed.end(self._caller_error())
+        self._report(self._caller_error())
         self.deadline.cancelled.set()
         if self.answer is not None:
             self.answer.cancel()
 
     def reply(self, message: bytes) -> None:
         """End the call with its only response."""
-        self.observed.end(None)
+        self._report(None)
         self.call.reply(message)
 
     def finish(self) -> None:
         """End the call after its last response."""
-        self.observed.end(None)
+        self._report(None)
         self.call.end()
 
     def fail(self, error: Exception) -> None:
         """End the call with an error; callers get no internal ones."""
         if not self.call.is_over:
             known = error if isinstance(error, QuantraError) else error_of(self.name, error, _log)
-            self.observed.end(known)
+            self._report(known)
             refuse(self.call, known)
+
+    def _report(self, error: QuantraError | None) -> None:
+        """Report the end once: a caller may go while its response waits to be sent."""
+        observed, self._observed = self._observed, None
+        if observed is not None:
+            observed.end(error)
 
     def _caller_error(self) -> QuantraError:
         """Return the reason that the caller no longer waits: deadline exceeded or cancelled."""
