@@ -39,7 +39,7 @@ class RequestHeaders:
 
 
 @final
-class _Malformed(Exception):  # noqa: N818
+class _MalformedHeadersError(Exception):
     """Headers that a request must not have."""
 
 
@@ -71,7 +71,7 @@ class HeaderDecoder:
         self._check_size(stream, size)
         try:
             request = RequestHeaders(headers, _check_request(headers))
-        except _Malformed as problem:
+        except _MalformedHeadersError as problem:
             raise StreamFault(stream, ErrorCode.PROTOCOL_ERROR, str(problem)) from None
         if not changes_table:
             if self._cached_bytes > _CACHED_BYTES:
@@ -92,7 +92,7 @@ class HeaderDecoder:
         try:
             for name, value in headers:
                 _check_field(name, value)
-        except _Malformed as problem:
+        except _MalformedHeadersError as problem:
             raise StreamFault(stream, ErrorCode.PROTOCOL_ERROR, str(problem)) from None
 
     def skip(self, block: bytes) -> None:
@@ -192,34 +192,34 @@ def _check_request(headers: Headers) -> int:
     for name, value in headers:
         if name[:1] == b":":
             if is_regular or name in pseudo or name not in _PSEUDO_HEADERS or not _is_value(value):
-                raise _Malformed("a pseudo header is unknown, repeated, late or has a forbidden character")
+                raise _MalformedHeadersError("a pseudo header is unknown, repeated, late or has a forbidden character")
             pseudo[name] = value
             continue
         is_regular = True
         _check_field(name, value)
         if name == b"host":
             if host not in {None, value}:
-                raise _Malformed("a request has two hosts")
+                raise _MalformedHeadersError("a request has two hosts")
             host = value
         elif name == b"content-length":
             if not _is_length(value) or content_length not in {None, int(value)}:
-                raise _Malformed("the content length is no number, or there are two")
+                raise _MalformedHeadersError("the content length is no number, or there are two")
             content_length = int(value)
     if not pseudo.keys() >= _REQUIRED or not _is_token(pseudo[b":method"]) or not pseudo[b":scheme"]:
-        raise _Malformed("a request lacks its method, scheme or path")
+        raise _MalformedHeadersError("a request lacks its method, scheme or path")
     if not (pseudo[b":path"].startswith(b"/") or pseudo[b":path"] == b"*"):
-        raise _Malformed("a path must begin with /")
+        raise _MalformedHeadersError("a path must begin with /")
     if not (authority := pseudo.get(b":authority", host)) or host not in {None, authority}:
-        raise _Malformed("a request has no authority, or another than its host")
+        raise _MalformedHeadersError("a request has no authority, or another than its host")
     return -1 if content_length is None else content_length
 
 
 def _check_field(name: bytes, value: bytes) -> None:
     """Check one header or trailer that is no pseudo header (sections 8.2.1 and 8.2.2)."""
     if not _is_name(name) or not _is_value(value):
-        raise _Malformed("the name or value of a header has a forbidden character")
+        raise _MalformedHeadersError("the name or value of a header has a forbidden character")
     if name in _CONNECTION_SPECIFIC or (name == b"te" and value.lower() != b"trailers"):
-        raise _Malformed("a header belongs to HTTP/1 connections")
+        raise _MalformedHeadersError("a header belongs to HTTP/1 connections")
 
 
 def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

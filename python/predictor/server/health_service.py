@@ -84,28 +84,28 @@ class GrpcServices:
         except QuantraError as error:
             refuse(call, error)
         else:
-            call.run(_ended(call, work(call, peer)))
+            call.run(_end_after(call, work(call, peer)))
 
     async def _check(self, call: IncomingCall, peer: PeerConnection) -> None:
-        name = await self._asked(call, peer)
+        name = await self._read_name(call, peer)
         if name in self._serving:
-            await call.write(self._report(name))
+            await call.write(self._encode_status(name))
         else:
             call.end(StatusCode.NOT_FOUND, "no service or model of this name")
 
     async def _watch(self, call: IncomingCall, peer: PeerConnection) -> None:
-        name, last = await self._asked(call, peer), b""
+        name, last = await self._read_name(call, peer), b""
         while True:
-            changed, report = self._changed, self._report(name)
+            changed, report = self._changed, self._encode_status(name)
             if report != last:
                 await call.write(report)
             last = report
             await changed.wait()
 
-    async def _asked(self, call: IncomingCall, peer: PeerConnection) -> str:
+    async def _read_name(self, call: IncomingCall, peer: PeerConnection) -> str:
         return _parsed(health_pb2.HealthCheckRequest, await self.arrivals.request(call, peer)).service
 
-    def _report(self, name: str) -> bytes:
+    def _encode_status(self, name: str) -> bytes:
         status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING
         return health_pb2.HealthCheckResponse(status=status).SerializeToString()
 
@@ -118,7 +118,7 @@ class GrpcServices:
             await call.write(reply.SerializeToString())
 
 
-async def _ended(call: IncomingCall, work: Coroutine[Any, Any, None]) -> None:
+async def _end_after(call: IncomingCall, work: Coroutine[Any, Any, None]) -> None:
     """Do the work and end the call; every error becomes a status."""
     try:
         await work

@@ -207,8 +207,10 @@ class Servicer:
 
     def _handler(self, method: "MethodDescriptor") -> MethodHandler:
         if method.client_streaming:
-            return partial(self._begin, method.name, self._converse, True)
-        return partial(self._begin, method.name, self._stream if method.server_streaming else self._unary, False)
+            return partial(self._begin, method.name, self._begin_conversation, True)
+        return partial(
+            self._begin, method.name, self._begin_stream if method.server_streaming else self._begin_unary, False
+        )
 
     def _begin(
         self,
@@ -234,14 +236,14 @@ class Servicer:
             raise UnavailableError("the models are still loading; retry in a moment")
         return self._offer.while_loading[name]
 
-    def _unary(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+    def _begin_unary(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         request = admitted.call.take_request()
         if request is None:
-            admitted.call.run(self._unary_later(admitted, calls, peer))
+            admitted.call.run(self._read_and_answer(admitted, calls, peer))
         else:
             self._answer(admitted, calls, request)
 
-    async def _unary_later(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+    async def _read_and_answer(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         try:
             self._answer(admitted, calls, await self._arrivals.request(admitted.call, peer))
         except Exception as error:  # noqa: BLE001 - process boundary
@@ -258,39 +260,39 @@ class Servicer:
         if admitted.call.is_over:
             return
         try:
-            admitted.reply(self._sendable(answer.result()))
+            admitted.reply(self._check_size(answer.result()))
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        admitted.call.run(self._stream_later(admitted, calls, peer))
+    def _begin_stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+        admitted.call.run(self._answer_with_stream(admitted, calls, peer))
 
-    async def _stream_later(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+    async def _answer_with_stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         try:
             body = await self._arrivals.request(admitted.call, peer)
-            messages = CallMessages(admitted.call, self._bridge, self._sendable)
-            await messages.answer(self._opened(admitted, calls, messages), body)
+            messages = CallMessages(admitted.call, self._bridge, self._check_size)
+            await messages.answer(self._open(admitted, calls, messages), body)
             admitted.finish()
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _converse(self, admitted: AdmittedCall, calls: CallHandler, _peer: PeerConnection) -> None:
-        admitted.call.run(self._converse_later(admitted, calls))
+    def _begin_conversation(self, admitted: AdmittedCall, calls: CallHandler, _peer: PeerConnection) -> None:
+        admitted.call.run(self._answer_each(admitted, calls))
 
-    async def _converse_later(self, admitted: AdmittedCall, calls: CallHandler) -> None:
+    async def _answer_each(self, admitted: AdmittedCall, calls: CallHandler) -> None:
         # The token may be revoked while the stream is open.
         admit = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
         try:
-            messages = CallMessages(admitted.call, self._bridge, self._sendable, admit)
-            await messages.converse(self._opened(admitted, calls, messages))
+            messages = CallMessages(admitted.call, self._bridge, self._check_size, admit)
+            await messages.converse(self._open(admitted, calls, messages))
             admitted.finish()
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
-    def _opened(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
+    def _open(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
         return calls.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
 
-    def _sendable(self, answer: bytes) -> bytes:
+    def _check_size(self, answer: bytes) -> bytes:
         """Return the response, unless it is larger than clients accept."""
         if len(answer) > self._limits.send_bytes:
             raise RequestTooLargeError(

@@ -82,7 +82,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = self.peer or _peer(transport.get_extra_info("peername"))
+        self.peer = self.peer or _format_peer(transport.get_extra_info("peername"))
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -227,7 +227,7 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, event: RequestReceived) -> None:
         stream = event.stream
         try:
-            head = self._head(event.headers)
+            head = self._find_head(event.headers)
         except NotGrpcError as error:
             self.send_headers(stream, encode_headers(((b":status", error.status),)), end=True)
             return
@@ -245,7 +245,7 @@ class HttpConnection(asyncio.Protocol):
                 call.arrived(b"", has_all=True)
             self._new.append((handler, call))
 
-    def _head(self, headers: Headers) -> RequestHead:
+    def _find_head(self, headers: Headers) -> RequestHead:
         known = self._heads.get(id(headers))
         if known is not None:
             return known[1]
@@ -344,7 +344,7 @@ def _http_limits(limits: ServerLimits) -> ConnectionLimits:
     )
 
 
-def _peer(address: Any) -> str:
+def _format_peer(address: Any) -> str:
     """Return an address as gRPC spells it."""
     host, port, *rest = address
     return f"ipv6:[{host}]:{port}" if rest else f"ipv4:{host}:{port}"
