@@ -5,12 +5,14 @@ import os
 import queue
 import shutil
 import socket
+import ssl
 import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -282,6 +284,43 @@ def first_refusal(client: QuantraClient) -> str:
         except UnavailableError as error:
             return error.message
     return ""
+
+
+def client_context(issued: IssuedCertificates, *protocols: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=issued.ca)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # which has the session before any data
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    return context
+
+
+@pytest.mark.parametrize("protocols", [("http/1.1",), ()])
+def test_a_client_that_does_not_agree_on_http2_is_disconnected(
+    tls: tuple[SecureServer, TlsFiles], ours: IssuedCertificates, protocols: tuple[str, ...]
+) -> None:
+    place = ("127.0.0.1", int(tls[0].served.target.rpartition(":")[2]))
+    context = client_context(ours, *protocols)
+    received = b""
+    with (
+        suppress(ssl.SSLError, ConnectionError),  # already during the handshake
+        socket.create_connection(place, 10) as bare,
+        context.wrap_socket(bare, server_hostname="127.0.0.1") as one,
+    ):
+        received = one.recv(9)
+    assert received == b""
+
+
+def test_a_connection_resumes_no_earlier_session(tls: tuple[SecureServer, TlsFiles], ours: IssuedCertificates) -> None:
+    place, context = ("127.0.0.1", int(tls[0].served.target.rpartition(":")[2])), client_context(ours, "h2")
+    session: ssl.SSLSession | None = None
+    for _ in range(2):
+        with (
+            socket.create_connection(place, 10) as bare,
+            context.wrap_socket(bare, server_hostname="127.0.0.1", session=session) as one,
+        ):
+            assert one.recv(9)
+            assert not one.session_reused
+            session = one.session
 
 
 def test_a_connection_with_tls_ends_after_its_time_and_no_call_is_lost(

@@ -505,6 +505,18 @@ def test_a_port_in_use_is_an_error_with_a_remedy(served: Served) -> None:
         asyncio.run(clash())
 
 
+def test_all_addresses_include_those_of_ipv4() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    with serving(CannedService(forecast_of), address=Address("::", 0)) as running:
+        port = int(running.target.rpartition(":")[2])
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, port), timeout=10) as connection:
+                assert connection.recv(9)
+
+
 def test_an_address_of_another_machine_is_an_error() -> None:
     async def bind() -> None:
         Listener(Address("192.0.2.1", 0), ServerLimits()).bind()

@@ -1,6 +1,8 @@
 """gRPC over HTTP/2: encodings, headers, deadlines, and responses that are not read."""
 
+import asyncio
 import gzip
+import socket
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast, final
@@ -9,13 +11,14 @@ import grpc
 import pytest
 from artifacts import small_models
 from canned_service import CannedService, forecast_of
-from raw_http2 import Connection, Stream, message
+from raw_http2 import GOAWAY, PING, SETTINGS, Connection, Stream, frame, message
 from serving import Served, server_process, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.instance import Deadline
 from predictor.server import ServerLimits
 from predictor.server.monitoring import CallObservers, EndedCall
+from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 LIST = "/quantra.v1.PredictionService/ListModels"
 MIB = 1 << 20
@@ -85,6 +88,10 @@ def test_a_malformed_timeout_is_refused(running: Served, timeout: str) -> None:
     assert (stream.status, stream.headers["grpc-message"][:19]) == ("13", "header grpc-timeout")
 
 
+def test_a_binary_header_needs_no_padding(running: Served) -> None:
+    assert ended(running, message(b""), some_bin="AQ").status == "0"
+
+
 def test_a_malformed_binary_header_is_refused(running: Served) -> None:
     assert ended(running, message(b""), some_bin="!").status == "13"
 
@@ -102,6 +109,48 @@ def test_a_call_that_is_late_on_arrival_exceeds_its_deadline_and_harms_no_other(
         connection.send(stream, message(b""), last=True)
         assert connection.finish(stream).status == "0"
     assert "ERROR" not in path.read_text()
+
+
+class ClockedLoop(asyncio.SelectorEventLoop):
+    """An event loop with a clock that a test advances."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def test_pings_of_an_idle_client_end_its_connection_only_if_they_come_close_together() -> None:
+    pings = 600 * frame(PING, bytes(8))
+
+    async def ping(loop: ClockedLoop, pause_s: float) -> bool:
+        here, there = socket.socketpair()
+        connections = OpenConnections()
+        connection = HttpConnection({}, ServerLimits(), connections, "client")
+        await loop.connect_accepted_socket(lambda: connection, here)
+        with there:
+            connection.data_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS) + pings)
+            loop.ahead_s += pause_s
+            connections.check_times(ages=False)
+            connection.data_received(pings)
+            await asyncio.sleep(0)
+            was_open = not connection.lost.is_set() and not here_closes(there)
+            await connections.close()
+        return was_open
+
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
+        loop = cast("ClockedLoop", runner.get_loop())
+        assert [runner.run(ping(loop, pause_s)) for pause_s in (61.0, 0.0)] == [True, False]
+
+
+def here_closes(there: socket.socket) -> bool:
+    """Whether the server says goodbye."""
+    received = there.recv(1 << 20)
+    kinds: list[int] = []
+    while received:
+        kinds.append(received[3])
+        received = received[9 + int.from_bytes(received[:3], "big") :]
+    return GOAWAY in kinds
 
 
 def test_a_method_that_does_not_exist_is_unimplemented(running: Served) -> None:

@@ -200,10 +200,8 @@ class IncomingCall:
         if size > self._most_bytes:
             raise _too_large(size, self._most_bytes)
         end = _PREFIX + size
-        message, is_compressed = bytes(buffer[_PREFIX:end]), buffer[0]
+        message, is_compressed = bytes(memoryview(buffer)[_PREFIX:end]), buffer[0]
         self._buffer = buffer[end:]
-        if not self._has_all:
-            self._acknowledge()
         return self._decompressed(message) if is_compressed else message
 
     def _decompressed(self, message: bytes) -> bytes:

@@ -158,7 +158,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def is_full(self) -> bool:
         """Whether the peer does not read what was sent before."""
-        return self._is_paused or self._http.waiting > _UNSENT
+        return self._http.waiting > _UNSENT
 
     async def has_room(self, stream: int) -> None:
         """Wait while the peer does not read what was sent on this stream, or much on all streams."""
