@@ -102,6 +102,11 @@ class QuantraError(Exception):
         self.message = message
         self.metadata: dict[str, str] = dict(metadata or {})
 
+    def without_frames(self) -> Self:
+        """Drop the traceback and the context, whose frames keep a request in memory until garbage is collected."""
+        self.__context__ = None
+        return self.with_traceback(None)
+
 
 class InvalidInputError(QuantraError):
     """The caller sent invalid input; retrying the same call fails again."""

@@ -1,7 +1,10 @@
 """Memory use of a request is bounded by its size in bytes."""
 
+import gc
 import tracemalloc
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -14,6 +17,7 @@ from ensembles import ensemble_of, manifest_of
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
+from raw_http2 import Connection, message
 from serving import serving
 
 from predictor import artifact
@@ -358,3 +362,78 @@ def test_a_request_that_says_something_twice_is_not_plain(more: bytes) -> None:
     body = pb.PredictStreamRequest(request_id="1", timeout_s=1).SerializeToString() + more
     assert (parse_small(body, pb.PredictStreamRequest) is None) == bool(more)
     assert parse_small(body.ljust(SMALL + 1, b"\0"), pb.PredictStreamRequest) is None
+
+
+# --- garbage
+
+
+def garbage_of(call: Callable[[], object]) -> list[object]:
+    """The futures and large bytes that a call leaves to the garbage collector."""
+    call()  # what is created once
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        call()
+        gc.collect()
+        sizes = [len(one) for one in gc.garbage if isinstance(one, bytes | bytearray)]
+        return [*(one for one in gc.garbage if isinstance(one, Future)), *(size for size in sizes if size > 500)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def predict_body(kind: str) -> bytes:
+    one, few = (instances.encode(Instance(input=bars)) for bars in (recent_bars(), recent_bars().last(3)))
+    bodies = {
+        "good": pb.PredictRequest(instances=[one]).SerializeToString(),
+        "one bad among good ones": pb.PredictRequest(instances=[one, few, one]).SerializeToString(),
+        "one that cannot be decoded": pb.PredictRequest(
+            instances=[one, pb.Instance(bars=pb.BarPanel(symbols=["A"], open=bytes(7)))]
+        ).SerializeToString(),
+        "an unknown model": pb.PredictRequest(model="none", instances=[one]).SerializeToString(),
+        "no instance": b"",
+        "empty instances": b"\x12\x00" * 300_000,
+        "malformed": b"\xff" * 300_000,
+    }
+    return bodies[kind]
+
+
+KINDS = [
+    "good",
+    "one bad among good ones",
+    "one that cannot be decoded",
+    "an unknown model",
+    "no instance",
+    "empty instances",
+    "malformed",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_is_freed_without_the_garbage_collector(kind: str, tmp_path: Path) -> None:
+    with PredictionService.open(small_models(tmp_path / "models")) as service, closing(Calls(service)) as calls:
+        body = predict_body(kind)
+
+        def call() -> None:
+            calls.call("Predict", body, Deadline()).exception(SOON_S)
+
+        assert garbage_of(call) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_to_the_server_is_freed_without_the_garbage_collector(kind: str, tmp_path: Path) -> None:
+    content = message(predict_body(kind))
+    with (
+        PredictionService.open(small_models(tmp_path / "models")) as service,
+        serving(service) as running,
+        Connection(int(running.target.rpartition(":")[2])) as connection,
+    ):
+
+        def call() -> None:
+            stream = connection.call("/quantra.v1.PredictionService/Predict")
+            connection.send(stream, content, last=True)
+            connection.finish(stream)
+
+        assert garbage_of(call) == []

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import ref
 
 from predictor.errors import QuantraError
 from predictor.memory import error_of
@@ -25,8 +26,14 @@ def chain(call: str, first: Future[InputT], second: Future[ResultT], make: Calla
 
 def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
     """Chain futures like `chain`, but let `then` complete `second`."""
-    second.add_done_callback(lambda ended: first.cancel() if ended.cancelled() else None)
+    weak = ref(first)  # futures keep their callbacks: two that refer to each other would wait for garbage collection
+    second.add_done_callback(lambda ended: _cancel(weak()) if ended.cancelled() else None)
     first.add_done_callback(lambda ended: _continue(call, ended, second, then))
+
+
+def _cancel(future: Future[Any] | None) -> None:
+    if future is not None:
+        future.cancel()
 
 
 def _continue(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
@@ -52,7 +59,7 @@ def fail(call: str, answer: Future[ResultT], error: Exception) -> None:
     """Set the error of a future that is neither done nor cancelled."""
     if not answer.done():
         with suppress(InvalidStateError):
-            answer.set_exception(quantra_error(call, error))
+            answer.set_exception(quantra_error(call, error).without_frames())
 
 
 def quantra_error(call: str, error: Exception) -> QuantraError:

@@ -168,7 +168,7 @@ class LiveSession:
                 self._keep(pushed.after)
             return pb.Ack(waiting_for=pushed.after.waits_for) if answer is None else answer
         except QuantraError as error:
-            return error
+            return error.without_frames()
         finally:
             if not needs_prediction:
                 self._sequencer.advance()

@@ -149,7 +149,7 @@ class JointPreparation:
         try:
             check_sent(self.covariates, instance.covariates)
         except QuantraError as error:
-            return error
+            return error.without_frames()
         return None
 
     def _join(self, instance: Instance, prepared_of: Mapping[int, PreparedInstance]) -> JointlyPrepared | QuantraError:

@@ -264,7 +264,7 @@ class _Preparation:
             if most_age is not None:
                 check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
         except QuantraError as error:
-            return error
+            return error.without_frames()
         return instance.input
 
     def _wait(self, waiting: _PendingInstances[ReadT], index: int, read: ReadT, rows: int) -> None:

@@ -128,10 +128,11 @@ class AdmittedCall:
 
     def cancel(self) -> None:
         """Stop the work, because the caller no longer waits."""
+        answer = self.answer
         self._report(self._caller_error())
         self.deadline.cancelled.set()
-        if self.answer is not None:
-            self.answer.cancel()
+        if answer is not None:
+            answer.cancel()
 
     def reply(self, message: bytes) -> None:
         """End the call with its only response."""
@@ -148,11 +149,11 @@ class AdmittedCall:
         if not self.call.is_over:
             known = error if isinstance(error, QuantraError) else error_of(self.name, error, _log)
             self._report(known)
-            refuse(self.call, known)
+            refuse(self.call, known.without_frames())
 
     def _report(self, error: QuantraError | None) -> None:
         """Report the end once: a caller may go while its response waits to be sent."""
-        observed, self._observed = self._observed, None
+        observed, self._observed, self.answer = self._observed, None, None
         if observed is not None:
             observed.end(error)
 
@@ -254,7 +255,7 @@ class Servicer:
         if answer.done():
             self._reply(admitted, answer)
         else:
-            answer.add_done_callback(lambda _: self._bridge.call_soon(partial(self._reply, admitted, answer)))
+            answer.add_done_callback(lambda ended: self._bridge.call_soon(partial(self._reply, admitted, ended)))
 
     def _reply(self, admitted: AdmittedCall, answer: "Future[bytes]") -> None:
         if admitted.call.is_over:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, final
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from predictor.errors import QuantraError, QueueFullError, UnavailableError
 from predictor.instance import Deadline
@@ -38,7 +38,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class QueuedRequest(Generic[RequestT, AnswerT]):
     """One request that is queued or in progress; compared by identity."""
 
@@ -54,6 +54,10 @@ class QueuedRequest(Generic[RequestT, AnswerT]):
         if self.record is not None:
             self.answer.add_done_callback(self.record.finish)
 
+    def fail(self, error: Exception) -> None:
+        """Set the error."""
+        self.answer.set_exception(error.without_frames() if isinstance(error, QuantraError) else error)
+
     def begin(self) -> bool:
         """Whether work may begin or continue. After that, cancelling the future has no effect."""
         return (self.answer.running() or self.answer.set_running_or_notify_cancel()) and self.is_wanted()
@@ -63,7 +67,7 @@ class QueuedRequest(Generic[RequestT, AnswerT]):
         try:
             self.deadline.check()
         except QuantraError as error:
-            self.answer.set_exception(error)
+            self.fail(error)
             return False
         return True
 
@@ -239,7 +243,8 @@ class RequestQueue:
             dropped = self._waiting.put(key, item)
             if not is_awake:
                 wakeups.put(None)
-        item.answer.add_done_callback(lambda answer: self.release([item]) if answer.cancelled() else None)
+        weak = ref(item)  # a future keeps its callbacks, and the item its future
+        item.answer.add_done_callback(lambda answer: self._drop(weak()) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
 
@@ -293,6 +298,10 @@ class RequestQueue:
                 self._waiting.release(item)
             if not self._waiting.held[0]:
                 self._idle.notify_all()
+
+    def _drop(self, item: AnyItem | None) -> None:
+        if item is not None:
+            self.release([item])
 
     def close_model_queue(self, key: ModelQueue) -> None:
         """Reject new requests of a model; queued ones are still taken."""

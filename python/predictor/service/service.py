@@ -255,7 +255,7 @@ class PredictionService:
         try:
             return self.served.now.worker(reference).answer_inline(item)
         except QuantraError as error:
-            item.answer.set_exception(error)
+            item.fail(error)
             raise
 
     def _put(self, reference: str, item: Prediction) -> None:
@@ -265,7 +265,7 @@ class PredictionService:
             except ModelQueueClosedError:  # the model was just replaced: use its successor
                 continue
             except QuantraError as error:
-                item.answer.set_exception(error)  # notifies observers
+                item.fail(error)  # notifies observers
                 raise
             return
 
@@ -275,7 +275,7 @@ class PredictionService:
         try:
             self._explaining.put(model.identity.name, item)
         except QuantraError as error:
-            item.answer.set_exception(error)
+            item.fail(error)
             raise
 
     def _worker(self, model: Predictor) -> ModelWorker:

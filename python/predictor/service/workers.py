@@ -169,7 +169,7 @@ class ModelWorker:
             if len(decoded) == 1 or isinstance(error, QuantraError):
                 for item, _ in decoded:
                     if not item.answer.done() and item.is_wanted():  # an expired request gets its own error
-                        item.answer.set_exception(error)
+                        item.fail(error)
         for request in decoded:  # after the except clause, which holds the memory of the failed batch
             if not request[0].answer.done():
                 self._answer_decoded([request], begun_s)
@@ -211,7 +211,7 @@ def _decode(item: Prediction) -> Sequence[ReadInstance] | None:
     try:
         return item.request.instances()
     except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
-        item.answer.set_exception(error)
+        item.fail(error)
         return None
 
 
@@ -305,7 +305,7 @@ class ExplanationWorker:
             deadline.check()
             answer = item.request.step(self._clock(), deadline)
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
-            item.answer.set_exception(error)
+            item.fail(error)
             return True
         if answer is not None:
             item.answer.set_result(answer)

@@ -106,7 +106,7 @@ def decode_or_error(message: pb.Instance) -> Instance | QuantraError:
     try:
         return decode(message)
     except QuantraError as error:
-        return error
+        return error.without_frames()
 
 
 def decode_policy(number: int) -> GapPolicy:

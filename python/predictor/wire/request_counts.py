@@ -258,7 +258,7 @@ class _CountingPass:
         except RequestTooLargeError as error:
             if error.metadata["field"] == REQUEST:
                 raise
-            return error, 0
+            return error.without_frames(), 0
         except IndexError:
             return malformed_message(pb.Instance, position.stop - position.start), 0
 

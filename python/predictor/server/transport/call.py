@@ -75,8 +75,8 @@ class IncomingCall:
     def cancel(self) -> None:
         """End it without a response: the peer has cancelled it or disconnected."""
         if not self.is_over:
-            self._close()
             self._stop()
+            self._close()
 
     # --- for its handler
 
@@ -161,8 +161,8 @@ class IncomingCall:
         self._connection.send_data(self._stream, b"\0" + len(message).to_bytes(4, "big") + message)
 
     def _expire(self) -> None:
-        self.end(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         self._stop()
+        self.end(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
 
     def _close(self) -> None:
         self.is_over = True
@@ -171,6 +171,8 @@ class IncomingCall:
         self._connection.forget(self._stream)
         if self._when_done is not None:
             self._when_done()
+        self._when_done = self._when_cancelled = self._task = None  # they refer to this call
+        self._buffer = b""
 
     def _stop(self) -> None:
         """Stop the work on it."""

@@ -117,7 +117,7 @@ def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameter
             max_age_sessions=parameters.max_age_sessions,
         )
     except QuantraError as error:
-        return error
+        return error.without_frames()
 
 
 def _panel(arrays: BarArrays, row: int, positions: PositionArray, calendar: str) -> BarPanel:
