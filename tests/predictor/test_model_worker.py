@@ -382,7 +382,7 @@ def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched_mo
     with PredictionService(registry_of(watched_model)) as service:
         here, short = service.predict_here("", asked, Deadline())
         there, _ = service.predict("", asked, Deadline()).result(SOON_S)
-        assert service.waiting == (0, 0, 0)
+    assert service.waiting == (0, 0, 0)  # after the end of the thread, which releases requests after it answers them
     assert names == [threading.current_thread().name, "predict-small"]
     assert isinstance(short, TooFewBarsError)
     assert isinstance(here, Forecast)
