@@ -1,17 +1,20 @@
 """The four splits of history share no outcome."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from predictor.networks import Target
-from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import DataSplits, SplitPart, SplitShares, list_decisions
+from trainers.stock.backtest.refits import refit_splits
+from trainers.stock.recipe import StockRecipe, read_recipe
+from trainers.stock.splits import DataSplits, RollingSplits, SplitPart, SplitShares, list_decisions, parse_splits
 
 
 def axis(length: int) -> NDArray[np.int32]:
@@ -130,9 +133,68 @@ def test_parts_by_their_dates_that_meet_are_refused_naming_both() -> None:
         DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090630, 20101231), (20110103, 20121231)])
 
 
-def test_another_number_of_parts_than_four_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="3 splits are given, but four are needed"):
-        DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630), (20110103, 20121231)])
+def test_another_number_of_parts_than_three_or_four_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="2 splits are given, but three or four are needed"):
+        DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630)])
+
+
+def test_rolling_parts_are_the_last_sessions_and_leave_no_test() -> None:
+    sessions = axis(100)
+    parts = RollingSplits(selection=20, calibration=30).of(sessions)
+    assert parts.test is None
+    assert [(part.name, part.first - 20000100, part.last - 20000100) for part in parts.parts] == [
+        ("train", 1, 50),
+        ("selection", 51, 70),
+        ("calibration", 71, 100),
+    ]
+
+
+def test_rolling_parts_move_with_the_bars_and_keep_their_lengths() -> None:
+    recipe = StockRecipe(parts=RollingSplits(selection=20, calibration=30))
+    early, late = recipe.splits(axis(100)), recipe.splits(axis(140))
+    assert late.calibration.last - early.calibration.last == 40
+    assert late.calibration.last - late.calibration.first == early.calibration.last - early.calibration.first
+    assert late.train.first == early.train.first
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("rolling", RollingSplits()), ("rolling:60,120", RollingSplits(selection=60, calibration=120))],
+)
+def test_rolling_parts_are_given_as_text(text: str, parts: RollingSplits) -> None:
+    assert parse_splits(text) == parts
+
+
+@pytest.mark.parametrize("text", ["rolling:60", "rolling:0,5", "rolling:a,b", "rollin"])
+def test_a_text_that_is_no_splits_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="rolling"):
+        parse_splits(text)
+
+
+def test_rolling_parts_that_leave_nothing_to_learn_from_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="the bars have 50 sessions, but the splits take the last 50"):
+        RollingSplits(selection=20, calibration=30).of(axis(50))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        RollingSplits(selection=20, calibration=30),
+        parts_at((1, 20), (25, 30), (35, 40), (45, 50)),
+        replace(parts_at((1, 20), (25, 30), (35, 40), (45, 50)), test=None),
+    ],
+    ids=["shares", "rolling", "dates", "dates without a test"],
+)
+def test_a_recipe_is_read_as_it_was_recorded(parts: DataSplits | RollingSplits | None) -> None:
+    recipe = StockRecipe(parts=parts)
+    assert read_recipe(recipe.settings()) == recipe
+
+
+def test_a_refit_of_rolling_parts_uses_the_lengths_of_the_recipe() -> None:
+    bars = bokeh_panel("AAPL").last(300)
+    parts = refit_splits(bars, StockRecipe(parts=RollingSplits(selection=20, calibration=30)))
+    assert parts == RollingSplits(selection=20, calibration=30).of(bars.sessions)
 
 
 def test_parts_by_their_dates_are_the_recipes_splits() -> None:

@@ -33,7 +33,7 @@ from trainers.stock.card import describe_epochs, hash_bars
 from trainers.stock.data import History, WindowBatch
 from trainers.stock.fitting import FittedNetwork, fit, fit_pipeline, prepare
 from trainers.stock.objectives import QuantileTask
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training_data import TrainingMaterial
 
 QUICK = Optimisation(max_epochs=2, device="cpu")
@@ -95,6 +95,20 @@ def custom_features_result(tmp_path_factory: pytest.TempPathFactory) -> Training
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     features = FeatureSet.read(folder / "mine.json")
     return train(TrainingMaterial(few_bars(), features), SHORT, folder / "1", consume=no_progress)
+
+
+# --- rolling splits
+
+
+def test_a_training_without_a_test_split_claims_no_skill(tmp_path: Path) -> None:
+    recipe = replace(SHORT, parts=RollingSplits(selection=40, calibration=60))
+    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
+    card = made.summary
+    assert [split.name for split in card.splits] == ["train", "selection", "calibration"]
+    assert card.trained_to == few_bars().sessions[-1]
+    assert (card.scores, card.calibration, card.skill, card.conformal) == (None, None, None, None)
+    assert any(note.startswith("no score: every session served training") for note in card.notes)
+    assert loaded(tmp_path / "1").identity.name == "tiny"
 
 
 # --- results

@@ -68,6 +68,8 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
     yield one_line_table([*_of_model(info), *_of_card(card), *_identities(info, manifest_hash), *_of_audit(audit)])
     if card.scores is not None:
         yield scores_table(card.scores, _best(card.scores))
+    else:
+        yield from shown_notes(card.notes)
     yield Text(_left_out(card), style="dim")
 
 
@@ -255,7 +257,7 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         yield _facts("tuning", _tuning_facts(card.tuning))
     if card.scores is not None:
         yield scores_table(card.scores)
-        yield from shown_notes(card.notes)
+    yield from shown_notes(card.notes)
     if card.conformal is not None:
         yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
 

@@ -168,9 +168,9 @@ _SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict
 
 
 def judgement(card: Card) -> RenderableType:
-    """Scores and their notes if the card has any, and the skill."""
-    skill = skill_panel(card.skill)
-    return skill if card.scores is None else Group(scores_table(card.scores), *shown_notes(card.notes), "", skill)
+    """Scores if the card has any, notes on them or on their absence, and the skill."""
+    scores = () if card.scores is None else (scores_table(card.scores),)
+    return Group(*scores, *shown_notes(card.notes), "", skill_panel(card.skill))
 
 
 def shown_notes(notes: Sequence[str]) -> Iterator[Text]:

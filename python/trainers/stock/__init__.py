@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from trainers.stock.recipe import Optimisation, StockRecipe
-    from trainers.stock.splits import DataSplits, SplitPart, SplitShares
+    from trainers.stock.splits import DataSplits, RollingSplits, SplitPart, SplitShares
     from trainers.stock.training import CheckpointSettings, TrainingResult, train
     from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
@@ -14,6 +14,7 @@ __all__ = [
     "DataSplits",
     "Optimisation",
     "ParentArtifact",
+    "RollingSplits",
     "SplitPart",
     "SplitShares",
     "StockRecipe",
@@ -31,6 +32,7 @@ _MODULES: Final = {
     "StockRecipe": "recipe",
     "SplitShares": "splits",
     "DataSplits": "splits",
+    "RollingSplits": "splits",
     "TrainingResult": "training",
     "train": "training",
 }

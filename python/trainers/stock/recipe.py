@@ -34,7 +34,7 @@ from predictor.networks import (
 )
 from predictor.windows import BarRequirements
 from trainers.options import Computation
-from trainers.stock.splits import PARTS, DataSplits, SplitPart, SplitShares
+from trainers.stock.splits import PARTS, DataSplits, RollingSplits, SplitShares, parse_splits
 
 FLATTEST_VOLATILITY = 0.1
 """Smallest deviation of a window's daily log volatility. It is usually 0.3 to 0.5, but near 0 for a new stock with few
@@ -132,16 +132,17 @@ class StockRecipe:
     """Bars that a symbol needs on a day to be used in training, evaluation and forecasts."""
     shares: SplitShares = field(default_factory=SplitShares)
     parts: Annotated[
-        DataSplits | None,
+        DataSplits | RollingSplits | None,
         Flag(
-            "Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; empty: by shares.",
+            "Sessions of train, selection, calibration and test: 2000-01-03/2007-12-31,…; rolling: the last sessions "
+            "for selection and calibration, and no test; empty: by shares.",
             name="splits",
-            metavar="FIRST/LAST,…",
-            read=DataSplits.from_text,
+            metavar="FIRST/LAST,…|rolling",
+            read=parse_splits,
             none="",
         ),
     ] = None
-    """The splits by their dates; None cuts the bars by `shares`."""
+    """The splits by their dates, or by their lengths from the end; None cuts the bars by `shares`."""
     calendar: Annotated[
         str,
         Flag(
@@ -176,13 +177,17 @@ class StockRecipe:
         return self.normaliser or choose_window_normaliser(self.target.kind)
 
     def splits(self, sessions: NDArray[np.int32]) -> DataSplits:
-        """The four parts of bars on these sessions [T]."""
+        """The parts of bars on these sessions [T]."""
+        if isinstance(self.parts, RollingSplits):
+            return self.parts.of(sessions)
         return DataSplits.by_shares(sessions, self.shares) if self.parts is None else self.parts
 
     def _splitting(self) -> Mapping[str, Json]:
         if self.parts is None:
-            return {f"share_{name}": value for name, value in asdict(self.shares).items()}
-        return {f"split_{part.name}": [part.first, part.last] for part in self.parts.parts}
+            return {f"{SHARE}{name}": value for name, value in asdict(self.shares).items()}
+        if isinstance(self.parts, RollingSplits):
+            return {f"{ROLLING}{name}": value for name, value in asdict(self.parts).items()}
+        return {f"{SPLIT}{part.name}": [part.first, part.last] for part in self.parts.parts}
 
     def _levels(self) -> Mapping[str, Json]:
         if self.scale != "window":
@@ -269,7 +274,9 @@ SHARE: Final = "share_"
 
 SPLIT: Final = "split_"
 
-ValueT = TypeVar("ValueT", SplitShares, BarRequirements, Optimisation)
+ROLLING: Final = "rolling_"
+
+ValueT = TypeVar("ValueT", SplitShares, RollingSplits, BarRequirements, Optimisation)
 
 
 def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
@@ -313,8 +320,6 @@ def read_recipe_file(path: Path) -> StockRecipe:
 def _read_recipe(record: Record) -> StockRecipe:
     kind = record.text("kind")
     scale: Scale = _read_value(record, "scale", Scale) if record.has("scale") else "window"
-    by_dates = record.has(f"{SPLIT}{PARTS[0]}")
-    shares = {} if by_dates else {"shares": _read_values(SplitShares, record, SHARE)}
     return StockRecipe(
         kind=kind,
         config=_read_config(kind, record),
@@ -325,9 +330,8 @@ def _read_recipe(record: Record) -> StockRecipe:
         scale=scale,
         normaliser=_read_normaliser(record.group(NORMALISER), _read_target(record)) if scale == "window" else None,
         minimum=_read_values(BarRequirements, record, MINIMUM) if record.has(f"{MINIMUM}values") else BarRequirements(),
-        parts=_read_parts(record) if by_dates else None,
         optimisation=_read_values(Optimisation, record, ""),
-        **shares,
+        **_read_splitting(record),
     )
 
 
@@ -351,13 +355,22 @@ def _read_normaliser(record: Record, target: Target) -> Normaliser:
     return read_normaliser(record, target, record.text("kind") if record.has("kind") else WINDOW.name)
 
 
+def _read_splitting(record: Record) -> dict[str, Any]:
+    """The field `parts` or `shares`."""
+    if record.has(f"{ROLLING}selection"):
+        return {"parts": _read_values(RollingSplits, record, ROLLING)}
+    if record.has(f"{SPLIT}{PARTS[0]}"):
+        return {"parts": _read_parts(record)}
+    return {"shares": _read_values(SplitShares, record, SHARE)}
+
+
 def _read_parts(record: Record) -> DataSplits:
-    ranges = {name: record.integers(f"{SPLIT}{name}") for name in PARTS}
+    names = PARTS if record.has(f"{SPLIT}{PARTS[-1]}") else PARTS[:-1]
+    ranges = {name: record.integers(f"{SPLIT}{name}") for name in names}
     wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
     if wrong:
         raise record.refusal(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
-    train, selection, calibration, test = (SplitPart(name, *sessions) for name, sessions in ranges.items())
-    return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
+    return DataSplits.by_dates([(sessions[0], sessions[1]) for sessions in ranges.values()])
 
 
 def _read_values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:

@@ -1,10 +1,11 @@
-"""Splits of history: train, selection (early stopping), calibration (conformal), test.
+"""Splits of history: train, selection (early stopping), calibration (conformal), and perhaps test.
 
 A decision after session t belongs to a part only if its whole target interval, t + lag + 1 to t + lag + longest
 horizon, is inside the part. So target intervals of two parts never overlap. Encoder windows may cross a boundary: their
 bars are known at t.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -45,12 +46,13 @@ class SplitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSplits:
-    """Four parts in time order that do not overlap."""
+    """Three or four parts in time order that do not overlap."""
 
     train: SplitPart
     selection: SplitPart
     calibration: SplitPart
-    test: SplitPart
+    test: SplitPart | None = None
+    """None if every session serves the training, so that no day is left for a score."""
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -64,13 +66,14 @@ class DataSplits:
                 )
 
     @property
-    def parts(self) -> tuple[SplitPart, SplitPart, SplitPart, SplitPart]:
+    def parts(self) -> tuple[SplitPart, ...]:
         """Oldest first."""
-        return (self.train, self.selection, self.calibration, self.test)
+        training = (self.train, self.selection, self.calibration)
+        return training if self.test is None else (*training, self.test)
 
     @classmethod
     def from_text(cls, text: str) -> "DataSplits":
-        """Parse four comma-separated ranges of ISO dates: 2000-01-03/2007-12-31,….
+        """Parse comma-separated ranges of ISO dates: 2000-01-03/2007-12-31,…; without a fourth there is no test.
 
         Raises:
             ConfigurationError: the text is malformed, or the ranges overlap or are out of order.
@@ -81,7 +84,8 @@ class DataSplits:
             ]
         except ValueError as error:
             raise ConfigurationError(
-                f"splits is {text!r}, but must be four ranges of dates with commas, such as 2000-01-03/2007-12-31,…"
+                f"splits is {text!r}, but must be rolling, or four ranges of dates with commas, such as "
+                "2000-01-03/2007-12-31,…"
             ) from error
         return cls.by_dates(ranges)
 
@@ -90,12 +94,14 @@ class DataSplits:
         """Parts by their first and last session, yyyymmdd, oldest first.
 
         Raises:
-            ConfigurationError: there are not four, one ends before it begins, or two overlap.
+            ConfigurationError: there are not three or four, one ends before it begins, or two overlap.
         """
-        if len(ranges) != len(PARTS):
-            raise ConfigurationError(f"{len(ranges)} splits are given, but four are needed: {', '.join(PARTS)}")
-        parts = [SplitPart(name, first, last) for name, (first, last) in zip(PARTS, ranges, strict=True)]
-        return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
+        if len(ranges) not in {len(PARTS) - 1, len(PARTS)}:
+            raise ConfigurationError(
+                f"{len(ranges)} splits are given, but three or four are needed: {', '.join(PARTS)}; test may be "
+                "left out"
+            )
+        return cls(**{name: SplitPart(name, first, last) for name, (first, last) in zip(PARTS, ranges, strict=False)})
 
     @classmethod
     def by_shares(cls, sessions: NDArray[np.int32], shares: SplitShares) -> "DataSplits":
@@ -109,6 +115,64 @@ class DataSplits:
             for name, (a, b) in zip(PARTS, pairwise(cuts), strict=True)
         ]
         return cls(train=parts[0], selection=parts[1], calibration=parts[2], test=parts[3])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingSplits:
+    """Selection and calibration are the last sessions, all before them are for training, and no test is left.
+
+    So the weights know the newest days that they can; what they are worth is shown by later days only.
+    """
+
+    selection: int = 252
+    """Sessions, as `calibration`."""
+    calibration: int = 252
+
+    def __post_init__(self) -> None:
+        if min(self.selection, self.calibration) < 1:
+            raise ConfigurationError(
+                f"rolling splits of {self.selection} and {self.calibration} sessions are given, but each needs one or "
+                "more"
+            )
+
+    @classmethod
+    def from_text(cls, text: str) -> "RollingSplits":
+        """Parse `rolling`, or `rolling:SELECTION,CALIBRATION` with two numbers of sessions.
+
+        Raises:
+            ConfigurationError: the text is malformed.
+        """
+        match = _ROLLING.fullmatch(text)
+        if match is None:
+            raise ConfigurationError(f"splits is {text!r}, but must be rolling, or rolling:252,252 with other lengths")
+        return cls() if match[1] is None else cls(selection=int(match[1]), calibration=int(match[2]))
+
+    def of(self, sessions: NDArray[np.int32]) -> DataSplits:
+        """Cut a date axis of sessions [T], yyyymmdd.
+
+        Raises:
+            ConfigurationError: no session is left for training.
+        """
+        count, held = len(sessions), self.selection + self.calibration
+        if count <= held:
+            raise ConfigurationError(
+                f"the bars have {count} sessions, but the splits take the last {held}: {self.selection} for selection "
+                f"and {self.calibration} for calibration; give more bars, or shorter parts (--splits rolling:60,120)"
+            )
+        bounds = (0, count - held, count - self.calibration, count)
+        return DataSplits.by_dates([(int(sessions[a]), int(sessions[b - 1])) for a, b in pairwise(bounds)])
+
+
+_ROLLING = re.compile(r"rolling(?::([0-9]{1,6}),([0-9]{1,6}))?")
+
+
+def parse_splits(text: str) -> DataSplits | RollingSplits:
+    """Parse `--splits`: ranges of dates, or rolling lengths.
+
+    Raises:
+        ConfigurationError: the text is malformed.
+    """
+    return RollingSplits.from_text(text) if text.startswith("rolling") else DataSplits.from_text(text)
 
 
 def read_day(text: str) -> int:

@@ -46,7 +46,7 @@ from trainers.stock.data import ROWS
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Scale, Schedule, StockRecipe
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training import train_in_memory
 from trainers.stock.training_plan import (
     Bars,
@@ -144,7 +144,8 @@ class StockTrainer:
         encoder_length: Sessions that the network reads.
         scale: Units of the targets in training: har, garch, mix or window.
         calendar: Exchange code, such as XNYS, 24/7 or weekdays; if left out, the one that fits the dates.
-        splits: Training, selection, calibration and test split, or their text; None splits the bars by shares.
+        splits: Training, selection, calibration and test split, or their text, such as `rolling`, which leaves no test;
+            None splits the bars by shares.
         features: `default`, `prices`, `alpha158`, or a file of feature expressions.
         known: Comma-separated names of covariates whose future values are known.
         hidden: Width of the network; a kind without this size, or one of the next five, raises an error.
@@ -189,7 +190,7 @@ class StockTrainer:
     encoder_length: int | None = None
     scale: Scale | None = None
     calendar: str | None = None
-    splits: DataSplits | str | None = None
+    splits: DataSplits | RollingSplits | str | None = None
     features: str | Path | None = None
     known: str | None = None
     hidden: int | None = None

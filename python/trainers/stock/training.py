@@ -89,7 +89,7 @@ def train(
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
     keeping: CheckpointSettings | None = None,
-    tuning: Mapping[str, Json] | None = None,
+    sections: Mapping[str, Json] | None = None,
 ) -> TrainingResult:
     """Train a model and save it as an artifact.
 
@@ -105,7 +105,7 @@ def train(
         warn: receives warnings about the data before the epochs; the card records them.
         stepwise: shows the progress of the scoring.
         keeping: checkpoints, which are removed when the artifact is saved; None writes none.
-        tuning: the card's section on the search that chose the recipe; None without a search.
+        sections: further sections of the card, such as `tuning`, on the search that chose the recipe.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
@@ -122,7 +122,7 @@ def train(
     setup = _prepare(material, recipe, announce, warn)
     # Held until the artifact is saved, so that no other training resumes meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
-        made = setup.run(checkpoints, tuning, consume, announce, stepwise)
+        made = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             _save(out, made, checkpoints)
@@ -142,7 +142,7 @@ def train_in_memory(
     Arguments and errors are those of `train`. Signals are not caught: Ctrl+C stops the training at once.
     """
     setup = _prepare(_inherit_from_parent(material, recipe), recipe, announce, warn)
-    made = setup.run(None, None, consume, announce, no_progress)
+    made = setup.run(None, {}, consume, announce, no_progress)
     announce("recording the golden instance")
     return artifact.pack_artifact(made, golden.record(_assemble_model(made)))
 
@@ -161,15 +161,16 @@ class _TrainingSetup:
     def run(
         self,
         checkpoints: Checkpoints | None,
-        tuning: Mapping[str, Json] | None,
+        sections: Mapping[str, Json],
         consume: ReportConsumer,
         announce: Callable[[str], None],
         stepwise: StepProgress,
     ) -> Artifact:
         """Run the epochs, then calibrate and score the model."""
         fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
-        announce(f"{self._kept(fitted)}; calibrating and scoring it against the baselines")
-        return self._artifact_of(fitted, tuning, stepwise)
+        scoring = "" if self.splits.test is None else " and scoring it against the baselines"
+        announce(f"{self._kept(fitted)}; calibrating{scoring}")
+        return self._artifact_of(fitted, sections, stepwise)
 
     def _kept(self, fitted: FittedNetwork) -> str:
         """Which weights were kept."""
@@ -181,9 +182,7 @@ class _TrainingSetup:
         has_map = self.recipe.settings().get("network_highway") is True
         return start_note(scale, has_map=has_map, has_parent=parent is not None)
 
-    def _artifact_of(
-        self, fitted: FittedNetwork, tuning: Mapping[str, Json] | None, stepwise: StepProgress
-    ) -> Artifact:
+    def _artifact_of(self, fitted: FittedNetwork, sections: Mapping[str, Json], stepwise: StepProgress) -> Artifact:
         """Calibrate the network, and write its card."""
         made = calibrate_network(fitted, self.history, self.splits, self.recipe)
         ancestors = {} if self.material.parent is None else self.material.parent.card()
@@ -191,7 +190,7 @@ class _TrainingSetup:
             ancestors
             | _build_card(made, fitted, self, describe_origin(ancestors), stepwise)
             | describe_edges(fitted.network, self.material.edges)
-            | ({} if tuning is None else {"tuning": dict(tuning)})
+            | dict(sections)
         )
         return replace(made, manifest=replace(made.manifest, card=content))
 
@@ -281,20 +280,13 @@ def _assemble_model(made: Artifact) -> Model:
 def _build_card(
     made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
 ) -> dict[str, Json]:
-    history, splits, recipe = setup.history, setup.splits, setup.recipe
-    windows = history.windows(splits.test)
-    test = EvaluationSet.of(history, windows, recipe.quantiles)
-    engine = build_engine(fitted.network, made.manifest)
-    ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
-    plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    known = InformationSet.of(history, splits, find_last_seen_session(splits), recipe.quantiles)
-    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
-    unit = UNITS[recipe.target.kind]
+    history, splits = setup.history, setup.splits
+    scores, notes = _score(made, fitted, setup, stepwise)
     return {
         "data": card.describe_data(history.bars, setup.doubts, find_untrained_symbols(history, splits)),
         **describe_covariates(history.pipeline, history.covariates),
         "splits": card.describe_splits(splits, history),
-        "recipe": recipe.settings(),
+        "recipe": setup.recipe.settings(),
         "training": {
             "device": fitted.device,
             "precision": fitted.precision,
@@ -304,12 +296,32 @@ def _build_card(
             "epochs": card.describe_epochs(fitted.epochs),
         },
         "libraries": card.list_libraries(),
-        "scores": card.describe_scores(test, result.rows, unit=unit),
-        "notes": [*origin, *_note_gaps(history), *_note_unchanged_start(fitted), *result.notes],
+        **scores,
+        "notes": [*origin, *_note_gaps(history), *_note_unchanged_start(fitted), *notes],
+    }
+
+
+def _score(
+    made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, stepwise: StepProgress
+) -> tuple[dict[str, Json], tuple[str, ...]]:
+    """The card's sections on the test split, and notes on them; without such a split, a note that says so."""
+    history, splits, recipe = setup.history, setup.splits, setup.recipe
+    if splits.test is None:
+        return {}, (card.NO_TEST,)
+    windows = history.windows(splits.test)
+    test = EvaluationSet.of(history, windows, recipe.quantiles)
+    engine = build_engine(fitted.network, made.manifest)
+    ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
+    plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
+    known = InformationSet.of(history, splits, find_last_seen_session(splits), recipe.quantiles)
+    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
+    scores: dict[str, Json] = {
+        "scores": card.describe_scores(test, result.rows, unit=UNITS[recipe.target.kind]),
         "calibration": card.describe_calibration(test, ours),
         "skill": card.describe_skill(result.skill),
         "conformal": card.describe_conformal(test, ours, made.manifest.conformal.effective_samples),
     }
+    return scores, result.notes
 
 
 def _note_unchanged_start(fitted: FittedNetwork) -> list[str]:

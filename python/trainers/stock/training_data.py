@@ -144,7 +144,7 @@ class ParentArtifact:
             InSampleError: a part holds such days; the message names the part and the first allowed date.
         """
         seen = self.seen_until
-        inside = [part for part in (splits.selection, splits.calibration, splits.test) if part.first <= seen]
+        inside = [part for part in splits.parts[1:] if part.first <= seen]
         if not inside:
             return
         after = sessions[sessions > seen]

@@ -150,7 +150,8 @@ def convert_value(name: str, kind: Any, given: object) -> Any:
         ConfigurationError: the value is of another type.
     """
     if get_origin(kind) is UnionType:
-        (kind,) = (part for part in get_args(kind) if part is not NoneType)
+        kinds = [part for part in get_args(kind) if part is not NoneType]
+        kind = next((part for part in kinds[1:] if isinstance(given, part)), kinds[0])
     if get_origin(kind) is Literal:
         return _choose(name, get_args(kind), given)
     if get_origin(kind) is tuple:

@@ -36,7 +36,7 @@ from trainers.stock.bar_requirements import count_sessions_needed
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.fitting import fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import DataSplits, SplitPart
+from trainers.stock.splits import DataSplits, RollingSplits, SplitPart
 
 SETTINGS: Final = "settings.json"
 
@@ -130,10 +130,6 @@ Labelled = Callable[[BarPanel, Pipeline, CovariateSource], History]
 """Creates a history from bars."""
 
 
-NEVER = 99991231
-"""A session after all bars."""
-
-
 MAX_ROWS = 256
 """Windows per forward pass."""
 
@@ -144,24 +140,30 @@ def make_tradable(recipe: StockRecipe) -> StockRecipe:
 
 
 def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
-    """Split all bars into training, selection and calibration in the recipe's proportions, without a test split.
+    """Split all bars into training, selection and calibration, without a test split.
+
+    The parts have the recipe's lengths if its splits are rolling, else its proportions.
 
     Raises:
         ConfigurationError: There are too few sessions.
     """
+    if isinstance(recipe.parts, RollingSplits):
+        return recipe.parts.of(bars.sessions)
     count = len(bars.sessions)
     cuts = _place_cuts(count, _measure_lengths(recipe))
     if any(b <= a for a, b in pairwise(cuts)):
         raise ConfigurationError(f"{count} sessions are too few to be split into training, selection and calibration")
-    bounds = [(int(bars.sessions[a]), int(bars.sessions[b - 1])) for a, b in pairwise(cuts)]
-    return DataSplits.by_dates([*bounds, (NEVER, NEVER)])
+    return DataSplits.by_dates([(int(bars.sessions[a]), int(bars.sessions[b - 1])) for a, b in pairwise(cuts)])
 
 
 def count_fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPanel) -> int:
     """Number of the first bars' sessions that suffice for a refit; more than there are if none do."""
-    lengths, recipe = _measure_lengths(recipe), make_tradable(recipe)
+    recipe = make_tradable(recipe)
     longest = max(recipe.target.horizons)
     needs = (count_sessions_needed(len(bars.symbols), features, recipe), longest, longest)
+    if isinstance(recipe.parts, RollingSplits):
+        return needs[0] + recipe.parts.selection + recipe.parts.calibration
+    lengths = _measure_lengths(recipe)
     return next(
         count
         for count in itertools.count(1)
@@ -176,7 +178,7 @@ def _place_cuts(count: int, lengths: tuple[float, ...]) -> list[int]:
 
 def _measure_lengths(recipe: StockRecipe) -> tuple[float, ...]:
     """Relative lengths of training, selection and calibration."""
-    if recipe.parts is None:
+    if not isinstance(recipe.parts, DataSplits):
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
     return tuple(map(_count_days, recipe.parts.parts[:3]))
 

@@ -10,7 +10,7 @@ from predictor.card import SOURCE, ancestors_of
 from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
-from trainers.stock.splits import DataSplits, SplitPart
+from trainers.stock.splits import PARTS, DataSplits, SplitPart
 
 
 def read_splits(card: Mapping[str, Json]) -> DataSplits:
@@ -20,9 +20,8 @@ def read_splits(card: Mapping[str, Json]) -> DataSplits:
         ArtifactError: The card has none.
     """
     record = Record(card, f"{SOURCE}, card").record("splits")
-    train, selection, calibration, test = (
-        _read_part(name, record.record(name)) for name in ("train", "selection", "calibration", "test")
-    )
+    train, selection, calibration = (_read_part(name, record.record(name)) for name in PARTS[:-1])
+    test = _read_part(PARTS[-1], record.record(PARTS[-1])) if record.has(PARTS[-1]) else None
     return DataSplits(train=train, selection=selection, calibration=calibration, test=test)
 
 

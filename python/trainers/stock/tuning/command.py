@@ -100,7 +100,8 @@ def _search(
         result = search(settings, effort.study(out, recipe.kind), consume=consume, announce=announce)
         announce("training the best recipe for its artifact")
         stepwise = no_progress if as_json else progress_on(sys.stdout)
-        return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, tuning=result.card())
+        sections = {"tuning": dict(result.card())}
+        return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, sections=sections)
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
 
