@@ -22,6 +22,7 @@
     ├── ModelNotFoundError             there is no model of that name
     ├── VersionNotFoundError           the model has no such version or alias
     ├── ArtifactError                  the artifact is damaged, incomplete, foreign or too new
+    ├── LedgerError                    the ledger is missing, damaged, foreign, too new or cannot be written
     ├── BarIncompleteError             the last bar's session has not closed yet
     ├── BarSuspectError                bars that contradict the history of their symbol
     ├── SessionGapError                sessions are missing between the bars
@@ -230,6 +231,10 @@ class ArtifactError(QuantraError):
         return cls(f"{file}: {problem}", metadata={"file": file})
 
 
+class LedgerError(QuantraError):
+    """The ledger is missing, damaged, foreign, too new or cannot be written; the message names the file."""
+
+
 class BarIncompleteError(QuantraError):
     """The last bar's session has not closed yet, so its close is not final."""
 
@@ -373,6 +378,7 @@ ANSWERS: Mapping[type[QuantraError], ErrorStatus] = {
     ModelNotFoundError: ErrorStatus(Status.NOT_FOUND, "MODEL_NOT_FOUND"),
     VersionNotFoundError: ErrorStatus(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
     ArtifactError: ErrorStatus(Status.DATA_LOSS, "ARTIFACT_INVALID"),
+    LedgerError: ErrorStatus(Status.FAILED_PRECONDITION, "LEDGER_UNAVAILABLE"),
     BarIncompleteError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
     BarSuspectError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_SUSPECT"),
     SessionGapError: ErrorStatus(Status.FAILED_PRECONDITION, "SESSION_GAP"),

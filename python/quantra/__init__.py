@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from predictor.errors import QuantraError
     from predictor.forecast import Attribution, Forecast
     from predictor.forecaster import Forecaster
+    from predictor.ledger import Ledger
     from trainers.stock.trainer import StockTrainer
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "BarPanel",
     "Forecast",
     "Forecaster",
+    "Ledger",
     "QuantraClient",
     "QuantraError",
     "StockTrainer",
@@ -34,6 +36,7 @@ _MODULES: Final = {
     "BarPanel": "predictor.bars",
     "Forecast": "predictor.forecast",
     "Forecaster": "predictor.forecaster",
+    "Ledger": "predictor.ledger",
     "QuantraClient": "predictor.client",
     "QuantraError": "predictor.errors",
     "StockTrainer": "trainers.stock.trainer",

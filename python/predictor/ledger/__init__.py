@@ -1,0 +1,33 @@
+"""The ledger: an append-only SQLite file of bars, forecasts, outcomes, evidence and events, chained by SHA-256.
+
+Every write is one batch: it is stored whole or not at all, it gets the next batch number, and its hash covers that of
+the batch before. Batch numbers are the ledger's clock; wall-clock times are only information.
+"""
+
+from predictor.ledger.ledger import BarsAdded, Ledger
+from predictor.ledger.records import (
+    EvidenceRecord,
+    ForecastRecord,
+    Label,
+    LabelStatus,
+    Lamp,
+    LedgerEvent,
+    Role,
+    Score,
+)
+from predictor.ledger.store import Receipt, Verification
+
+__all__ = [
+    "BarsAdded",
+    "EvidenceRecord",
+    "ForecastRecord",
+    "Label",
+    "LabelStatus",
+    "Lamp",
+    "Ledger",
+    "LedgerEvent",
+    "Receipt",
+    "Role",
+    "Score",
+    "Verification",
+]

@@ -1,0 +1,396 @@
+"""`Ledger`: the public class over a ledger's file."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
+
+import numpy as np
+
+from predictor.arrays import BoolArray, FloatArray, IntArray
+from predictor.bars import BarPanel
+from predictor.dates import LATEST, Day, day_number
+from predictor.errors import BarsError, LedgerError, MissingPackageError, listed, shown_date
+from predictor.ledger import schema
+from predictor.ledger.records import ForecastRecord, LedgerRecord
+from predictor.ledger.schema import RecordT, matrix_of, record_of
+from predictor.ledger.store import LedgerStore, OpenBatch, Receipt, Verification
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST_SHARED: Final = 0.5
+"""Share of the symbols with a bar on the ledger's last session that further bars must have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarsAdded:
+    """What new bars changed in a ledger."""
+
+    batch: int
+    """The ledger's last batch, at which the bars can be read."""
+    new: int
+    """Bars of sessions and symbols that had none."""
+    revised: int
+    """Bars that replace others."""
+
+
+class _Universe(NamedTuple):
+    calendar: str
+    currency: str
+    columns: tuple[str, ...]
+
+
+@final
+class Ledger:
+    """An append-only record of bars, forecasts, outcomes, evidence and events.
+
+    Threads may share a ledger, and several processes may open the same file. Rows that are already recorded are
+    skipped, so any write can be repeated. Use it in a `with` block, or call `close`.
+    """
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store = store
+
+    @classmethod
+    def open(cls, path: str | Path, *, create: bool = False) -> Self:
+        """Open a ledger's file.
+
+        Args:
+            path: the file; two more with the endings -wal and .lock lie beside it while it is in use.
+            create: make a new ledger if there is none.
+
+        Raises:
+            LedgerError: there is no ledger, or it is damaged, another program's file or from a newer version.
+            OSError: the folder is not writable.
+        """
+        return cls(LedgerStore(Path(path), create=create))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def id(self) -> str:
+        """The ledger's random name."""
+        return self._store.id
+
+    @property
+    def receipt(self) -> Receipt:
+        """The last batch and its hash."""
+        return self._store.receipt
+
+    def verify(self, receipt: Receipt | None = None) -> Verification:
+        """Check every row against the chain, and with a receipt that no later batch was cut off."""
+        return self._store.verify(receipt)
+
+    def append(self, records: Iterable[LedgerRecord]) -> int:
+        """Record forecasts, labels, scores, evidence and events in one batch: all of them or none.
+
+        Returns:
+            The number of new rows; records that the ledger has already are skipped.
+
+        Raises:
+            LedgerError: the disk is full, or the ledger is damaged.
+        """
+        with self._store.batch() as batch:
+            for kind, group in groupby(records, type):
+                if kind is ForecastRecord:
+                    self._append_forecasts(batch, [record for record in group if isinstance(record, ForecastRecord)])
+                else:
+                    batch.add(schema.insertion_of(kind), map(schema.row_of, group))
+        return batch.rows
+
+    def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
+        """Add forecasts, and record whether a bar after their last session was known."""
+        newest = self._store.number("select max(last_session) from bar")
+        place = schema.columns_of(ForecastRecord).index("is_prospective")
+        rows = map(schema.row_of, forecasts)
+        statement = schema.insertion_of(ForecastRecord)
+        batch.add(
+            statement,
+            (
+                [*row[:place], int(forecast.as_of >= newest), *row[place + 1 :]]
+                for row, forecast in zip(rows, forecasts, strict=True)
+            ),
+        )
+
+    def records(self, kind: type[RecordT], where: str = "1", values: Sequence[object] = ()) -> list[RecordT]:
+        """Read the records of a kind in the order in which they were written.
+
+        Args:
+            kind: such as `ForecastRecord`.
+            where: a condition in SQL on the table's columns, such as `model = ? and as_of >= ?`.
+            values: the values of its question marks.
+        """
+        table = schema.TABLE_OF[kind]
+        found = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
+        return [record_of(kind, row) for row in found]
+
+    # --- bars
+
+    def add_bars(self, panel: BarPanel, *, source: str = "") -> BarsAdded:
+        """Record the bars that are new or differ from the recorded ones; a revised bar keeps its older versions.
+
+        A recorded bar that is missing in the panel stays.
+
+        Args:
+            panel: with its whole history if it has a column adj_close, because a dividend changes all of it.
+            source: where the bars come from, for information.
+
+        Raises:
+            LedgerError: the ledger is of another universe: it has other columns, another calendar or currency, or the
+                panel lacks more than half of its symbols.
+        """
+        with self._store.batch() as batch:
+            self._check_universe(batch, panel)
+            known = self._read_bars(panel.symbols, int(panel.sessions[0]), int(panel.sessions[-1]), batch.number)
+            given = np.stack([getattr(panel, name) for name in panel.columns], axis=-1)
+            before = _placed(known, panel)
+            same = (given == before) | (np.isnan(given) & np.isnan(before))
+            changed = panel.present & ~same.all(axis=-1)
+            revised = int((changed & ~np.isnan(before[..., panel.columns.index("close")])).sum())
+            statement = (
+                "insert into bar (batch, source, symbol, first_session, last_session, sessions, bars) "
+                "values (?, ?, ?, ?, ?, ?, ?)"
+            )
+            rows = (
+                (source, *_block(panel, given, changed, row)) for row in np.flatnonzero(changed.any(axis=1)).tolist()
+            )
+            batch.add(statement, rows)
+        return BarsAdded(batch=self.receipt.batch, new=int(changed.sum()) - revised, revised=revised)
+
+    def panel(
+        self,
+        symbols: Sequence[str] | None = None,
+        *,
+        first: Day = 0,
+        last: Day = LATEST,
+        batch: int | None = None,
+    ) -> BarPanel:
+        """Read bars as they were known at a batch.
+
+        Args:
+            symbols: by default all, sorted.
+            first: the first session, a date, an ISO string or yyyymmdd.
+            last: the last session.
+            batch: the batch, such as a forecast's `bars_batch`; by default the last one.
+
+        Raises:
+            BarsError: there are no such bars.
+        """
+        universe = self._universe()
+        low, high = (day_number(day) if day else 0 for day in (first, last))
+        known = self._read_bars(symbols, low, high, self.receipt.batch if batch is None else batch)
+        names = tuple(sorted(known)) if symbols is None else tuple(symbols)
+        missing = [name for name in names if name not in known]
+        if universe is None or missing or not known:
+            span = f"from {shown_date(low)} to {shown_date(high)}"
+            raise BarsError(f"{self.path}: the ledger has no bars of {listed(missing) or 'any symbol'} {span}")
+        sessions = np.unique(np.concatenate([known[name][0] for name in names]))
+        cube = np.full((len(names), sessions.size, len(universe.columns)), np.nan)
+        for row, name in enumerate(names):
+            days, bars = known[name]
+            cube[row, np.searchsorted(sessions, days)] = bars
+        columns = {name: cube[..., k] for k, name in enumerate(universe.columns)}
+        return BarPanel(
+            symbols=names, sessions=sessions, calendar=universe.calendar, currency=universe.currency, **columns
+        )
+
+    @property
+    def last_session(self) -> int:
+        """The newest session with a bar, yyyymmdd; 0 without bars."""
+        rows = self._store.rows("select max(last_session) as newest from bar")
+        return int(rows[0]["newest"] or 0)
+
+    def _universe(self) -> _Universe | None:
+        rows = self._store.rows("select calendar, currency, columns from universe order by id desc limit 1")
+        return (
+            _Universe(rows[0]["calendar"], rows[0]["currency"], tuple(json.loads(rows[0]["columns"]))) if rows else None
+        )
+
+    def _check_universe(self, batch: OpenBatch, panel: BarPanel) -> None:
+        """Refuse bars of another universe; those of an empty ledger, or the first known label, define it."""
+        have = self._universe()
+        given = _Universe(panel.calendar, panel.currency, panel.columns)
+        if have is not None:
+            for what, ours, theirs in zip(("calendar", "currency"), have, given, strict=False):
+                if ours and theirs and ours != theirs:
+                    self._refuse(f"its {what} is {ours}, but that of the bars is {theirs}")
+            if have.columns != given.columns:
+                self._refuse(f"its bars have the columns {', '.join(have.columns)}, these {', '.join(given.columns)}")
+            newest = self._store.rows(
+                "select distinct symbol from bar where last_session = (select max(last_session) from bar)"
+            )
+            expected = {str(row["symbol"]) for row in newest}
+            lost = sorted(expected.difference(panel.symbols))
+            if len(lost) > _LEAST_SHARED * len(expected):
+                self._refuse(f"{len(lost)} of its {len(expected)} symbols are missing in the bars: {listed(lost)}")
+            given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
+        if have != given:
+            row = (given.calendar, given.currency, json.dumps(given.columns))
+            batch.add("insert into universe (batch, calendar, currency, columns) values (?, ?, ?, ?)", iter([row]))
+
+    def _refuse(self, problem: str) -> None:
+        raise LedgerError(
+            f"{self.path}: the ledger is of another universe: {problem}; give the bars that it was begun with, or "
+            "another file",
+            metadata={"file": str(self.path)},
+        )
+
+    def _read_bars(
+        self, symbols: Sequence[str] | None, first: int, last: int, batch: int
+    ) -> Mapping[str, tuple[IntArray, FloatArray]]:
+        """Sessions [T] and bars [T, C] of each symbol at a batch, from the versions of its bars, the newest last."""
+        universe = self._universe()
+        chosen = "" if symbols is None else "and symbol in (select value from json_each(?))"
+        query = (
+            "select symbol, sessions, bars from bar "  # noqa: S608 - no value is in the text
+            f"where last_session >= ? and first_session <= ? and batch <= ? {chosen} order by id"
+        )
+        values = (first, last, batch) if symbols is None else (first, last, batch, json.dumps(list(symbols)))
+        blocks: dict[str, list[tuple[IntArray, FloatArray]]] = {}
+        for row in self._store.rows(query, values):
+            if universe is not None:
+                block = np.frombuffer(row["sessions"], "<i4"), matrix_of(row["bars"], len(universe.columns))
+                blocks.setdefault(row["symbol"], []).append(block)
+        joined = {symbol: _latest(parts, first, last) for symbol, parts in blocks.items()}
+        return {symbol: bars for symbol, bars in joined.items() if bars[0].size}
+
+    # --- tables
+
+    def forecasts(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
+        """One row per forecast and horizon, with a column per quantile, such as `q0.1`; needs pandas.
+
+        Args:
+            model: only of this model.
+            symbol: only of this symbol.
+            since: only with bars up to this day or later.
+        """
+        condition, values = _condition(model=model, symbol=symbol, since=since)
+        found = self.records(ForecastRecord, condition, values)
+        levels = sorted({level for forecast in found for level in forecast.quantiles})
+        rows = [
+            {
+                "forecast": one.number,
+                "forecast_id": one.forecast_id,
+                "model": one.model,
+                "version": one.version,
+                "role": one.role.value,
+                "symbol": one.symbol,
+                "as_of": one.as_of,
+                "horizon": horizon,
+                "session": one.target_sessions[h] if one.target_sessions else 0,
+                "anchor": one.anchor,
+                "target_kind": one.target_kind,
+                "is_prospective": one.is_prospective,
+                **{f"q{level:g}": float(one.values[h, q]) for q, level in enumerate(one.quantiles)},  # noqa: PD011
+            }
+            for one in found
+            for h, horizon in enumerate(one.horizons)
+        ]
+        names = [*_FORECAST_COLUMNS, *(f"q{level:g}" for level in levels)]
+        return _frame({name: [row.get(name, np.nan) for row in rows] for name in names}, sessions=("as_of", "session"))
+
+    def scores(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
+        """One row per label, with its forecast's facts and its score; arguments as in `forecasts`."""
+        condition, values = _condition(model=model, symbol=symbol, since=since)
+        names = (
+            "f.id as forecast, f.forecast_id, f.model, f.version, f.role, f.symbol, f.as_of, l.horizon, l.session, "
+            "l.revision, l.status, l.reason, l.value, s.pinball, s.below, s.is_inside, s.pit, f.is_prospective"
+        )
+        query = (
+            f"select {names} from label l join forecast f on f.id = l.forecast "  # noqa: S608
+            "left join score s on s.forecast = l.forecast and s.horizon = l.horizon and s.revision = l.revision "
+            f"where {condition} order by l.id"
+        )
+        return self._query_frame(query, values, sessions=("as_of", "session"))
+
+    def evidence(self, *, model: str = "") -> "pd.DataFrame":
+        """One row per monitor, horizon and session; `state` is JSON."""
+        condition, values = _condition(model=model)
+        names = "model, version, monitor, horizon, session, lamp, state"
+        query = f"select {names} from evidence where {condition} order by id"  # noqa: S608
+        return self._query_frame(query, values, sessions=("session",))
+
+    def events(self, *, model: str = "") -> "pd.DataFrame":
+        """One row per event, with the time of its batch; `detail` is JSON."""
+        condition, values = _condition(model=model)
+        names = "e.batch, c.made_at, e.kind, e.model, e.version, e.session, e.reason, e.detail, e.key"
+        query = f"select {names} from event e join chain c on c.batch = e.batch where {condition} order by e.id"  # noqa: S608
+        return self._query_frame(query, values, sessions=("session",), times=("made_at",))
+
+    def _query_frame(
+        self, query: str, values: Sequence[object], *, sessions: Sequence[str], times: Sequence[str] = ()
+    ) -> "pd.DataFrame":
+        names, rows = self._store.table(query, values)
+        columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
+        return _frame(columns, sessions=sessions, times=times)
+
+
+_FORECAST_COLUMNS: Final = (
+    "forecast", "forecast_id", "model", "version", "role", "symbol", "as_of", "horizon", "session", "anchor",
+    "target_kind", "is_prospective",
+)  # fmt: skip
+
+
+def _condition(*, model: str = "", symbol: str = "", since: Day = 0) -> tuple[str, list[object]]:
+    conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": day_number(since) if since else 0}
+    given = {condition: value for condition, value in conditions.items() if value}
+    return " and ".join(given) or "1", list(given.values())
+
+
+def _frame(
+    columns: Mapping[str, Sequence[object]], *, sessions: Sequence[str], times: Sequence[str] = ()
+) -> "pd.DataFrame":
+    """A DataFrame of pandas, in which sessions are days and times are in UTC."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingPackageError.of("pandas", "pandas", "a table of a ledger as a DataFrame") from error
+    frame = pd.DataFrame(columns)
+    for name in sessions:
+        frame[name] = pd.to_datetime(frame[name].astype(str), format="%Y%m%d", errors="coerce")
+    for name in times:
+        frame[name] = pd.to_datetime(frame[name], unit="ns", utc=True)
+    return frame
+
+
+def _latest(parts: Sequence[tuple[IntArray, FloatArray]], first: int, last: int) -> tuple[IntArray, FloatArray]:
+    """The newest version of each bar of one symbol, by session."""
+    sessions = np.concatenate([days for days, _ in parts])
+    days, places = np.unique(sessions[::-1], return_index=True)
+    bars = np.concatenate([values for _, values in parts])[sessions.size - 1 - places]
+    inside = (days >= first) & (days <= last)
+    return days[inside], bars[inside]
+
+
+def _placed(known: Mapping[str, tuple[IntArray, FloatArray]], panel: BarPanel) -> FloatArray:
+    """The known bars [S, T, C] on the axes of a panel; NaN without a bar."""
+    before = np.full((len(panel.symbols), panel.sessions.size, len(panel.columns)), np.nan)
+    for row, symbol in enumerate(panel.symbols):
+        if symbol in known:
+            days, bars = known[symbol]
+            shared = np.isin(days, panel.sessions)
+            before[row, np.searchsorted(panel.sessions, days[shared])] = bars[shared]
+    return before
+
+
+def _block(panel: BarPanel, given: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
+    """The changed bars of one symbol as a row of the table `bar`."""
+    sessions, bars = panel.sessions[changed[row]], given[row, changed[row]]
+    days = sessions.astype("<i4").tobytes()
+    return panel.symbols[row], int(sessions[0]), int(sessions[-1]), days, bars.astype("<f8").tobytes()

@@ -1,0 +1,181 @@
+"""The rows of a ledger as values: forecasts, labels, scores, evidence and events."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.canonical import Json
+from predictor.dates import as_number, optional_number
+from predictor.forecast import Forecast
+
+
+class Role(StrEnum):
+    """Why a forecast was made."""
+
+    CHAMPION = "champion"
+    CHALLENGER = "challenger"
+    BASELINE = "baseline"
+    CLIENT = "client"
+    """A client asked for it; it can be replayed, but carries no evidence."""
+
+
+class LabelStatus(StrEnum):
+    """Whether the outcome of a forecast is known."""
+
+    SCORED = "scored"
+    UNSCORABLE = "unscorable"
+
+
+class Lamp(StrEnum):
+    """What the evidence says about a model, in one word."""
+
+    LEARNING = "learning"
+    """Too few outcomes to notice a broken model."""
+    GREEN = "green"
+    AMBER = "amber"
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForecastRecord:
+    """A forecast of one symbol.
+
+    A forecast with the id, symbol and role of a recorded one is the same. A model version has one forecast per symbol
+    and `as_of` in all roles but CLIENT: the first one counts.
+    """
+
+    forecast_id: str
+    """The id of the call's `Forecast`."""
+    symbol: str
+    role: Role
+    model: str
+    version: int
+    weights_hash: str
+    engine: str
+    """What computed it, such as `eager` or `onnx`, with the versions that determine the bits."""
+    batch_rows: int
+    """Rows of the batch that it was computed in; another number may change the last bits."""
+    as_of: int
+    """Session of the last bar, yyyymmdd, like all sessions."""
+    base_session: int
+    """Session that horizons count from."""
+    target_kind: str
+    horizons: tuple[int, ...]
+    target_sessions: tuple[int, ...]
+    """[H] session that each horizon ends on."""
+    quantiles: tuple[float, ...]
+    values: FloatArray
+    """[H, Q] in the target's unit."""
+    anchor: float | None
+    """Raw close of `as_of`; None if unknown."""
+    bars_batch: int
+    """The ledger's batch that the bars were read at; 0 if they are not in the ledger."""
+    made_at: int
+    """Nanoseconds since 1970 by the machine's clock; for information."""
+    regime: str = ""
+    number: int = 0
+    """The row's number, given by the ledger."""
+    is_prospective: bool = False
+    """Whether no later bar was in the ledger; set by the ledger when it is written."""
+
+    @classmethod
+    def of(
+        cls, forecast: Forecast, *, role: Role, engine: str, batch_rows: int, bars_batch: int, made_at: int
+    ) -> "Iterator[ForecastRecord]":
+        """The records of a call's forecast, without its refused symbols; it must know its sessions."""
+        for row, symbol in enumerate(forecast.symbols):
+            if symbol in forecast.refusals:
+                continue
+            yield cls(
+                forecast_id=forecast.forecast_id,
+                symbol=symbol,
+                role=role,
+                model=forecast.model,
+                version=forecast.version,
+                weights_hash=forecast.weights_hash,
+                engine=engine,
+                batch_rows=batch_rows,
+                as_of=optional_number(forecast.as_of_session),
+                base_session=optional_number(forecast.base_session or forecast.as_of_session),
+                target_kind=forecast.target_kind,
+                horizons=forecast.horizons,
+                target_sessions=tuple(map(as_number, forecast.target_sessions)),
+                quantiles=forecast.quantiles,
+                values=np.asarray(forecast.values[row], np.float64),
+                anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[row]),
+                bars_batch=bars_batch,
+                made_at=made_at,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """The outcome of one horizon of a forecast, or the reason why it has none."""
+
+    forecast: int
+    """Number of the forecast."""
+    horizon: int
+    session: int
+    """The target session."""
+    revision: int = 0
+    """0 for the first label, which the evidence uses; later ones follow revised bars."""
+    status: LabelStatus = LabelStatus.SCORED
+    value: float | None
+    """In the target's unit; None if unscorable."""
+    reason: str = ""
+    """Why it is unscorable."""
+    bars_batch: int
+    """The batch that the bars were read at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How good one horizon of a forecast was."""
+
+    forecast: int
+    horizon: int
+    revision: int = 0
+    pinball: float
+    """Mean over the quantiles."""
+    below: str
+    """One digit per quantile: 1 if the outcome is at or below it."""
+    is_inside: bool
+    """Whether the outcome lies between the lowest and the highest quantile."""
+    pit: float
+    """The outcome's level in the forecast distribution, interpolated between quantiles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRecord:
+    """The state of one monitor of a model after one session. A session's first state counts."""
+
+    model: str
+    version: int
+    monitor: str
+    """What is tested, such as `coverage` or `skill against har`."""
+    horizon: int
+    session: int
+    lamp: Lamp
+    state: Mapping[str, Json]
+    """Its numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEvent:
+    """Something that happened to a model or the ledger: an alarm, a promotion, a gap."""
+
+    kind: str
+    """Such as `promotion`, `alarm` or `retraining`."""
+    model: str = ""
+    version: int = 0
+    session: int = 0
+    reason: str = ""
+    detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    key: str = ""
+    """Events with the same key are recorded once; empty for none."""
+
+
+LedgerRecord = ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent

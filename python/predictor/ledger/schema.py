@@ -1,0 +1,167 @@
+"""The tables of a ledger, and the conversion between records and rows."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from predictor.ledger.records import (
+    EvidenceRecord,
+    ForecastRecord,
+    Label,
+    LabelStatus,
+    Lamp,
+    LedgerEvent,
+    LedgerRecord,
+    Role,
+    Score,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+APPLICATION_ID: Final = 0x51424C47
+"""Marks the SQLite file as a ledger: "QBLG"."""
+VERSION: Final = 1
+
+TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event")
+"""The chained tables, in the order in which a batch's rows are hashed."""
+
+_DEFINITIONS: Final = """
+create table ledger (id text not null, created_at integer not null);
+create table chain (
+    batch integer primary key, made_at integer not null, rows integer not null, previous blob not null,
+    hash blob not null);
+create table universe (
+    id integer primary key, batch integer not null, calendar text not null, currency text not null,
+    columns text not null);
+create table bar (
+    id integer primary key, batch integer not null, source text not null, symbol text not null,
+    first_session integer not null, last_session integer not null, sessions blob not null, bars blob not null);
+create index bar_by_session on bar (last_session, symbol);
+create table forecast (
+    id integer primary key, batch integer not null, forecast_id text not null, symbol text not null,
+    role text not null, model text not null, version integer not null, weights_hash text not null,
+    engine text not null, batch_rows integer not null, as_of integer not null, base_session integer not null,
+    target_kind text not null, horizons text not null, target_sessions text not null, quantiles text not null,
+    "values" blob not null, anchor real, bars_batch integer not null, made_at integer not null, regime text not null,
+    is_prospective integer not null, unique (forecast_id, symbol, role));
+create unique index forecast_of_day on forecast (symbol, as_of, model, version) where role <> 'client';
+create index forecast_by_day on forecast (as_of, model);
+create table label (
+    id integer primary key, batch integer not null, forecast integer not null references forecast (id),
+    horizon integer not null, session integer not null, revision integer not null, status text not null, value real,
+    reason text not null, bars_batch integer not null, unique (forecast, horizon, revision));
+create table score (
+    id integer primary key, batch integer not null, forecast integer not null references forecast (id),
+    horizon integer not null, revision integer not null, pinball real not null, below text not null,
+    is_inside integer not null, pit real not null, unique (forecast, horizon, revision));
+create table evidence (
+    id integer primary key, batch integer not null, model text not null, version integer not null,
+    monitor text not null, horizon integer not null, session integer not null, lamp text not null, state text not null,
+    unique (model, version, monitor, horizon, session));
+create table event (
+    id integer primary key, batch integer not null, kind text not null, model text not null, version integer not null,
+    session integer not null, reason text not null, detail text not null, key text not null);
+create unique index event_by_key on event (key) where key <> '';
+"""
+
+
+def statements() -> list[str]:
+    """The statements that create an empty ledger, whose rows can only be added."""
+    made = [statement for statement in _DEFINITIONS.split(";") if statement.strip()]
+    for table in ("ledger", "chain", *TABLES):
+        made += [
+            f"create trigger {table}_{change} before {change} on {table} "
+            "begin select raise(abort, 'a ledger only grows'); end"
+            for change in ("update", "delete")
+        ]
+    return [*made, f"pragma application_id = {APPLICATION_ID}", f"pragma user_version = {VERSION}"]
+
+
+TABLE_OF: Final[Mapping[type[LedgerRecord], str]] = {
+    ForecastRecord: "forecast",
+    Label: "label",
+    Score: "score",
+    EvidenceRecord: "evidence",
+    LedgerEvent: "event",
+}
+_NOT_STORED: Final = ("number",)
+"""Fields that a row has under another name."""
+
+
+def columns_of(kind: type[LedgerRecord]) -> tuple[str, ...]:
+    """The columns that a record's fields are stored in."""
+    return tuple(field.name for field in fields(kind) if field.name not in _NOT_STORED)
+
+
+def insertion_of(kind: type[LedgerRecord]) -> str:
+    """The statement that adds one record, unless it is recorded already."""
+    columns = columns_of(kind)
+    names = ", ".join(f'"{name}"' for name in columns)
+    places = ", ".join("?" for _ in columns)
+    return f"insert into {TABLE_OF[kind]} (batch, {names}) values (?, {places}) on conflict do nothing"  # noqa: S608 - our own names
+
+
+def row_of(record: LedgerRecord) -> list[Any]:
+    """The record's values in the order of `columns_of`."""
+    return [_stored(getattr(record, name)) for name in columns_of(type(record))]
+
+
+def _stored(value: object) -> object:
+    match value:
+        case np.ndarray():
+            return value.astype("<f8").tobytes()
+        case tuple():
+            return json.dumps(value, allow_nan=False)
+        case Mapping():
+            return json.dumps(dict(value), allow_nan=False, sort_keys=True)
+        case bool():
+            return int(value)
+        case _:
+            return value
+
+
+def _numbers(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+_READERS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "role": Role,
+    "status": LabelStatus,
+    "lamp": Lamp,
+    "horizons": _numbers,
+    "target_sessions": _numbers,
+    "quantiles": _numbers,
+    "state": json.loads,
+    "detail": json.loads,
+    "is_prospective": bool,
+    "is_inside": bool,
+}
+"""How to read the columns that are stored in another type than they have."""
+
+RecordT = TypeVar("RecordT", ForecastRecord, Label, Score, EvidenceRecord, LedgerEvent)
+
+
+def record_of(kind: type[RecordT], row: "sqlite3.Row") -> RecordT:
+    """Build a record from a row of its table."""
+    values: dict[str, Any] = {}
+    for name in columns_of(kind):
+        value = row[name]
+        values[name] = _READERS[name](value) if name in _READERS else value
+    if kind is ForecastRecord:
+        values["number"] = row["id"]
+        values["values"] = matrix_of(row["values"], len(values["quantiles"]))
+    return kind(**values)
+
+
+def matrix_of(data: bytes, columns: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Decode a stored float64 matrix with this number of columns."""
+    return np.frombuffer(data, "<f8").reshape(-1, columns)
+
+
+def json_row(row: Sequence[Any], blob: Callable[[bytes], str]) -> str:
+    """A row as text for its hash, with each blob replaced by its own hash."""
+    return json.dumps([blob(value) if isinstance(value, bytes) else value for value in row], ensure_ascii=False)

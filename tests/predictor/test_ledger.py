@@ -1,0 +1,364 @@
+"""The ledger: what is recorded once, kept for ever, and refused."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from market import bokeh_panel, without_last_bar
+
+from predictor.bars import BarPanel
+from predictor.errors import BarsError, ConfigurationError, LedgerError
+from predictor.ledger import (
+    EvidenceRecord,
+    ForecastRecord,
+    Label,
+    LabelStatus,
+    Lamp,
+    Ledger,
+    LedgerEvent,
+    Receipt,
+    Role,
+    Score,
+)
+
+PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(30)
+DAYS = PANEL.sessions.tolist()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
+        yield opened
+
+
+def forecast(as_of: int = DAYS[-3], symbol: str = "IBM", **changes: object) -> ForecastRecord:
+    record = ForecastRecord(
+        forecast_id=f"id-{as_of}",
+        symbol=symbol,
+        role=Role.CHAMPION,
+        model="mine",
+        version=1,
+        weights_hash="ab",
+        engine="eager",
+        batch_rows=1,
+        as_of=as_of,
+        base_session=as_of,
+        target_kind="log-return",
+        horizons=(1, 2),
+        target_sessions=(DAYS[-2], DAYS[-1]),
+        quantiles=(0.1, 0.5, 0.9),
+        values=np.array([[-0.1, 0.0, 0.1 / 3], [-0.2, 1e-300, 0.2]]),
+        anchor=194.27,
+        bars_batch=1,
+        made_at=1,
+    )
+    return replace(record, **changes)  # pyright: ignore[reportArgumentType]
+
+
+LABEL = Label(forecast=1, horizon=1, session=DAYS[-2], value=0.01, bars_batch=1)
+SCORE = Score(forecast=1, horizon=1, pinball=0.004, below="001", is_inside=True, pit=0.55)
+EVIDENCE = EvidenceRecord(
+    model="mine", version=1, monitor="coverage", horizon=1, session=DAYS[-1], lamp=Lamp.AMBER, state={"plain": 21.5}
+)
+EVENT = LedgerEvent(kind="promotion", model="mine", version=1, reason="first", detail={"from": None}, key="once")
+
+
+def _revised(panel: BarPanel, symbol: str, column: int, factor: float) -> BarPanel:
+    adj_close = np.copy(panel.adj_close) if panel.adj_close is not None else np.empty(0)
+    adj_close[panel.symbols.index(symbol), column] *= factor
+    return replace(panel, adj_close=adj_close)
+
+
+# --- bars
+
+
+def test_recorded_bars_are_read_back_bit_for_bit(ledger: Ledger) -> None:
+    added = ledger.add_bars(without_last_bar(PANEL, "IBM"))
+    panel = ledger.panel()
+    assert (added.batch, added.new, added.revised) == (1, 89, 0)
+    assert panel.symbols == PANEL.symbols
+    for name in PANEL.columns:
+        np.testing.assert_array_equal(getattr(panel, name), getattr(without_last_bar(PANEL, "IBM"), name))
+
+
+def test_a_late_bar_is_added_and_only_it(ledger: Ledger) -> None:
+    ledger.add_bars(without_last_bar(PANEL, "IBM"))
+    added = ledger.add_bars(PANEL)
+    assert (added.new, added.revised) == (1, 0)
+    np.testing.assert_array_equal(ledger.panel().close, PANEL.close)
+
+
+def test_a_revised_bar_leaves_the_older_one_readable_at_its_batch(ledger: Ledger) -> None:
+    first = ledger.add_bars(PANEL)
+    second = ledger.add_bars(_revised(PANEL, "IBM", 4, 1.01))
+    row = PANEL.symbols.index("IBM")
+    assert (second.new, second.revised) == (0, 1)
+    np.testing.assert_array_equal(ledger.panel(batch=first.batch).adj_close, PANEL.adj_close)
+    assert ledger.panel().adj_close[row, 4] == pytest.approx(1.01 * PANEL.adj_close[row, 4])  # pyright: ignore[reportOptionalSubscript]
+
+
+def test_the_same_bars_again_write_nothing(ledger: Ledger) -> None:
+    ledger.add_bars(PANEL)
+    before = ledger.receipt
+    added = ledger.add_bars(PANEL)
+    assert (added.new, added.revised, ledger.receipt) == (0, 0, before)
+
+
+def test_bars_missing_in_a_shorter_panel_stay(ledger: Ledger) -> None:
+    ledger.add_bars(PANEL)
+    ledger.add_bars(PANEL.last(2))
+    ledger.add_bars(PANEL.select(["AAPL", "IBM"]))
+    np.testing.assert_array_equal(ledger.panel().close, PANEL.close)
+
+
+def test_a_part_of_the_bars_is_read_by_symbol_and_session(ledger: Ledger) -> None:
+    ledger.add_bars(PANEL)
+    part = ledger.panel(["MSFT", "AAPL"], first=DAYS[3], last=DAYS[5])
+    expected = PANEL.select(["MSFT", "AAPL"]).between(DAYS[3], DAYS[5])
+    assert (part.symbols, part.sessions.tolist()) == (("MSFT", "AAPL"), DAYS[3:6])
+    np.testing.assert_array_equal(part.open, expected.open)
+
+
+def test_bars_that_are_not_recorded_are_an_error(ledger: Ledger) -> None:
+    with pytest.raises(BarsError, match="no bars of any symbol"):
+        ledger.panel()
+    ledger.add_bars(PANEL)
+    with pytest.raises(BarsError, match="no bars of GOOG from"):
+        ledger.panel(["GOOG"])
+
+
+@pytest.mark.parametrize(
+    ("panel", "problem"),
+    [
+        (bokeh_panel("GOOG").last(30), "3 of its 3 symbols are missing in the bars: AAPL, IBM, MSFT"),
+        (replace(PANEL, calendar="XLON"), "its calendar is XNYS, but that of the bars is XLON"),
+        (replace(PANEL, currency="EUR"), "its currency is USD, but that of the bars is EUR"),
+        (replace(PANEL, adj_close=None), "its bars have the columns .*adj_close, these .*volume;"),
+    ],
+)
+def test_bars_of_another_universe_are_refused(ledger: Ledger, panel: BarPanel, problem: str) -> None:
+    ledger.add_bars(replace(PANEL, calendar="XNYS", currency="USD"))
+    with pytest.raises(LedgerError, match=f"another universe: {problem}.*or another file"):
+        ledger.add_bars(panel)
+    assert ledger.receipt.batch == 1
+
+
+# --- records
+
+
+def test_records_are_read_back_equal(ledger: Ledger) -> None:
+    assert ledger.append([forecast(), LABEL, SCORE, EVIDENCE, EVENT]) == 5
+    (read,) = ledger.records(ForecastRecord)
+    np.testing.assert_array_equal(read.values, forecast().values)
+    assert (read.number, read.horizons, read.quantiles, read.role) == (1, (1, 2), (0.1, 0.5, 0.9), Role.CHAMPION)
+    assert ledger.records(Label) == [LABEL]
+    assert ledger.records(Score) == [SCORE]
+    assert ledger.records(EvidenceRecord) == [EVIDENCE]
+    assert ledger.records(LedgerEvent) == [EVENT]
+
+
+def test_the_same_records_again_write_nothing(ledger: Ledger) -> None:
+    ledger.append([forecast(), LABEL, SCORE, EVIDENCE, EVENT])
+    before = ledger.receipt
+    assert ledger.append([forecast(), LABEL, SCORE, EVIDENCE, EVENT]) == 0
+    assert ledger.receipt == before
+
+
+def test_the_first_forecast_of_a_day_counts_but_clients_may_ask_again(ledger: Ledger) -> None:
+    ledger.append([forecast()])
+    assert ledger.append([forecast(forecast_id="other", role=Role.CHALLENGER)]) == 0
+    assert ledger.append([forecast(forecast_id="other", role=Role.CLIENT), forecast(role=Role.CLIENT)]) == 2
+
+
+def test_a_forecast_after_a_later_bar_is_not_prospective(ledger: Ledger) -> None:
+    ledger.add_bars(PANEL.until(DAYS[-2]))
+    ledger.append([forecast(DAYS[-2], is_prospective=False), forecast(DAYS[-3], is_prospective=True)])
+    assert [one.is_prospective for one in ledger.records(ForecastRecord)] == [True, False]
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(ledger: Ledger) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        ledger.append([EVENT, replace(LABEL, forecast=7)])
+    assert ledger.records(LedgerEvent) == []
+    assert ledger.receipt.batch == 0
+
+
+def test_rows_cannot_be_changed_or_deleted(ledger: Ledger) -> None:
+    ledger.append([EVENT])
+    with sqlite3.connect(ledger.path) as other:
+        for change in ("update event set reason = 'second'", "delete from event", "delete from chain"):
+            with pytest.raises(sqlite3.IntegrityError, match="a ledger only grows"):
+                other.execute(change)
+    other.close()
+
+
+def test_tables_are_frames_with_days(ledger: Ledger) -> None:
+    unscorable = replace(LABEL, horizon=2, status=LabelStatus.UNSCORABLE, value=None, reason="halted")
+    ledger.append([forecast(), LABEL, SCORE, unscorable, EVIDENCE, EVENT])
+    forecasts, scores = ledger.forecasts(model="mine", since=DAYS[-3]), ledger.scores(symbol="IBM")
+    assert forecasts["q0.9"].tolist() == [0.1 / 3, 0.2]
+    assert forecasts["session"].dt.strftime("%Y%m%d").astype(int).tolist() == DAYS[-2:]
+    assert scores["status"].tolist() == ["scored", "unscorable"]
+    assert (scores["pinball"][0], np.isnan(scores["pinball"][1])) == (0.004, True)
+    assert ledger.events()["kind"].tolist() == ["promotion"]
+    assert ledger.evidence(model="mine")["lamp"].tolist() == ["amber"]
+    assert ledger.forecasts(since=DAYS[-2]).empty
+
+
+# --- the chain
+
+
+def _tamper(path: Path, change: str) -> None:
+    other = sqlite3.connect(path)
+    for (name,) in other.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+        other.execute(f"drop trigger {name}")
+    other.execute(change)
+    other.commit()
+    other.close()
+
+
+def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
+    ledger.add_bars(PANEL)
+    ledger.append([forecast(), EVENT])
+    found = ledger.verify(Receipt.from_text(str(ledger.receipt)))
+    assert (found.problem, found.rows, found.receipt) == ("", 6, ledger.receipt)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("update event set reason = 'second' where id = 2", "batch 3 was changed"),
+        ("update bar set bars = zeroblob(length(bars)) where id = 1", "batch 1 was changed"),
+        ("delete from event where id = 1", "batch 2 was changed"),
+        (
+            "insert into event select 9, 2, kind, model, version, 1, reason, detail, '' from event limit 1",
+            "rows after batch 3",
+        ),
+        ("update chain set made_at = 5 where batch = 2", "batch 2 was changed"),
+        ("delete from chain where batch = 2", "batch 3 was changed"),
+    ],
+)
+def test_a_changed_row_is_found(ledger: Ledger, change: str, problem: str) -> None:
+    ledger.add_bars(PANEL)
+    ledger.append([EVENT])
+    ledger.append([replace(EVENT, key="twice")])
+    _tamper(ledger.path, change)
+    assert problem in ledger.verify().problem
+
+
+def test_a_cut_tail_is_found_by_a_receipt(ledger: Ledger) -> None:
+    ledger.append([EVENT])
+    ledger.append([replace(EVENT, key="twice")])
+    receipt = ledger.receipt
+    _tamper(ledger.path, "delete from event where id = 2")
+    _tamper(ledger.path, "delete from chain where batch = 2")
+    assert ledger.verify().problem == ""
+    assert "cut or replaced" in ledger.verify(receipt).problem
+
+
+def test_a_malformed_receipt_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'12' is not BATCH:HASH"):
+        Receipt.from_text("12")
+
+
+# --- files and faults
+
+
+def test_a_ledger_that_does_not_exist_is_made_only_if_asked(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger.open(tmp_path / "none.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    text, database = tmp_path / "a.csv", tmp_path / "b.db"
+    text.write_text("date,open\n" * 200, encoding="utf-8")
+    other = sqlite3.connect(database)
+    other.execute("create table bars (close real)")
+    other.close()
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger.open(text, create=True)
+    with pytest.raises(LedgerError, match="it is not a ledger"):
+        Ledger.open(database, create=True)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger.open(path, create=True).close()
+    other = sqlite3.connect(path)
+    other.execute("pragma user_version = 2")
+    other.close()
+    with pytest.raises(LedgerError, match="its schema is 2, but this version of Quantra reads 1; update Quantra"):
+        Ledger.open(path)
+
+
+def test_a_damaged_file_is_named_and_verified_as_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path, create=True) as ledger:
+        ledger.add_bars(PANEL)
+    content = bytearray(path.read_bytes())
+    page = 4096
+    for start in range(page, len(content), page):
+        content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    with (
+        pytest.raises(LedgerError, match=r"ledger.db: the ledger is damaged \(.*restore it from a backup"),
+        Ledger.open(path) as damaged,
+    ):
+        damaged.panel()
+
+
+def test_a_full_disk_stores_nothing_and_the_ledger_goes_on(ledger: Ledger) -> None:
+    ledger.append([EVENT])
+    pages = ledger._store._connection.execute("pragma page_count").fetchone()[0]
+    ledger._store._connection.execute(f"pragma max_page_count = {pages}")
+    with pytest.raises(LedgerError, match="the disk is full, and nothing of this write was recorded"):
+        ledger.add_bars(bokeh_panel("AAPL", "IBM"))
+    ledger._store._connection.execute("pragma max_page_count = 1000000")
+    ledger.append([replace(EVENT, key="after")])
+    assert (ledger.receipt.batch, ledger.verify().problem) == (2, "")
+
+
+def test_two_open_ledgers_write_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path, create=True) as one, Ledger.open(path) as other:
+        for number in range(5):
+            one.append([replace(EVENT, key=f"one {number}")])
+            other.append([replace(EVENT, key=f"other {number}")])
+        assert (one.receipt, one.verify().problem) == (other.receipt, "")
+        assert len(other.events()) == 10
+
+
+WRITER = """
+import sys
+from predictor.ledger import Ledger, LedgerEvent
+ledger = Ledger.open(sys.argv[1], create=True)
+number = len(ledger.records(LedgerEvent))
+while True:
+    number += 1
+    ledger.append([LedgerEvent(kind="test", key=str(number))])
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_writer_loses_no_acknowledged_row(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    for stop_after in (1, 7, 40):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        acknowledged = 0
+        for _ in range(stop_after):
+            acknowledged = int(writer.stdout.readline())
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.communicate()
+        with Ledger.open(path) as ledger:
+            assert [event.key for event in ledger.records(LedgerEvent)][acknowledged - 1] == str(acknowledged)
+            assert ledger.verify().problem == ""
