@@ -15,12 +15,12 @@ from market import bokeh_panel, without_last_bar
 
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, ConfigurationError, LedgerError
+from predictor.evidence import Lamp
 from predictor.ledger import (
     EvidenceRecord,
     ForecastRecord,
     Label,
     LabelStatus,
-    Lamp,
     Ledger,
     LedgerEvent,
     Receipt,

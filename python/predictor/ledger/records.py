@@ -9,6 +9,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
 from predictor.dates import as_number, optional_number
+from predictor.evidence import Lamp
 from predictor.forecast import Forecast
 
 
@@ -27,16 +28,6 @@ class LabelStatus(StrEnum):
 
     SCORED = "scored"
     UNSCORABLE = "unscorable"
-
-
-class Lamp(StrEnum):
-    """What the evidence says about a model, in one word."""
-
-    LEARNING = "learning"
-    """Too few outcomes to notice a broken model."""
-    GREEN = "green"
-    AMBER = "amber"
-    RED = "red"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
+from predictor.evidence import Lamp
 from predictor.ledger.records import (
     EvidenceRecord,
     ForecastRecord,
     Label,
     LabelStatus,
-    Lamp,
     LedgerEvent,
     LedgerRecord,
     Role,

@@ -1,0 +1,220 @@
+"""Evidence: capital that promises cannot lose, pooled dates, lamps and confidence sequences."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from predictor.arrays import FloatArray
+from predictor.evidence import (
+    ALPHA,
+    DailyShares,
+    Lamp,
+    Side,
+    assess_coverage,
+    bet_on_shares,
+    challenger_alpha,
+    compare_losses,
+    notice_days,
+    pool_losses,
+    pool_shares,
+    standard_deviation,
+)
+from trainers.stock.evaluation.evaluation_set import standard_error
+
+SHARES = arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 150)), elements=st.floats(0, 1))
+PROMISES = st.floats(0.02, 0.98)
+SIDES = st.sampled_from(Side)
+HORIZONS = st.integers(1, 25)
+SYMBOLS = st.sampled_from([1, 50])
+
+
+def hits(seed: int, shape: tuple[int, ...], share: float) -> FloatArray:
+    return (np.random.default_rng(seed).random(shape) < share).astype(np.float64)
+
+
+def daily(shares: FloatArray, symbols: int = 1) -> DailyShares:
+    dates = np.arange(20000101, 20000101 + shares.size, dtype=np.int32)
+    return DailyShares(dates=dates, symbols=np.full(shares.size, symbols, np.int32), lowest=shares, highest=shares)
+
+
+# --- capital
+
+
+@given(SHARES, PROMISES, SIDES, SYMBOLS, HORIZONS)
+@settings(max_examples=150, deadline=None)
+def test_capital_stays_positive_and_guarded_capital_is_never_larger(
+    shares: FloatArray, promised: float, side: Side, symbols: int, horizon: int
+) -> None:
+    wealth = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
+    assert (wealth.guarded > 0).all()
+    assert (wealth.guarded <= wealth.plain * (1 + 1e-12)).all()
+
+
+@given(SHARES, SIDES, HORIZONS)
+@settings(max_examples=50, deadline=None)
+def test_capital_does_not_move_if_the_promise_is_met_exactly(shares: FloatArray, side: Side, horizon: int) -> None:
+    wealth = bet_on_shares(np.full_like(shares, 0.8), 0.8, side, symbols=1, horizon=horizon)
+    np.testing.assert_allclose(wealth.plain, 1.0)
+
+
+def test_the_mean_capital_of_a_calibrated_stream_is_one() -> None:
+    wealth = bet_on_shares(hits(1, (20000, 12), 0.8), 0.8, Side.TOO_FEW, symbols=1, horizon=1)
+    assert wealth.plain[:, -1].mean() == pytest.approx(1, abs=0.05)
+
+
+def test_the_first_date_s_capital_by_hand() -> None:
+    wealth = bet_on_shares(np.array([[0.0, 0.0]]), 0.8, Side.TOO_FEW, symbols=1, horizon=2)
+    stakes = np.array([0.4, 0.9, 1.6])
+    account = 0.5 * (1 + 0.8 * stakes).mean() + 0.5
+    assert wealth.plain[0].tolist() == pytest.approx([(account + 1) / 2, account])
+    worst = 0.5 * (1 - 0.2 * stakes).mean() + 0.5
+    assert wealth.guarded[0].tolist() == pytest.approx([(account + worst) / 2, account])
+
+
+@pytest.mark.parametrize(("horizon", "symbols"), [(1, 1), (5, 1), (1, 50)])
+def test_a_calibrated_stream_is_seldom_red_within_1000_dates(horizon: int, symbols: int) -> None:
+    moves = np.random.default_rng(2).standard_normal((200, 1000 + horizon, symbols))
+    sums = np.cumsum(np.pad(moves, ((0, 0), (1, 0), (0, 0))), axis=1)
+    outcomes = (sums[:, horizon:] - sums[:, :-horizon]) / np.sqrt(horizon)
+    inside = (np.abs(outcomes) < 1.2815515655446004).mean(axis=2)
+    wealth = bet_on_shares(inside, 0.8, Side.TOO_FEW, symbols=symbols, horizon=horizon)
+    assert (wealth.guarded.max(axis=1) >= 1 / ALPHA).mean() <= 0.05
+
+
+@pytest.mark.parametrize(("side", "share"), [(Side.TOO_FEW, 0.65), (Side.TOO_MANY, 0.98)])
+def test_a_broken_promise_is_found_on_its_side_only(side: Side, share: float) -> None:
+    other = Side.TOO_MANY if side is Side.TOO_FEW else Side.TOO_FEW
+    inside = hits(3, (50, 600), share)
+    found, missed = (
+        bet_on_shares(inside, 0.8, which, symbols=1, horizon=1).guarded.max(axis=1) >= 1 / ALPHA
+        for which in (side, other)
+    )
+    assert found.mean() > 0.9
+    assert missed.mean() == 0
+
+
+def test_dates_that_are_not_due_have_no_capital() -> None:
+    shares = np.array([[0.0, 1.0, np.nan, np.nan]])
+    wealth = bet_on_shares(shares, 0.8, Side.TOO_FEW, symbols=1, horizon=2)
+    assert np.isnan(wealth.guarded[0]).tolist() == [False, False, True, True]
+    longer = bet_on_shares(np.array([[0.0, 1.0, 0.0, 0.0]]), 0.8, Side.TOO_FEW, symbols=1, horizon=2)
+    np.testing.assert_array_equal(wealth.guarded[0, :2], longer.guarded[0, :2])
+
+
+# --- pooling
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.0, 1.0, np.nan]), st.booleans()), min_size=1), st.data()
+)
+@settings(deadline=None)
+def test_pooled_shares_do_not_depend_on_the_order_of_rows(
+    rows: list[tuple[int, float, bool]], data: st.DataObject
+) -> None:
+    one, other = (
+        pool_shares(
+            np.array([r[0] for r in seen], np.int32), np.array([r[1] for r in seen]), np.array([r[2] for r in seen])
+        )
+        for seen in (rows, data.draw(st.permutations(rows)))
+    )
+    for name in ("dates", "symbols", "lowest", "highest"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.text("AB", max_size=2), st.floats(0, 1)), min_size=1), st.data())
+@settings(deadline=None)
+def test_pooled_losses_do_not_depend_on_the_order_of_rows(
+    rows: list[tuple[int, str, float]], data: st.DataObject
+) -> None:
+    one, other = (
+        pool_losses(np.array([r[0] for r in seen], np.int32), [r[1] for r in seen], np.array([r[2] for r in seen]))
+        for seen in (rows, data.draw(st.permutations(rows)))
+    )
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_unknown_outcomes_count_inside_against_too_few_and_outside_against_too_many() -> None:
+    dates = np.array([2, 1, 1, 2, 3], np.int32)
+    pooled = pool_shares(dates, np.array([np.nan, 1, 0, 1, np.nan]), np.array([True, True, True, True, False]))
+    assert pooled.dates.tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(pooled.of(Side.TOO_FEW), [0.5, 1.0, np.nan])
+    np.testing.assert_array_equal(pooled.of(Side.TOO_MANY), [0.5, 0.5, np.nan])
+
+
+# --- lamps
+
+
+def test_few_dates_are_learning_and_many_good_ones_green() -> None:
+    shares = hits(4, (400,), 0.8)
+    assert assess_coverage(daily(shares[:30]), 0.8, Side.TOO_FEW, horizon=1).lamp is Lamp.LEARNING
+    assert assess_coverage(daily(shares), 0.8, Side.TOO_FEW, horizon=1).lamp is Lamp.GREEN
+    assert assess_coverage(daily(shares[:0]), 0.8, Side.TOO_FEW, horizon=1).lamp is Lamp.LEARNING
+
+
+def test_an_alarm_names_its_date_and_stays() -> None:
+    shares = np.concatenate([np.zeros(30), np.ones(300)])
+    found = assess_coverage(daily(shares), 0.8, Side.TOO_FEW, horizon=1)
+    wealth = bet_on_shares(shares[None], 0.8, Side.TOO_FEW, symbols=1, horizon=1)
+    assert found.lamp is Lamp.RED
+    assert found.red_since == 20000101 + int(np.argmax(wealth.guarded[0] >= 1 / ALPHA))
+    assert found.guarded < 1 / ALPHA
+
+
+def test_a_crossing_that_open_bets_may_undo_is_amber() -> None:
+    horizon, shares = 20, np.zeros(200)
+    wealth = bet_on_shares(shares[None], 0.8, Side.TOO_FEW, symbols=50, horizon=horizon)
+    first = int(np.argmax(wealth.plain[0] >= 1 / ALPHA))
+    found = assess_coverage(daily(np.where(np.arange(200) <= first, shares, np.nan), 50), 0.8, Side.TOO_FEW, horizon=20)
+    assert (found.lamp, found.red_since, found.days) == (Lamp.AMBER, 0, first + 1)
+
+
+def test_many_symbols_are_noticed_sooner_than_one_and_both_near_the_truth() -> None:
+    random = np.random.default_rng(5)
+    pooled = random.binomial(50, 0.8, 300) / 50
+    days = notice_days(pooled, 0.8, symbols=50, horizon=1)
+    alone = notice_days(hits(5, (300,), 0.8), 0.8, symbols=1, horizon=1)
+    drops = np.concatenate([np.repeat(pooled[None], 100, axis=0), random.binomial(50, 0.65, (100, 200)) / 50], axis=1)
+    wealth = bet_on_shares(drops, 0.8, Side.TOO_FEW, symbols=50, horizon=1)
+    delays = np.argmax(wealth.guarded >= 1 / ALPHA, axis=1) - 299
+    assert days == pytest.approx(float(np.quantile(delays, 0.9)), abs=3)
+    assert days < alone < 400
+
+
+def test_nothing_is_noticed_without_dates() -> None:
+    assert notice_days(np.ones(19), 0.8, symbols=1, horizon=1) == 0
+    assert notice_days(np.ones(59), 0.8, symbols=1, horizon=20) == 0
+
+
+# --- skill
+
+
+def test_the_long_run_deviation_is_that_of_the_evaluation() -> None:
+    series = np.cumsum(np.random.default_rng(6).standard_normal(200)) / 10
+    expected = standard_error(series, 8) * np.sqrt(200)
+    assert standard_deviation(series[None], 8)[0] == pytest.approx(expected)
+
+
+def test_lower_losses_are_shown_and_equal_ones_are_not() -> None:
+    random = np.random.default_rng(7)
+    theirs, noise = random.random(400), random.standard_normal(400)
+    better = compare_losses(theirs, theirs - 0.1 + 0.2 * noise, horizon=1)
+    equal = compare_losses(theirs, theirs + 0.2 * noise, horizon=1)
+    assert better.lower > 0
+    assert equal.lower < 0 < equal.upper
+    assert better.mean == pytest.approx((better.lower + better.upper) / 2)
+
+
+@pytest.mark.parametrize(("horizon", "days"), [(1, 59), (20, 199)])
+def test_too_few_dates_say_nothing(horizon: int, days: int) -> None:
+    losses = np.random.default_rng(8).random(days + 1)
+    assert compare_losses(losses[1:], losses[1:] / 2, horizon=horizon)[2:] == (-inf, inf)
+    assert compare_losses(losses, losses / 2, horizon=horizon).upper < inf
+
+
+def test_all_challengers_together_spend_alpha() -> None:
+    assert sum(challenger_alpha(attempt) for attempt in range(1, 100000)) == pytest.approx(ALPHA, rel=1e-4)
