@@ -36,6 +36,7 @@ from predictor.errors import shown_date
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
 from predictor.internals import describe_session
+from predictor.registry import GateResult, promote_version, set_alias
 from predictor.service import PredictionService
 
 Capture = pytest.CaptureFixture[str]
@@ -617,6 +618,30 @@ def test_an_alias_names_a_version(models: Path, tmp_path: Path, capsys: Capture)
 
     assert found == {"model": "small", "alias": "champion", "version": 1, "problems": []}
     assert json.loads((tmp_path / "small" / "aliases.json").read_text()) == {"champion": 1}
+
+
+def test_the_history_shows_each_move_of_an_alias_with_its_reason(models: Path, tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(models / "small", tmp_path / "small")
+    shutil.copytree(models / "small" / "1", tmp_path / "small" / "2")
+    set_alias(tmp_path / "small", "champion", 1)
+    gate = GateResult(name="shadow", passed=False, need="20 sessions", have="none", overridden=True)
+    promote_version(tmp_path / "small", 2, expected=1, reason="newer bars", gates=(gate,))
+
+    lines = output_of(capsys, "models", "--history", "--models", tmp_path).splitlines()
+    found = json_of(capsys, "models", "--history", "--models", tmp_path)["history"]
+
+    assert lines[0].endswith("small@champion: 1  set: quantra alias")
+    assert lines[1].endswith("small@champion: 1 -> 2  promote: newer bars")
+    assert lines[2].strip() == "overridden gate shadow: needed 20 sessions, had none"
+    assert [(move["model"], move["previous"], move["version"]) for move in found] == [
+        ("small", None, 1),
+        ("small", 1, 2),
+    ]
+
+
+def test_the_history_of_a_server_is_refused(capsys: Capture) -> None:
+    assert exit_code("models", "--history", "--server", "127.0.0.1:1") == 2
+    assert "--history reads a folder" in capsys.readouterr().err
 
 
 LOST = "small/aliases.json: alias 'canary' names version 9, which is missing, so nothing answers to it"

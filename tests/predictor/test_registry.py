@@ -10,7 +10,7 @@ import torch
 from model_folders import RUNTIME, break_weights, forge_weights, save_seeds
 
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.registry import ALIASES, Registry, Runtime, alias_problems, read_aliases, set_alias
+from predictor.registry import ALIASES, HISTORY, Registry, Runtime, alias_problems, read_aliases, set_alias
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +294,7 @@ def test_a_reader_sees_the_old_aliases_or_the_new_ones(models: Path) -> None:
         done.set()
         reader.join()
     assert seen <= {1, 2}
-    assert sorted(p.name for p in line.iterdir()) == [f".{ALIASES}.lock", "1", "2", ALIASES]
+    assert sorted(p.name for p in line.iterdir()) == [f".{ALIASES}.lock", "1", "2", ALIASES, HISTORY]
 
 
 def test_an_alias_that_cannot_be_written_leaves_the_old_ones(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_an_alias_that_cannot_be_written_leaves_the_old_ones(models: Path, monke
     with pytest.raises(OSError, match="No space left"):
         set_alias(models / "small", "champion", 2)
     assert read_aliases(models / "small") == {"champion": 1}
-    assert sorted(p.name for p in (models / "small").iterdir()) == [f".{ALIASES}.lock", "1", "2", ALIASES]
+    assert sorted(p.name for p in (models / "small").iterdir()) == [f".{ALIASES}.lock", "1", "2", ALIASES, HISTORY]
 
 
 def _open(models: Path) -> Registry:

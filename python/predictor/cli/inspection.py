@@ -38,7 +38,7 @@ from predictor.cli.output import (
     write_json,
 )
 from predictor.cli.program import say
-from predictor.errors import ModelNotFoundError, listed, shown_date
+from predictor.errors import listed, shown_date
 from predictor.interruption import loading
 from predictor.report.templates import iso, sessions
 
@@ -340,13 +340,9 @@ def alias(
 ) -> None:
     """Point an alias at a version of a model. A server follows it at once with --watch, else after a restart."""
     with loading():
-        from predictor.registry import set_alias  # imports torch, which --help does not need
+        from predictor.registry import find_line, set_alias  # imports torch, which --help does not need
 
-    folder = models / name
-    if not folder.is_dir() or folder.parent != models:
-        names = sorted(p.name for p in models.iterdir() if p.is_dir()) if models.is_dir() else []
-        known = f"there are {names}" if names else "it holds no model; give another folder with --models"
-        raise ModelNotFoundError(f"there is no model {name!r} in {models}; {known}")
+    folder = find_line(models, name)
     set_alias(folder, alias, version)
     problems = report_alias_problems(folder)
     if as_json:

@@ -1,8 +1,9 @@
 """The command `quantra models`, which lists the models of a folder or a server."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -18,6 +19,9 @@ from predictor.client import ClientCredentials, QuantraClient
 from predictor.interruption import loading
 from predictor.report.templates import iso
 from predictor.skill import line_of
+
+if TYPE_CHECKING:
+    from predictor.registry import AliasMove
 
 _CHAMPION: Final = "champion"
 _DEFAULT: Final = Path("models")
@@ -38,6 +42,9 @@ def models(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to show the server, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show which versions were champion, since when, and why.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the models of a folder or a server: versions, aliases, skill, dates and size.
@@ -50,6 +57,11 @@ def models(
         models = _DEFAULT
         if not models.is_dir():
             raise typer.BadParameter(f"there is no folder {models} here; give --models DIR or --server HOST:PORT")
+    if history:
+        if models is None:
+            raise typer.BadParameter("--history reads a folder: give --models DIR instead of --server")
+        _print_history(models, as_json=as_json)
+        return
     if models is None:
         found = _of_server(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
     elif tls_ca or tls_cert or tls_key:
@@ -66,6 +78,35 @@ def models(
     for line in _models_table(found):
         console.print(line)
     print_next_commands(*(_after_folder(models, found) if models is not None else _after_server(server, found)))
+
+
+def _print_history(models: Path, *, as_json: bool) -> None:
+    """Print the moves of every model's aliases, oldest first."""
+    with loading():
+        from predictor.registry import history_of  # imports torch, which --help does not need
+
+    found = history_of(models)
+    if as_json:
+        write_json({"history": [{"model": name, **asdict(move)} for name, moves in found.items() for move in moves]})
+        return
+    console = Console(highlight=False)
+    for line in _history_lines(found):
+        console.print(line)
+    print_next_commands(quantra("models", "--models", models))
+
+
+def _history_lines(found: "Mapping[str, Sequence[AliasMove]]") -> Iterator[RenderableType]:
+    """One line per move, and one below it for each gate that was overridden."""
+    for name, moves in found.items():
+        for move in moves:
+            before = "" if move.previous is None else f"{move.previous} -> "
+            yield Text(f"{move.at}  {name}@{move.alias}: {before}{move.version}  {move.kind.value}: {move.reason}")
+            for gate in move.gates:
+                if gate.overridden:
+                    line = Text(f"overridden gate {gate.name}: needed {gate.need}, had {gate.have}", style="yellow")
+                    yield Padding(line, (0, 0, 0, 2))
+        if not moves:
+            yield Text(f"{name}: no recorded moves of its aliases", style="dim")
 
 
 def _of_server(server: str, credentials: ClientCredentials) -> tuple[ModelListing, ...]:

@@ -1,5 +1,6 @@
 """The registry of models in a folder of `NAME/VERSION/` artifacts and `NAME/aliases.json`."""
 
+from predictor.registry.alias_history import HISTORY, AliasMove, GateResult, MoveKind, read_moves
 from predictor.registry.folder_watcher import FolderState, FolderWatcher, RegistryChange
 from predictor.registry.layout import (
     ALIASES,
@@ -7,7 +8,12 @@ from predictor.registry.layout import (
     claim_champion,
     claim_first_champion,
     contents,
+    find_line,
+    find_version,
+    history_of,
+    promote_version,
     read_aliases,
+    roll_back,
     set_alias,
 )
 from predictor.registry.loading import LazyModel, Runtime, built_single, load_model, load_single
@@ -18,11 +24,15 @@ from predictor.registry.versions import ModelVersions, alias_problems
 __all__ = [
     "ALIASES",
     "CHAMPION",
+    "HISTORY",
+    "AliasMove",
     "FolderState",
     "FolderWatcher",
+    "GateResult",
     "LazyModel",
     "ModelVersions",
     "ModelsFolder",
+    "MoveKind",
     "Registry",
     "RegistryChange",
     "Runtime",
@@ -32,8 +42,14 @@ __all__ = [
     "claim_champion",
     "claim_first_champion",
     "contents",
+    "find_line",
+    "find_version",
+    "history_of",
     "load_model",
     "load_single",
+    "promote_version",
     "read_aliases",
+    "read_moves",
+    "roll_back",
     "set_alias",
 ]

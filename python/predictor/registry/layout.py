@@ -1,4 +1,4 @@
-"""The layout of a models folder: `NAME/VERSION/` artifacts and `NAME/aliases.json`."""
+"""The layout of a models folder: `NAME/VERSION/` artifacts, `NAME/aliases.json` and its history."""
 
 import errno
 import os
@@ -12,8 +12,17 @@ from predictor import artifact, canonical
 from predictor.canonical import Record
 from predictor.card import Card
 from predictor.catalog import ModelListing
-from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError
+from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.file_lock import locked
+from predictor.registry.alias_history import (
+    AliasMove,
+    GateResult,
+    MoveKind,
+    create_move,
+    find_previous_champion,
+    read_moves,
+    record_move,
+)
 from predictor.replacement import check_file, replace_file
 
 ALIASES: Final = "aliases.json"
@@ -105,6 +114,43 @@ def _aliases(record: Record, source: str) -> dict[str, int]:
     return aliases
 
 
+def find_version(models: Path, reference: str) -> tuple[Path, int]:
+    """The folder of a model and the version that a reference means: NAME, NAME@VERSION or NAME@ALIAS.
+
+    A plain name means the champion, or the newest version of a model without one.
+
+    Raises:
+        ModelNotFoundError: there is no such model.
+        VersionNotFoundError: the model has no such version or alias.
+        ArtifactError: the aliases cannot be read.
+    """
+    name, at, selector = reference.partition("@")
+    line = find_line(models, name)
+    aliases, versions = read_aliases(line), versions_in(line)
+    version = aliases.get(selector or CHAMPION, version_number(selector))
+    if not at and version is None:
+        version = max(versions, default=None)
+    if version is None or not artifact.is_artifact(line / str(version)):
+        raise VersionNotFoundError(
+            f"{models} holds no {reference[:SHOWN]}; {name} has the versions {sorted(versions)} and the aliases "
+            f"{dict(sorted(aliases.items()))}"
+        )
+    return line, version
+
+
+def find_line(models: Path, name: str) -> Path:
+    """The folder of a model's versions.
+
+    Raises:
+        ModelNotFoundError: there is no such model.
+    """
+    names = sorted(names_in(models)) if models.is_dir() else []
+    if name not in names:
+        known = f"there are {names}" if names else "it holds no model; give another folder with --models"
+        raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r} in {models}; {known}")
+    return models / name
+
+
 def set_alias(line: Path, alias: str, version: int) -> None:
     """Point an alias of the model in this folder to a version, in one step.
 
@@ -113,11 +159,85 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     """
     if not _is_alias(alias):
         raise ConfigurationError(f"{alias[:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
-    if not artifact.is_artifact(line / str(version)):
-        raise ConfigurationError(f"{line}: has no version {version}; it has {sorted(versions_in(line))}")
+    _check_version(line, version)
     check_file(line / ALIASES)
     with locked(line / _LOCK):
-        replace_file(line / ALIASES, canonical.to_bytes(read_aliases(line) | {alias: version}))
+        _move(line, alias, version, MoveKind.SET, reason="by `quantra alias`")
+
+
+def promote_version(
+    line: Path, version: int, *, expected: int | None, reason: str, gates: tuple[GateResult, ...]
+) -> AliasMove | None:
+    """Make a version the champion of the model in this folder.
+
+    Args:
+        line: the model's folder.
+        version: the new champion.
+        expected: the champion that it was compared with; None for a model without one.
+        reason: why, for the history.
+        gates: conditions of the promotion, all passed or overridden.
+
+    Returns:
+        The move; None if the version is the champion already.
+
+    Raises:
+        ConfigurationError: the version does not exist, the folder cannot be written, or another promotion was faster.
+    """
+    _check_version(line, version)
+    check_file(line / ALIASES)
+    with locked(line / _LOCK):
+        champion = read_aliases(line).get(CHAMPION)
+        if champion not in {expected, version}:
+            raise ConfigurationError(
+                f"{line.name}@{version} was compared with version {expected}, but the champion is now {champion}; "
+                "compare again"
+            )
+        return _move(line, CHAMPION, version, MoveKind.PROMOTE, reason=reason, gates=gates)
+
+
+def roll_back(line: Path, *, reason: str) -> AliasMove:
+    """Make the champion before the present one the champion again.
+
+    Raises:
+        ConfigurationError: there was none, its version is missing, or the folder cannot be written.
+        ArtifactError: the aliases or their history cannot be read.
+    """
+    check_file(line / ALIASES)
+    with locked(line / _LOCK):
+        aliases = read_aliases(line)
+        champion = aliases.get(CHAMPION)
+        moves = [move for move in read_moves(line, aliases) if move.alias == CHAMPION]
+        before = None if champion is None else find_previous_champion(moves, champion)
+        if before is None:
+            raise ConfigurationError(
+                f"{line.name} has no champion before version {champion}; choose one: quantra alias {line.name} "
+                f"{CHAMPION} 1"
+            )
+        _check_version(line, before)
+        move = _move(line, CHAMPION, before, MoveKind.ROLLBACK, reason=reason)
+    assert move is not None  # noqa: S101 - the version before is another one
+    return move
+
+
+def _check_version(line: Path, version: int) -> None:
+    if not artifact.is_artifact(line / str(version)):
+        raise ConfigurationError(f"{line}: has no version {version}; it has {sorted(versions_in(line))}")
+
+
+def _move(
+    line: Path, alias: str, version: int, kind: MoveKind, *, reason: str, gates: tuple[GateResult, ...] = ()
+) -> AliasMove | None:
+    """Record and make a move under the lock; None if the alias names the version already.
+
+    It is recorded first, so that no move lacks its record; `read_moves` leaves out a move that was interrupted.
+    """
+    aliases = read_aliases(line)
+    if aliases.get(alias) == version:
+        return None
+    move = create_move(aliases, alias, version, kind, reason=reason, gates=gates)
+    record_move(line, move)
+    replace_file(line / ALIASES, canonical.to_bytes(aliases | {alias: version}))
+    return move
 
 
 def claim_champion(line: Path, version: int) -> int:
@@ -130,9 +250,8 @@ def claim_champion(line: Path, version: int) -> int:
     with locked(line / _LOCK):
         aliases = read_aliases(line)
         if CHAMPION not in aliases:
-            aliases[CHAMPION] = version
-            replace_file(line / ALIASES, canonical.to_bytes(aliases))
-    return aliases[CHAMPION]
+            _move(line, CHAMPION, version, MoveKind.FIRST, reason="the newest version when a server started")
+    return aliases.get(CHAMPION, version)
 
 
 def claim_first_champion(folder: Path) -> None:
@@ -142,7 +261,7 @@ def claim_first_champion(folder: Path) -> None:
         return
     with suppress(OSError), locked(line / _LOCK):  # without a lock, the first server chooses and logs it
         if not (line / ALIASES).exists():
-            replace_file(line / ALIASES, canonical.to_bytes({CHAMPION: version}))
+            _move(line, CHAMPION, version, MoveKind.FIRST, reason="the first version")
 
 
 _ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and not a number"
@@ -168,6 +287,20 @@ def contents(models: Path) -> tuple[ModelListing, ...]:
     if not found:
         raise ModelNotFoundError(f"{models} holds no model, which would be a folder NAME/VERSION{models_hint(models)}")
     return found
+
+
+def history_of(models: Path) -> dict[str, tuple[AliasMove, ...]]:
+    """The moves of every model's aliases, oldest first.
+
+    Raises:
+        ConfigurationError: the folder does not exist or cannot be read.
+        ArtifactError: the aliases of a model or their history cannot be read.
+    """
+    try:
+        lines = [models / name for name in sorted(names_in(models))]
+    except OSError as error:
+        raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
+    return {line.name: read_moves(line, read_aliases(line)) for line in lines if versions_in(line)}
 
 
 def _line(line: Path) -> Iterator[ModelListing]:

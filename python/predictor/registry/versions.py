@@ -238,11 +238,12 @@ class ModelReader:
         which = "the newest" if present.champion is None else "the current one"
         try:
             recorded = claim_champion(self._models / name, champion)
-        except OSError as error:
+        except (OSError, ArtifactError) as error:
+            reason = error.message if isinstance(error, ArtifactError) else error.strerror
             _log.warning(
                 "%s: no version has the alias champion, and %s cannot be written (%s), so version %d, %s, is the "
                 "champion of this process only; set it with quantra alias %s champion %d",
-                *(name, file, error.strerror, champion, which, name, champion),
+                *(name, file, reason, champion, which, name, champion),
             )
             return replace(line, is_recorded=False), ()
         if recorded != champion:

@@ -1,0 +1,146 @@
+"""The history of a model's aliases: each move with its reason and the gates that it passed, in `NAME/history.json`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from predictor import canonical
+from predictor.canonical import Record, read_as
+from predictor.errors import ArtifactError
+from predictor.replacement import replace_file
+
+HISTORY: Final = "history.json"
+
+
+class MoveKind(StrEnum):
+    """What moved an alias."""
+
+    FIRST = "first"
+    """The model had no champion."""
+    SET = "set"
+    """`quantra alias`, without gates."""
+    PROMOTE = "promote"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One condition of a promotion, and what was found."""
+
+    name: str
+    passed: bool
+    need: str
+    """The condition in words."""
+    have: str
+    """What was found, in words."""
+    overridden: bool = False
+    """Whether the promotion went on although the gate was not passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasMove:
+    """One move of an alias to another version."""
+
+    at: str
+    """UTC, by this machine's clock; the order of the moves does not depend on it."""
+    alias: str
+    previous: int | None
+    """The version before; None for a new alias."""
+    version: int
+    kind: MoveKind
+    reason: str
+    gates: tuple[GateResult, ...] = ()
+
+
+def create_move(
+    aliases: Mapping[str, int],
+    alias: str,
+    version: int,
+    kind: MoveKind,
+    *,
+    reason: str,
+    gates: tuple[GateResult, ...] = (),
+) -> AliasMove:
+    """A move of an alias from where it is now, at the current time."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    previous = aliases.get(alias)
+    return AliasMove(at=now, alias=alias, previous=previous, version=version, kind=kind, reason=reason, gates=gates)
+
+
+def read_moves(line: Path, aliases: Mapping[str, int]) -> tuple[AliasMove, ...]:
+    """Read the moves of a model's aliases, oldest first.
+
+    A move is recorded before it is made. One that was interrupted in between did not happen and is left out.
+
+    Args:
+        line: the model's folder.
+        aliases: as they are now.
+
+    Raises:
+        ArtifactError: the file is damaged or cannot be read.
+    """
+    moves, now = list[AliasMove](), dict(aliases)
+    for move in reversed(_read(line)):
+        after = now.get(move.alias)
+        if after == move.version or after != move.previous:
+            moves.append(move)
+        if move.previous is None:
+            now.pop(move.alias, None)
+        else:
+            now[move.alias] = move.previous
+    return tuple(reversed(moves))
+
+
+def record_move(line: Path, move: AliasMove) -> None:
+    """Add a move to the history of a model; the caller holds the lock on its aliases.
+
+    Raises:
+        ArtifactError: the file is damaged or cannot be read.
+        OSError: the folder cannot be written.
+    """
+    moves = [*_read(line), move]
+    replace_file(line / HISTORY, canonical.to_bytes({"moves": [asdict(one) for one in moves]}))
+
+
+def find_previous_champion(moves: Sequence[AliasMove], champion: int) -> int | None:
+    """The version that a rollback returns to; None if there was none before.
+
+    A rollback undoes the newest promotion that no other rollback has undone.
+
+    Args:
+        moves: of the alias champion, oldest first.
+        champion: the present one, which may have been set by hand.
+    """
+    line: list[int] = []
+    for move in moves:
+        if move.kind is MoveKind.ROLLBACK and move.version in line:
+            while line[-1] != move.version:
+                line.pop()
+        else:
+            if move.previous is not None and line[-1:] != [move.previous]:
+                line.append(move.previous)
+            line.append(move.version)
+    before = line[:-1] if line and line[-1] == champion else line
+    return before[-1] if before else None
+
+
+def _read(line: Path) -> tuple[AliasMove, ...]:
+    path, source = line / HISTORY, f"{line.name}/{HISTORY}"
+    try:
+        content = path.read_bytes() if path.is_file() else None
+    except OSError as error:
+        raise ArtifactError.of(source, f"cannot be read: {error.strerror}") from error
+    if content is None:
+        return ()
+    try:
+        return tuple(_moves(Record.from_bytes(content, source)))
+    except ArtifactError as error:
+        advice = "correct the file, or move it away and begin a new history"
+        raise ArtifactError(f"{error.message}; {advice}", metadata=error.metadata) from error
+
+
+def _moves(record: Record) -> Iterator[AliasMove]:
+    yield from (read_as(move, AliasMove) for move in record.records("moves"))
