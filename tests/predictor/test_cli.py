@@ -630,7 +630,7 @@ def test_the_history_shows_each_move_of_an_alias_with_its_reason(models: Path, t
     lines = output_of(capsys, "models", "--history", "--models", tmp_path).splitlines()
     found = json_of(capsys, "models", "--history", "--models", tmp_path)["history"]
 
-    assert lines[0].endswith("small@champion: 1  set: quantra alias")
+    assert lines[0].endswith("small@champion: 1  set: by `quantra alias`")
     assert lines[1].endswith("small@champion: 1 -> 2  promote: newer bars")
     assert lines[2].strip() == "overridden gate shadow: needed 20 sessions, had none"
     assert [(move["model"], move["previous"], move["version"]) for move in found] == [
