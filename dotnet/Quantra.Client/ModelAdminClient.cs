@@ -65,11 +65,11 @@ public sealed class ModelAdminClient : IAsyncDisposable
 
     private ModelAdminClient(ClientConnection connection) => (_connection, _stub) = (connection, new Stub(connection.Invoker));
 
-    /// <summary>Loads models from the server's folder. Versions that are served already stay unchanged.</summary>
+    /// <summary>Loads models from the server's folder. Versions that are served already stay unchanged; the server's log names versions that cannot be served.</summary>
     /// <param name="model">"NAME" or "NAME@VERSION".</param>
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <returns>The versions of this model that are served afterwards.</returns>
-    /// <exception cref="QuantraException">The model cannot be loaded; see Reason.</exception>
+    /// <exception cref="QuantraException">No version can be loaded; see Reason.</exception>
     public Task<IReadOnlyList<ModelInfo>> LoadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
         CallAsync(_stub.LoadModelAsync, text => new V1.LoadModelRequest { Model = text }, response => response.Models, model, cancellationToken);
 
@@ -81,11 +81,11 @@ public sealed class ModelAdminClient : IAsyncDisposable
     public Task<IReadOnlyList<ModelInfo>> UnloadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
         CallAsync(_stub.UnloadModelAsync, text => new V1.UnloadModelRequest { Model = text }, response => response.Models, model, cancellationToken);
 
-    /// <summary>Reads models from the folder again and replaces the served ones. If that fails, the served ones stay.</summary>
+    /// <summary>Reads models from the folder again and replaces the served ones. Versions that cannot be read stay as they are served; the server's log names them.</summary>
     /// <param name="model">"NAME" or "NAME@VERSION".</param>
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <returns>The versions of this model that are served afterwards.</returns>
-    /// <exception cref="QuantraException">The model cannot be loaded; see Reason.</exception>
+    /// <exception cref="QuantraException">No version can be loaded; see Reason.</exception>
     public Task<IReadOnlyList<ModelInfo>> ReloadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
         CallAsync(_stub.ReloadModelAsync, text => new V1.ReloadModelRequest { Model = text }, response => response.Models, model, cancellationToken);
 

@@ -839,7 +839,7 @@ def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
     changes: list[None] = []
     with ExitStack() as stack:
         service = stack.enter_context(PredictionService.open(folder))
-        admin = AdminCalls(service.served, lambda: changes.append(None))
+        admin = AdminCalls(service.served, lambda _: changes.append(None))
         stack.callback(admin.close)
         calls = Calls(service)
         stack.callback(calls.close)

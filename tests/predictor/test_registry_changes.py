@@ -95,17 +95,28 @@ def test_loading_what_is_served_already_changes_nothing(folder: ModelsFolder, re
     assert folder.load(registry, reference) is registry
 
 
-def test_a_version_that_is_damaged_is_not_loaded_and_the_message_names_it(
+def test_a_version_that_is_damaged_is_reported_and_the_others_are_loaded(
     folder: ModelsFolder, models: Path, saved_artifacts: Path
 ) -> None:
     before = folder.open()
     for version in ("3", "4"):
         shutil.copytree(saved_artifacts / "2", models / "small" / version)
     break_weights(models / "small" / "3")
+    after = folder.load(before, "small")
+    assert _served(after)["small"] == {1, 2, 4}
+    (problem,) = after.problems
+    assert problem.message.startswith("small/3: weights.safetensors: its SHA")
+
+
+@pytest.mark.parametrize("reference", ["small", "small@3"])
+def test_a_load_is_refused_if_nothing_that_it_names_can_be_loaded(
+    folder: ModelsFolder, models: Path, saved_artifacts: Path, reference: str
+) -> None:
+    before = folder.open()
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
+    break_weights(models / "small" / "3")
     with pytest.raises(ArtifactError, match=r"^nothing of small was changed: small/3: weights.safetensors: its SHA"):
-        folder.load(before, "small")
-    assert _served(before)["small"] == {1, 2}
-    assert _served(folder.load(before, "small@4"))["small"] == {1, 2, 4}
+        folder.load(before, reference)
 
 
 def test_a_champion_that_cannot_be_built_is_refused_when_it_would_go_live(folder: ModelsFolder, models: Path) -> None:
@@ -249,12 +260,24 @@ def test_what_was_unloaded_can_be_loaded_again(folder: ModelsFolder) -> None:
     assert after.lines["small"].unloaded == frozenset()
 
 
-def test_a_version_alone_is_not_loaded_while_the_champion_is_not(folder: ModelsFolder) -> None:
-    """Another version would be a silent fallback."""
-    gone = folder.unload(folder.open(), "small")
-    with pytest.raises(ArtifactError, match="alias 'champion' names version 1, which is not loaded, so no version"):
-        folder.load(gone, "small@2")
-    assert _served(folder.load(gone, "small@1"))["small"] == {1}
+def test_a_version_loaded_without_the_champion_is_served_by_its_number_only(folder: ModelsFolder) -> None:
+    """Another version under the plain name would be a silent fallback."""
+    loaded = folder.load(folder.unload(folder.open(), "small"), "small@2")
+    assert loaded.find("small@2").identity.version == 2
+    with pytest.raises(ModelNotFoundError, match=r"'champion' names version 1, which is not loaded, so other versions"):
+        loaded.find("small")
+    assert _served(folder.load(loaded, "small@1"))["small"] == {1, 2}
+
+
+def test_a_version_can_be_unloaded_while_the_champion_is_broken(
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
+) -> None:
+    shutil.copytree(saved_artifacts / "2", models / "small" / "3")
+    break_weights(models / "small" / "1")
+    left = folder.unload(folder.open(), "small@3")
+    assert _served(left)["small"] == {2}
+    with pytest.raises(ModelNotFoundError, match="alias 'champion' names version 1, which was refused"):
+        left.find("small")
 
 
 # --- reload
@@ -280,14 +303,31 @@ def test_another_artifact_in_a_versions_place_takes_over_when_it_is_reloaded(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_damaged_artifact_leaves_the_version_that_is_served(
+def test_a_damaged_artifact_leaves_the_version_that_is_served_and_the_others_change(
     folder: ModelsFolder, models: Path, saved_artifacts: Path, version: int
 ) -> None:
     before = folder.open()
-    replace_version(models / "small" / str(version), saved_artifacts / "2")
+    for one in (1, 2):
+        replace_version(models / "small" / str(one), saved_artifacts / "2")
     break_weights(models / "small" / str(version))
+    after = folder.reload(before, "small")
+    assert _same_versions(before, after) == {"other@7", f"small@{version}"}
+    (problem,) = after.problems
+    assert problem.message.startswith(f"small/{version}: weights.safetensors: its")
+    assert problem.message.endswith("; what was served stays")
     with pytest.raises(ArtifactError, match=f"nothing of small was changed: small/{version}: weights.safetensors: its"):
-        folder.reload(before, "small")
+        folder.reload(before, f"small@{version}")
+
+
+def test_other_versions_are_reloaded_while_the_champion_is_broken(
+    folder: ModelsFolder, models: Path, saved_artifacts: Path
+) -> None:
+    break_weights(models / "small" / "1")
+    before = folder.open()
+    replace_version(models / "small" / "2", saved_artifacts / "2")
+    after = folder.reload(before, "small")
+    assert _same_versions(before, after) == {"other@7"}
+    assert [p.message for p in after.problems] == [p.message for p in before.problems]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -330,7 +370,7 @@ def test_a_model_whose_champion_was_broken_is_served_when_it_was_mended(
 ) -> None:
     break_weights(models / "small" / "1")
     before = folder.open()
-    assert _served(before) == {"other": {7}}
+    assert _served(before) == {"other": {7}, "small": {2}}
     replace_version(models / "small" / "1", saved_artifacts / "0")
     for step in (folder.load, folder.reload):
         after = step(before, "small")

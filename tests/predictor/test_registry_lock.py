@@ -125,7 +125,7 @@ def test_another_artifact_in_the_place_of_the_listed_one_is_not_served(models: P
 def test_a_forger_who_makes_all_digests_right_is_found(models: Path) -> None:
     lock = _lock(models.parent, lock_lines(models))
     forge_weights(models / "small" / "1", models / "small" / "2")
-    assert sorted(_open(models, lock).lines) == ["other"]
+    assert sorted(_open(models, lock).lines["small"].versions) == [2]
 
 
 def test_one_line_stands_for_an_ensemble_and_its_members(models: Path, saved_artifacts: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_version_that_was_listed_is_not_replaced_by_another_when_it_is_reloade
     registry = folder.open()
     replace_version(models / "small" / "2", saved_artifacts / "2")
     with pytest.raises(ArtifactError, match=r"small/2: manifest.json: is not the one listed"):
-        folder.reload(registry, "small")
+        folder.reload(registry, "small@2")
 
 
 def _lock(folder: Path, text: str) -> VersionLock:

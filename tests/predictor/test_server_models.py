@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
 from free_ports import free_port
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from model_folders import break_weights
 from serving import Process, failed_start, server_process
 
 from predictor._pb import prediction_pb2 as pb
@@ -199,6 +200,68 @@ def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explain
     assert {name for name, _ in answers} == expected.keys()
     for name, values in set(answers):
         np.testing.assert_allclose(np.frombuffer(values), expected[name].ravel(), rtol=0, atol=1e-6)
+
+
+def test_reloads_change_the_sound_versions_while_another_version_is_damaged_and_replaced(
+    running: RunningServer, tmp_path: Path
+) -> None:
+    damaged = save_small_artifact(tmp_path / "damaged")
+    break_weights(damaged)
+    sources = [save_small_artifact(tmp_path / str(seed), seed=seed) for seed in (1, 2)]
+    ended = threading.Event()
+
+    def damage() -> None:
+        while not ended.is_set():
+            shutil.copytree(damaged, running.folder / "2")
+            shutil.rmtree(running.folder / "2")
+
+    def reload(_: int) -> Sequence[str]:
+        return running.admin.ReloadModel(pb.ReloadModelRequest(model=running.name)).problems
+
+    hashes: list[str] = []
+    with ThreadPoolExecutor(5) as callers:
+        damaging = callers.submit(damage)
+        try:
+            for turn in range(10):
+                release(running.folder, sources[turn % 2])
+                problems = [*callers.map(reload, range(4))]
+                hashes.append(running.client.predict(recent_bars("AAPL")).weights_hash)
+                assert all(f"{running.name}/2: " in problem for one in problems for problem in one)
+        finally:
+            ended.set()
+        damaging.result()
+    assert len(set(hashes[::2])) == len(set(hashes[1::2])) == 1
+    assert hashes[0] != hashes[1]
+    shutil.copytree(damaged, running.folder / "2")
+    (problem,) = reload(0)
+    assert problem.startswith(f"{running.name}/2: weights.safetensors: its SHA-256")
+
+
+def release(folder: Path, source: Path) -> None:
+    """Replace version 1."""
+    shutil.rmtree(folder / "1")
+    shutil.copytree(source, folder / "1")
+
+
+def test_versions_are_served_by_number_while_the_champion_is_damaged(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    for version in (1, 2):
+        save_small_artifact(models / "small" / f"{version}", seed=version)
+    set_alias(models / "small", "champion", 2)
+    break_weights(models / "small" / "2")
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log) as process,
+        QuantraClient(process.target, "small@1") as pinned,
+    ):
+        assert pinned.predict(recent_bars("AAPL")).version == 1
+        with pytest.raises(ModelNotFoundError, match="names version 2, which was refused"):
+            pinned.model("small")
+        assert not is_serving(process.target, "small")
+    (line,) = [line for line in (tmp_path / "log").read_text().splitlines() if "not served: " in line]
+    assert line.count("not served: ") == 1
+    assert "small/2: weights.safetensors: its SHA-256" in line
+    assert "small/aliases.json: alias 'champion' names version 2" in line
 
 
 def test_a_lock_lets_only_those_versions_be_served_that_it_lists(tmp_path: Path) -> None:

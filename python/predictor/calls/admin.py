@@ -13,7 +13,7 @@ from predictor.calls.futures import chain, fail, settle
 from predictor.calls.requests import checked_reference, parsed
 from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
 from predictor.catalog import ModelInfo
-from predictor.errors import MalformedRequestError
+from predictor.errors import ArtifactError, MalformedRequestError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue, ServedModels
@@ -31,8 +31,8 @@ class AdminMethod:
     reference: Callable[[bytes], str]
     """Decodes the model reference of a request; raises QuantraError."""
     change: Callable[[str], None]
-    answer: Callable[[Sequence[ModelInfo]], bytes]
-    """Encodes the response from the model's versions served afterwards."""
+    answer: Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]
+    """Encodes the response from the model's versions and problems afterwards."""
 
 
 @final
@@ -42,8 +42,8 @@ class ModelChange:
 
     method: AdminMethod
     reference: str
-    served: Callable[[], tuple[ModelInfo, ...]]
-    changed: Callable[[], None]
+    served: ServedModels
+    changed: Callable[[Sequence[ArtifactError]], None]
     refresh: Callable[[], None] | None
     rows: int = 0
     size: int = 0
@@ -52,10 +52,12 @@ class ModelChange:
         """Apply the change and encode the response."""
         if self.refresh is not None:
             self.refresh()
+        before = self.served.now.registry
         self.method.change(self.reference)
-        self.changed()
+        after = self.served.now.registry
+        self.changed(after.problems_since(before))
         name = self.reference.partition("@")[0]
-        return self.method.answer([info for info in self.served() if info.name == name])
+        return self.method.answer([info for info in after.infos() if info.name == name], after.problems_of(name))
 
 
 @final
@@ -64,13 +66,16 @@ class AdminCalls:
 
     Args:
         served: The models.
-        changed: Called after each change, on the same thread.
+        changed: Called after each change, on the same thread, with the new problems of the models folder.
         refresh: Called before each change, on the same thread, if a models folder is watched, so that earlier changes
             of the folder are applied first.
     """
 
     def __init__(
-        self, served: ServedModels, changed: Callable[[], None], refresh: Callable[[], None] | None = None
+        self,
+        served: ServedModels,
+        changed: Callable[[Sequence[ArtifactError]], None],
+        refresh: Callable[[], None] | None = None,
     ) -> None:
         self._served = served
         self._changed = changed
@@ -79,23 +84,25 @@ class AdminCalls:
         self._worker = ExplanationWorker("admin", self._queue)
         self._methods = {
             "LoadModel": AdminMethod(
-                _reference_decoder(pb.LoadModelRequest), served.load, _response_encoder(pb.LoadModelResponse)
+                _reference_decoder(pb.LoadModelRequest), served.load, _change_encoder(pb.LoadModelResponse)
             ),
             "UnloadModel": AdminMethod(
-                _reference_decoder(pb.UnloadModelRequest), served.unload, _response_encoder(pb.UnloadModelResponse)
+                _reference_decoder(pb.UnloadModelRequest),
+                served.unload,
+                lambda infos, _: pb.UnloadModelResponse(models=map(models.encode, infos)).SerializeToString(),
             ),
             "ReloadModel": AdminMethod(
-                _reference_decoder(pb.ReloadModelRequest), served.reload, _response_encoder(pb.ReloadModelResponse)
+                _reference_decoder(pb.ReloadModelRequest), served.reload, _change_encoder(pb.ReloadModelResponse)
             ),
             "RepositoryModelLoad": AdminMethod(
                 inference.loaded,
                 served.reload,
-                lambda _: inference_pb.RepositoryModelLoadResponse().SerializeToString(),
+                lambda _infos, _problems: inference_pb.RepositoryModelLoadResponse().SerializeToString(),
             ),
             "RepositoryModelUnload": AdminMethod(
                 inference.unloaded,
                 served.unload,
-                lambda _: inference_pb.RepositoryModelUnloadResponse().SerializeToString(),
+                lambda _infos, _problems: inference_pb.RepositoryModelUnloadResponse().SerializeToString(),
             ),
         }
         self._queries: Mapping[str, Callable[[bytes], bytes]] = {
@@ -130,7 +137,7 @@ class AdminCalls:
     def _begin(
         self, name: str, method: AdminMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        change = ModelChange(method, method.reference(request), self._served.infos, self._changed, self._refresh)
+        change = ModelChange(method, method.reference(request), self._served, self._changed, self._refresh)
         item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline)
         self._worker.put(name, item)
         chain(name, item.answer, answer, lambda response: response)
@@ -148,11 +155,17 @@ def _reference_decoder(
     return reference
 
 
-def _response_encoder(
-    kind: "type[pb.LoadModelResponse | pb.UnloadModelResponse | pb.ReloadModelResponse]",
-) -> Callable[[Sequence[ModelInfo]], bytes]:
-    """Create an encoder for the response of ModelAdminService."""
-    return lambda infos: kind(models=map(models.encode, infos)).SerializeToString()
+def _change_encoder(
+    kind: "type[pb.LoadModelResponse | pb.ReloadModelResponse]",
+) -> Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]:
+    """Create an encoder for the response of a call that reads the models folder."""
+
+    def encode(infos: Sequence[ModelInfo], problems: Sequence[ArtifactError]) -> bytes:
+        return kind(
+            models=map(models.encode, infos), problems=[problem.message for problem in problems]
+        ).SerializeToString()
+
+    return encode
 
 
 def _reject_stream(name: str) -> "Future[bytes]":

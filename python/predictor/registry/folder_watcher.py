@@ -1,7 +1,6 @@
 """Polling of a models folder for changes."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,8 +105,7 @@ class FolderWatcher:
             if line != before:
                 after = self._apply_model(after, name, before, line)
         self._seen = now
-        known = {_identity_of(problem) for problem in registry.problems}
-        return RegistryChange(registry=after, problems=tuple(p for p in after.problems if _identity_of(p) not in known))
+        return RegistryChange(registry=after, problems=after.problems_since(registry))
 
     def _report_once(self, registry: Registry, trouble: str) -> RegistryChange:
         """Keep the registry and report the problem once."""
@@ -144,13 +142,3 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes() if path.is_file() else None
     except OSError:
         return None
-
-
-def _identity_of(problem: ArtifactError) -> tuple[str | None, str | None, str]:
-    """Return the identity of a problem.
-
-    Numbers in the message of a version do not count, because they change while a file is being copied.
-    """
-    version = problem.metadata.get("version")
-    message = problem.message if version is None else re.sub(r"\d+", "", problem.message)
-    return problem.metadata.get("model"), version, message

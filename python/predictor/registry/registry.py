@@ -1,5 +1,6 @@
 """The registry of served models, and the folder that it is read from."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,7 +60,8 @@ class Registry:
         """Find a model by "NAME", "NAME@VERSION" or "NAME@ALIAS"; an empty reference means the only model.
 
         Raises:
-            ModelNotFoundError: no model has that name, or the reference is empty and there are several models.
+            ModelNotFoundError: no model has that name, its champion is not served, or the reference is empty and there
+                are several models.
             VersionNotFoundError: the model has no such version or alias, or the alias's version is not served.
         """
         asked, at, selector = reference.partition("@")
@@ -70,7 +72,7 @@ class Registry:
         version = line.champion if not at else line.aliases.get(selector, version_number(selector))
         model = None if version is None else line.versions.get(version)
         if model is None:
-            raise _not_found(name, line, selector)
+            raise _not_found(name, line, selector) if at else self._no_model(name)
         return model
 
     def info(self, model: Predictor) -> ModelInfo:
@@ -88,6 +90,11 @@ class Registry:
         for name in sorted(before.lines.keys() | self.lines.keys()):
             for change in self.lines.get(name, NOTHING).changes_since(before.lines.get(name, NOTHING)):
                 yield f"{name}: {change}"
+
+    def problems_since(self, before: "Registry") -> tuple[ArtifactError, ...]:
+        """Return the problems that an earlier registry does not have."""
+        known = {_identity_of(problem) for problem in before.problems}
+        return tuple(problem for problem in self.problems if _identity_of(problem) not in known)
 
     def problems_of(self, name: str) -> list[ArtifactError]:
         """Return the errors of a model and its versions."""
@@ -158,9 +165,11 @@ class ModelsFolder:
     def load(self, registry: Registry, reference: str) -> Registry:
         """Load one version, or all versions of a model, that are not served yet, and reread the aliases.
 
+        If some versions cannot be served, they become problems of the registry, and the others are loaded.
+
         Raises:
             ModelNotFoundError, VersionNotFoundError: the folder has no such model or version.
-            ArtifactError: a version cannot be served, the aliases cannot be read, or the champion's version is missing.
+            ArtifactError: none of these versions can be served, or the new aliases cannot be applied.
         """
         name, version = self._known(reference)
         there = self._there(name)
@@ -170,7 +179,8 @@ class ModelsFolder:
     def reload(self, registry: Registry, reference: str) -> Registry:
         """Reread one version, or all versions of a model, and the aliases.
 
-        An unchanged version stays the same object. A changed one is replaced once its replacement is built.
+        An unchanged version stays the same object. A changed one is replaced once its replacement is built. See `load`
+        for those that cannot be served.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, ArtifactError: see `load`.
@@ -195,7 +205,7 @@ class ModelsFolder:
         left = line.unloading(*_one_of(name, version, frozenset(line.versions)))
         if not left.versions:
             return registry.renewed(name, ModelReload(line=None))
-        if not left.live:
+        if line.live and not left.live:
             raise ConfigurationError(
                 f"{name}@{version} is what {CHAMPION} names; point {CHAMPION} at another version first (quantra alias "
                 f"{name} {CHAMPION} VERSION) and load {name}, or unload {name} as a whole"
@@ -239,10 +249,13 @@ class ModelsFolder:
         return registry.renewed(name, replace(left, failures=(problem,)))
 
     def _read(self, registry: Registry, name: str, there: frozenset[int], wanted: frozenset[int]) -> Registry:
-        """Read these versions; all or nothing."""
+        """Read these versions and apply those that can be served."""
         present = registry.lines.get(name, NOTHING)
         renewal = self._reader.renewed(name, present, there=there, wanted=wanted)
-        if renewal.failures:
+        failed = {failure.metadata.get("version") for failure in renewal.failures}
+        keeps_aliases = present.live is not None and None in failed
+        is_in_vain = renewal.line is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
+        if renewal.failures and (keeps_aliases or is_in_vain):
             raise _refused(name, renewal.failures)
         if renewal.line is None:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")
@@ -267,6 +280,16 @@ class ModelsFolder:
             return versions_in(self.path / name)
         except OSError as error:
             raise unreadable(name, str(error.strerror)) from error
+
+
+def _identity_of(problem: ArtifactError) -> tuple[str | None, str | None, str]:
+    """Return the identity of a problem.
+
+    Numbers in the message of a version do not count, because they change while a file is being copied.
+    """
+    version = problem.metadata.get("version")
+    message = problem.message if version is None else re.sub(r"\d+", "", problem.message)
+    return problem.metadata.get("model"), version, message
 
 
 def _parts(reference: str) -> tuple[str, int | None]:

@@ -13,6 +13,7 @@ from predictor.registry.loading import LazyModel, Runtime, load_model, of_versio
 from predictor.registry.lock import VersionLock
 
 _log = logging.getLogger(__name__)
+_OLD_SERVED: Final = "what was served stays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,9 @@ class ModelReader:
         """Return the result for versions that were not read again; earlier problems remain."""
         known = frozenset(line.versions) | line.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
-            line=line if line.versions else None, remarks=_lost_aliases(name, line), untried=known - line.unloaded
+            line=line if line.versions else None,
+            remarks=tuple(_lost(name, line, alias) for alias in line.lost()),
+            untried=known - line.unloaded,
         )
 
     def opened(self, name: str) -> ModelReload:
@@ -155,8 +158,8 @@ class ModelReader:
         """Read some versions of a model, and its aliases.
 
         Other versions and unchanged ones stay the same objects. A served version is replaced only after its replacement
-        is built. The champion is built too; if that fails, the previous aliases stay. A model without a champion gets
-        one, so that no later version becomes live by itself.
+        is built. The champion is built too; if that fails, the previous aliases stay, or the plain name is not served.
+        A model without a champion gets one, so that no later version becomes live by itself.
 
         Args:
             name: the model; it has a folder.
@@ -169,9 +172,12 @@ class ModelReader:
         drawn = _drawn(present, read, there=there, gone=gone)
         line, failures = self._with_aliases(name, drawn, present)
         return ModelReload(
-            line=line if line.live else None,
+            line=line if line.versions else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
-            remarks=(*_lost_aliases(name, line), *self._missing(name, there)),
+            remarks=(
+                *(_lost(name, line, alias) for alias in line.lost() if alias != CHAMPION),
+                *self._missing(name, there),
+            ),
             untried=there - frozenset(wanted),
         )
 
@@ -190,7 +196,7 @@ class ModelReader:
                 return present
             read.build()
         except ArtifactError as error:
-            return error
+            return error if present is None else _with_old_served(error)
         return read
 
     def _with_aliases(
@@ -202,8 +208,7 @@ class ModelReader:
         except ArtifactError as error:
             if present.live is None:
                 return NOTHING, (of_model(name, error),)
-            kept = ArtifactError(f"{error.message}; what was served stays", metadata=error.metadata)
-            return _kept(drawn, present, (of_model(name, kept),))
+            return _kept(drawn, present, (of_model(name, _with_old_served(error)),))
         drawn = replace(drawn, aliases=aliases, is_recorded=True)
         if CHAMPION not in aliases and present.champion is None:
             return self._with_first_champion(name, drawn)
@@ -214,8 +219,7 @@ class ModelReader:
         line, failures = _with_champion_built(drawn)
         if CHAMPION not in line.lost():
             return line, failures
-        consequence = "what was served stays" if present.live else "no version is served"
-        failures = (*failures, _lost(name, line, CHAMPION, consequence))
+        failures = (*failures, _lost(name, line, CHAMPION, has_old=present.live is not None))
         return _kept(line, present, failures) if present.live else (line, failures)
 
     def _with_first_champion(self, name: str, drawn: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
@@ -303,19 +307,21 @@ def _kept(
     return kept, (*failures, *more)
 
 
-def _lost_aliases(name: str, line: ModelVersions) -> tuple[ArtifactError, ...]:
-    """Return an error for each dangling alias; the champion's says more."""
-    return tuple(_lost(name, line, alias, "nothing answers to it") for alias in line.lost() if alias != CHAMPION)
+def _with_old_served(error: ArtifactError) -> ArtifactError:
+    return ArtifactError(f"{error.message}; {_OLD_SERVED}", metadata=error.metadata)
 
 
-def _lost(name: str, line: ModelVersions, alias: str, consequence: str) -> ArtifactError:
-    """Return the error of an alias of a version that is not served.
+def _lost(name: str, line: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
+    """Return the error of an alias of a version that is not served; `has_old`: a previous champion is.
 
     Serving another version instead of the champion would be a silent fallback.
     """
-    problem = f"alias {alias!r} {line.lost()[alias]}, so {consequence}"
-    if alias == CHAMPION:
-        problem += "; put it back"
+    problem = f"alias {alias!r} {line.lost()[alias]}, so "
+    if alias != CHAMPION:
+        problem += "nothing answers to it"
+    else:
+        others = "other versions are served by number only" if line.versions else "no version is served"
+        problem += f"{_OLD_SERVED if has_old else others}; put it back"
         if line.versions:
             problem += f", or release another version with quantra alias {name} {CHAMPION} {max(line.versions)}"
     return of_model(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
@@ -340,7 +346,7 @@ def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
     there = frozenset(aliases.values()) & versions_in(folder)
     models = {version: _loaded(folder / str(version), (folder.name, version), runtime) for version in there}
     line = _drawn(replace(NOTHING, aliases=aliases), models, there=there, gone=())
-    return [_lost(folder.name, line, alias, _consequence(alias)) for alias in line.lost()]
+    return [_lost(folder.name, line, alias) for alias in line.lost()]
 
 
 def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:
@@ -348,7 +354,3 @@ def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predic
         return load_model(folder, identity, runtime)
     except ArtifactError as error:
         return error
-
-
-def _consequence(alias: str) -> str:
-    return "no version is served" if alias == CHAMPION else "nothing answers to it"

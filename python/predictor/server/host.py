@@ -42,8 +42,8 @@ class LoadedService:
 
     @property
     def names(self) -> list[str]:
-        """Names of the served models."""
-        return [info.name for info in self.service.models()]
+        """Names of the models whose champion is served."""
+        return [info.name for info in self.service.models() if info.is_default]
 
     @property
     def gauges(self) -> ServerGauges:
@@ -174,8 +174,7 @@ class Host:
     def refresh(self) -> None:
         """Apply changes of the models folder if it is watched. May load models, so do not call it on the event loop."""
         if self._settings.watch:
-            _warn(self.models.refresh())
-            self._changed()
+            self._changed(self.models.refresh())
 
     async def drain(self) -> None:
         """Reject new calls, let those in flight finish, and close."""
@@ -199,8 +198,9 @@ class Host:
             except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
                 _log.warning("%s", InternalError.of("watching the models", error, _log).message)
 
-    def _changed(self) -> None:
-        """Update health after a change of the models; called on the thread that made it."""
+    def _changed(self, problems: Sequence[QuantraError] = ()) -> None:
+        """Log new problems and update health after a change of the models; called on the thread that made it."""
+        _warn(problems)
         self._loop.call_soon_threadsafe(lambda: self._start_task(self._update_health()))
 
     async def _update_health(self) -> None:
@@ -214,7 +214,10 @@ class Host:
 
 
 def _load(
-    settings: ServerSettings, changed: Callable[[], None], refresh: Callable[[], None], observer: Observer | None
+    settings: ServerSettings,
+    changed: Callable[[Sequence[QuantraError]], None],
+    refresh: Callable[[], None],
+    observer: Observer | None,
 ) -> LoadedService:
     from predictor.calls import AdminCalls, Calls  # imports torch; import it after binding the address
     from predictor.service import PredictionService
@@ -239,8 +242,12 @@ def _load(
 
 
 def _warn(problems: Iterable[QuantraError]) -> None:
+    """Log one line per model."""
+    lines: dict[str, list[str]] = {}
     for problem in problems:
-        _log.warning("not served: %s", one_line(problem))
+        lines.setdefault(problem.metadata.get("model", ""), []).append(one_line(problem))
+    for messages in lines.values():
+        _log.warning("not served: %s", "; ".join(messages))
 
 
 def one_line(error: QuantraError) -> str:

@@ -74,7 +74,7 @@ class ServedModels:
         return self._now.registry.infos()
 
     def load(self, reference: str) -> None:
-        """Serve a model of the folder that is not served yet; raises as `ModelsFolder.load`."""
+        """Serve the versions of a model that are not served yet; raises as `ModelsFolder.load`."""
         with self._changing:
             self._serve(self._source().load(self._now.registry, reference))
 
@@ -84,7 +84,7 @@ class ServedModels:
             self._serve(self._source().unload(self._now.registry, reference))
 
     def reload(self, reference: str) -> None:
-        """Load a model again; on failure the old one stays. Raises as `ModelsFolder.reload`."""
+        """Load a model again; versions that fail stay as they are. Raises as `ModelsFolder.reload`."""
         with self._changing:
             self._serve(self._source().reload(self._now.registry, reference))
 
