@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from market import bokeh_panel, without_last_bar
 
+from predictor import file_lock
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, ConfigurationError, LedgerError
 from predictor.evidence import Lamp
@@ -111,10 +112,17 @@ def test_the_same_bars_again_write_nothing(ledger: Ledger) -> None:
     assert (added.new, added.revised, ledger.receipt) == (0, 0, before)
 
 
+def test_an_unknown_volume_is_no_change(ledger: Ledger) -> None:
+    panel = PANEL.without_volumes(PANEL.present)
+    assert ledger.add_bars(panel).new == 90
+    assert (ledger.add_bars(panel).revised, ledger.add_bars(PANEL).revised) == (0, 90)
+
+
 def test_bars_missing_in_a_shorter_panel_stay(ledger: Ledger) -> None:
     ledger.add_bars(PANEL)
     ledger.add_bars(PANEL.last(2))
     ledger.add_bars(PANEL.select(["AAPL", "IBM"]))
+    ledger.add_bars(without_last_bar(PANEL, "IBM"))
     np.testing.assert_array_equal(ledger.panel().close, PANEL.close)
 
 
@@ -147,6 +155,7 @@ def test_bars_of_another_universe_are_refused(ledger: Ledger, panel: BarPanel, p
     ledger.add_bars(replace(PANEL, calendar="XNYS", currency="USD"))
     with pytest.raises(LedgerError, match=f"another universe: {problem}.*or another file"):
         ledger.add_bars(panel)
+    ledger.add_bars(PANEL)
     assert ledger.receipt.batch == 1
 
 
@@ -242,6 +251,7 @@ def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
             "rows after batch 3",
         ),
         ("update chain set made_at = 5 where batch = 2", "batch 2 was changed"),
+        ("update chain set previous = zeroblob(32) where batch = 2", "batch 2 was changed"),
         ("delete from chain where batch = 2", "batch 3 was changed"),
     ],
 )
@@ -275,6 +285,22 @@ def test_a_ledger_that_does_not_exist_is_made_only_if_asked(tmp_path: Path) -> N
     with pytest.raises(LedgerError, match="there is no ledger"):
         Ledger.open(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_becomes_a_ledger_only_if_asked(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.touch()
+    with pytest.raises(LedgerError, match="it is not a ledger"):
+        Ledger.open(path)
+    with Ledger.open(path, create=True) as ledger:
+        assert ledger.verify().problem == ""
+
+
+def test_writes_wait_for_the_lock_of_the_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_lock, "_PATIENCE_SECONDS", 0)
+    with file_lock.locked(ledger.path.with_name("ledger.db.lock")), pytest.raises(TimeoutError, match="held the lock"):
+        ledger.append([EVENT])
+    assert ledger.append([EVENT]) == 1
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:

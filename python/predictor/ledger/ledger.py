@@ -19,6 +19,8 @@ from predictor.ledger.schema import RecordT, matrix_of, record_of
 from predictor.ledger.store import LedgerStore, OpenBatch, Receipt, Verification
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import pandas as pd
 
 _LEAST_SHARED: Final = 0.5
@@ -139,6 +141,10 @@ class Ledger:
         table = schema.TABLE_OF[kind]
         found = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
         return [record_of(kind, row) for row in found]
+
+    def query(self, statement: str, values: Sequence[object] = ()) -> list["sqlite3.Row"]:
+        """The rows of a SELECT on the tables `bar`, `forecast`, `label`, `score`, `evidence`, `event` and `chain`."""
+        return self._store.rows(statement, values)
 
     # --- bars
 

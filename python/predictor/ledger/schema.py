@@ -54,6 +54,7 @@ create table label (
     id integer primary key, batch integer not null, forecast integer not null references forecast (id),
     horizon integer not null, session integer not null, revision integer not null, status text not null, value real,
     reason text not null, bars_batch integer not null, unique (forecast, horizon, revision));
+create index label_by_session on label (session);
 create table score (
     id integer primary key, batch integer not null, forecast integer not null references forecast (id),
     horizon integer not null, revision integer not null, pinball real not null, below text not null,

@@ -1,0 +1,192 @@
+"""Labels and scores of a ledger's forecasts that fell due, from its bars."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.errors import shown_date
+from predictor.ledger import ForecastRecord, Label, LabelStatus, Ledger, LedgerEvent, Score
+from predictor.networks import Target, TargetKind
+
+PATIENCE: Final = 5
+"""Sessions that a missing bar is waited for."""
+REVISED_BARS: Final = "revised bars"
+"""Kind of the event of a revision that needs a look."""
+_SAME_OUTCOME: Final = 1e-9
+"""Largest change by rounding, where a dividend rebased the adjusted closes."""
+_LARGE_REVISION: Final = 0.0025
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueForecasts:
+    """Counts of labels that were recorded."""
+
+    scored: int = 0
+    unscorable: int = 0
+    revised: int = 0
+    """Labels that follow revised bars; the evidence keeps the first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DueLabel:
+    """One horizon of a forecast whose session has a bar of some symbol after or on it."""
+
+    forecast: ForecastRecord
+    horizon: int
+    session: int
+
+
+def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE) -> DueForecasts:
+    """Label and score every forecast whose target session is in the ledger; a second run adds nothing.
+
+    Splits and dividends after a forecast do not change its score. A symbol without the bars is waited for, then it is
+    unscorable. An outcome that was revised by more than 25 basis points is recorded as an event.
+    """
+    due = list(_unlabelled(ledger))
+    revised = list(_labels_of_revised_bars(ledger))
+    dues = [*due, *(_DueLabel(forecast, label.horizon, label.session) for forecast, label in revised)]
+    if not dues:
+        return DueForecasts()
+    batch = ledger.receipt.batch
+    panel = ledger.panel(first=min(one.forecast.base_session for one in dues), batch=batch)
+    values = _outcomes(panel, dues)
+    labels = [
+        label
+        for one, value in zip(due, values[: len(due)], strict=True)
+        if (label := _label(one, value, panel, batch, waited=int((panel.sessions > one.session).sum()) >= patience))
+        is not None
+    ]
+    forecasts = {one.forecast.number: one.forecast for one in dues}
+    changed = list(_revisions(revised, values[len(due) :], batch))
+    events = _large_revisions(changed, forecasts, batch)
+    everything = [*labels, *(label for _, label in changed)]
+    ledger.append([*everything, *_scores(everything, forecasts), *events])
+    scored = sum(label.status is LabelStatus.SCORED for label in labels)
+    return DueForecasts(scored=scored, unscorable=len(labels) - scored, revised=len(changed))
+
+
+def _unlabelled(ledger: Ledger) -> Iterator[_DueLabel]:
+    """The horizons that are due and have no label."""
+    open_forecasts = ledger.records(
+        ForecastRecord,
+        "json_array_length(target_sessions) > "
+        "(select count(*) from label where label.forecast = forecast.id and revision = 0)",
+    )
+    numbers = [forecast.number for forecast in open_forecasts]
+    first = min(numbers, default=0)
+    done = {
+        (row["forecast"], row["horizon"])
+        for row in ledger.query("select forecast, horizon from label where forecast >= ? and revision = 0", (first,))
+    }
+    last = ledger.last_session
+    for forecast in open_forecasts:
+        for horizon, session in zip(forecast.horizons, forecast.target_sessions, strict=True):
+            if session <= last and (forecast.number, horizon) not in done:
+                yield _DueLabel(forecast, horizon, session)
+
+
+def _labels_of_revised_bars(ledger: Ledger) -> Iterator[tuple[ForecastRecord, Label]]:
+    """The newest label of each horizon whose bars have changed since all labels were made."""
+    known = ledger.query("select max(bars_batch) as batch, max(session) as session from label")[0]
+    blocks = ledger.query(
+        "select symbol, min(first_session) as first, max(last_session) as last from bar "
+        "where batch > ? and first_session <= ? group by symbol",
+        (known["batch"] or 0, known["session"] or 0),
+    )
+    for block in blocks:
+        forecasts = ledger.records(ForecastRecord, "symbol = ? and as_of <= ?", (block["symbol"], block["last"]))
+        for forecast in forecasts:
+            labels = ledger.records(Label, "forecast = ? and session >= ?", (forecast.number, block["first"]))
+            yield from ((forecast, label) for label in {label.horizon: label for label in labels}.values())
+
+
+def _outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
+    """[N] the target's values; NaN if a bar is missing."""
+    values, groups = np.full(len(dues), np.nan), dict[tuple[int, int, str], list[int]]()
+    for k, one in enumerate(dues):
+        groups.setdefault((one.forecast.base_session, one.session, one.forecast.target_kind), []).append(k)
+    rows = {symbol: row for row, symbol in enumerate(panel.symbols)}
+    known = set(panel.sessions.tolist())
+    for (base, session, kind), places in groups.items():
+        if base in known and session in known:
+            bars = panel.between(base, session)
+            target = Target(kind=TargetKind(kind), lag=0, horizons=(len(bars.sessions) - 1,))
+            labels = target.labels(bars.adjusted_each()[0])[:, 0, 0]
+            for k in places:
+                row = rows.get(dues[k].forecast.symbol)
+                values[k] = np.nan if row is None else labels[row]
+    return values
+
+
+def _label(one: _DueLabel, value: float, panel: BarPanel, batch: int, *, waited: bool) -> Label | None:
+    """The label; None while a missing bar is waited for."""
+    label = Label(forecast=one.forecast.number, horizon=one.horizon, session=one.session, value=None, bars_batch=batch)
+    if np.isfinite(value):
+        return replace(label, value=float(value))
+    return replace(label, status=LabelStatus.UNSCORABLE, reason=_reason(one, panel)) if waited else None
+
+
+def _reason(one: _DueLabel, panel: BarPanel) -> str:
+    if one.forecast.symbol not in panel.symbols:
+        return "no bars"
+    present = panel.sessions[panel.present[panel.symbols.index(one.forecast.symbol)]]
+    if one.session in present:
+        return f"bars are missing between {shown_date(one.forecast.base_session)} and {shown_date(one.session)}"
+    if (present > one.session).any():
+        return f"halted on {shown_date(one.session)}"
+    return f"no bar since {shown_date(int(present[-1]))}"
+
+
+def _revisions(
+    revised: Sequence[tuple[ForecastRecord, Label]], values: FloatArray, batch: int
+) -> Iterator[tuple[float, Label]]:
+    """Labels whose value differs from the one before, with the difference; a lost value keeps the old label."""
+    for (_, label), value in zip(revised, values, strict=True):
+        change = abs(value - label.value) if label.value is not None else 0.0
+        if np.isfinite(value) and (label.value is None or change > _SAME_OUTCOME):
+            status = LabelStatus.SCORED
+            number = label.revision + 1
+            new = replace(label, revision=number, value=float(value), status=status, reason="", bars_batch=batch)
+            yield change, new
+
+
+def _large_revisions(
+    changed: Iterable[tuple[float, Label]], forecasts: dict[int, ForecastRecord], batch: int
+) -> Iterator[LedgerEvent]:
+    """One event per symbol, with its largest change."""
+    largest: dict[str, tuple[float, int]] = {}
+    for change, label in changed:
+        symbol = forecasts[label.forecast].symbol
+        largest[symbol] = max(largest.get(symbol, (0.0, 0)), (change, label.session))
+    for symbol, (change, session) in largest.items():
+        if change > _LARGE_REVISION:
+            reason = f"{symbol}: its outcome of {shown_date(session)} changed by {10000 * change:.0f} basis points"
+            yield LedgerEvent(kind=REVISED_BARS, session=session, reason=reason, key=f"{REVISED_BARS} {batch} {symbol}")
+
+
+def _scores(labels: Iterable[Label], forecasts: dict[int, ForecastRecord]) -> Iterator[Score]:
+    for label in labels:
+        if label.value is not None:
+            forecast = forecasts[label.forecast]
+            values = forecast.values[forecast.horizons.index(label.horizon)]
+            score = score_outcome(label.value, values, np.array(forecast.quantiles))
+            yield replace(score, forecast=label.forecast, horizon=label.horizon, revision=label.revision)
+
+
+def score_outcome(outcome: float, values: FloatArray, levels: FloatArray) -> Score:
+    """Score the quantiles [Q] of one horizon at levels [Q]."""
+    error = outcome - values
+    below = outcome <= values
+    ends = (levels[0] / 2, (1 + levels[-1]) / 2)
+    return Score(
+        forecast=0,
+        horizon=0,
+        pinball=float(np.maximum(levels * error, (levels - 1) * error).mean()),
+        below="".join(map(str, below.astype(int).tolist())),
+        is_inside=bool(values[0] <= outcome <= values[-1]),
+        pit=float(np.interp(outcome, values, levels, left=ends[0], right=ends[1])),
+    )

@@ -1,0 +1,133 @@
+"""The health of a model version: tests of its coverage and skill on a ledger's scores."""
+
+import json
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from predictor.arrays import FloatArray, IntArray
+from predictor.evidence import (
+    DailyShares,
+    Lamp,
+    Side,
+    SkillEvidence,
+    assess_coverage,
+    compare_losses,
+    pool_losses,
+    pool_shares,
+)
+from predictor.ledger import EvidenceRecord, Ledger
+
+COVERAGE: Final = "coverage"
+"""Monitors of the band are called `coverage too few` and `coverage too many`."""
+SKILL: Final = "skill against"
+
+
+class ModelVersion(NamedTuple):
+    """One version of a model, or a baseline."""
+
+    model: str
+    version: int
+
+
+def assess_model(ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion]) -> tuple[EvidenceRecord, ...]:
+    """Test a version's coverage, and its skill against rivals, at each horizon; the records are not written yet.
+
+    Only prospective forecasts count, and only the first label of each. Clients' forecasts are left out.
+    """
+    session = ledger.last_session
+    bands = ledger.query(
+        "select distinct horizons, quantiles from forecast where model = ? and version = ? and role <> 'client'",
+        subject,
+    )
+    if not bands:
+        return ()
+    horizons, levels = (np.array(json.loads(bands[-1][name])) for name in ("horizons", "quantiles"))
+    promised = float(levels[-1] - levels[0])
+    found: list[EvidenceRecord] = []
+    for place, horizon in enumerate(horizons.astype(int).tolist()):
+        shares = _shares(ledger, subject, place, horizon)
+        for side in Side if 0 < promised < 1 else ():
+            seen = assess_coverage(shares, promised, side, horizon=horizon)
+            state = _state((name, value) for name, value in seen._asdict().items() if name != "lamp")
+            state["promised"] = promised
+            found.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
+        for rival in rivals:
+            skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon), horizon=horizon)
+            state = _state(skill._asdict().items())
+            monitor = f"{SKILL} {rival.model}@{rival.version}"
+            found.append(_record(subject, monitor, horizon, session, skill_lamp(skill), state))
+    return tuple(found)
+
+
+def skill_lamp(skill: SkillEvidence) -> Lamp:
+    """Green if the subject is better, red if it is worse, learning while the sequence contains 0."""
+    if skill.lower > 0:
+        return Lamp.GREEN
+    return Lamp.RED if skill.upper < 0 else Lamp.LEARNING
+
+
+def worst_lamp(records: Sequence[EvidenceRecord]) -> Lamp:
+    """The lamp of a model: its worst alarm, or green if all tests of coverage for too few outcomes are."""
+    lamps = [record.lamp for record in records]
+    alarm = next((lamp for lamp in (Lamp.RED, Lamp.AMBER) if lamp in lamps), None)
+    if alarm is not None:
+        return alarm
+    narrow = [record.lamp for record in records if record.monitor == f"{COVERAGE} {Side.TOO_FEW}"]
+    return Lamp.GREEN if narrow and set(narrow) == {Lamp.GREEN} else Lamp.LEARNING
+
+
+def _record(
+    subject: ModelVersion, monitor: str, horizon: int, session: int, lamp: Lamp, state: dict[str, float | None]
+) -> EvidenceRecord:
+    return EvidenceRecord(
+        model=subject.model,
+        version=subject.version,
+        monitor=monitor,
+        horizon=horizon,
+        session=session,
+        lamp=lamp,
+        state=state,
+    )
+
+
+def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
+    """Numbers for JSON, which has none that are not finite."""
+    return {name: value if isfinite(value) else None for name, value in numbers}
+
+
+def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int) -> DailyShares:
+    """The share of each date's symbols inside the band, at one horizon."""
+    rows = ledger.query(
+        "select f.as_of, json_extract(f.target_sessions, ?) as session, s.is_inside from forecast f "
+        "left join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
+        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective",
+        (f"$[{place}]", horizon, *subject),
+    )
+    inside = np.array([np.nan if row["is_inside"] is None else row["is_inside"] for row in rows], np.float64)
+    is_due = np.array([row["session"] for row in rows], np.int64) <= ledger.last_session
+    return pool_shares(np.array([row["as_of"] for row in rows], np.int32), inside, is_due)
+
+
+def _daily_losses(
+    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int
+) -> tuple[FloatArray, FloatArray]:
+    """[D] mean losses of both by date, on the symbols and dates that both have scores of."""
+    both = [_losses(ledger, one, horizon) for one in (theirs, ours)]
+    shared = sorted(both[0].keys() & both[1].keys())
+    dates: IntArray = np.array([date for date, _ in shared], np.int32)
+    symbols = [symbol for _, symbol in shared]
+    pooled = [pool_losses(dates, symbols, np.array([losses[key] for key in shared], np.float64))[1] for losses in both]
+    return pooled[0], pooled[1]
+
+
+def _losses(ledger: Ledger, one: ModelVersion, horizon: int) -> dict[tuple[int, str], float]:
+    rows = ledger.query(
+        "select f.as_of, f.symbol, s.pinball from forecast f "
+        "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
+        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective",
+        (horizon, *one),
+    )
+    return {(row["as_of"], row["symbol"]): row["pinball"] for row in rows}

@@ -1,0 +1,268 @@
+"""Labels and scores of due forecasts, and the health that follows from them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from market import bokeh_panel
+
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.due_forecasts import PATIENCE, score_due_forecasts, score_outcome
+from predictor.evidence import Lamp
+from predictor.ledger import ForecastRecord, Label, LabelStatus, Ledger, LedgerEvent, Role, Score
+from predictor.model_health import ModelVersion, assess_model, worst_lamp
+
+PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)
+DAYS = PANEL.sessions.tolist()
+LEVELS = (0.1, 0.5, 0.9)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
+        yield opened
+
+
+def forecast(
+    panel: BarPanel, day: int, symbol: str = "IBM", horizons: Sequence[int] = (1, 5), *, width: float = 0.02
+) -> ForecastRecord:
+    """A forecast around 0, twice as wide at each further horizon."""
+    sessions = panel.sessions.tolist()
+    return ForecastRecord(
+        forecast_id=f"{day}",
+        symbol=symbol,
+        role=Role.CHAMPION,
+        model="mine",
+        version=1,
+        weights_hash="ab",
+        engine="eager",
+        batch_rows=1,
+        as_of=sessions[day],
+        base_session=sessions[day],
+        target_kind="log-return",
+        horizons=tuple(horizons),
+        target_sessions=tuple(sessions[day + h] for h in horizons),
+        quantiles=LEVELS,
+        values=np.array([[-width * 2**k, 0.0, width * 2**k] for k in range(len(horizons))]),
+        anchor=100.0,
+        bars_batch=0,
+        made_at=0,
+    )
+
+
+def with_columns(panel: BarPanel, symbol: str, days: slice, factor: float) -> BarPanel:
+    """The panel with a symbol's prices of some days multiplied; NaN removes the bars."""
+    columns = {name: np.copy(getattr(panel, name)) for name in panel.columns}
+    for name, values in columns.items():
+        if name != "volume" or np.isnan(factor):
+            values[panel.symbols.index(symbol), days] *= factor
+    return replace(panel, **columns)
+
+
+def returns(panel: BarPanel, symbol: str, day: int, horizon: int) -> float:
+    close = panel.adjusted().close[panel.symbols.index(symbol)]
+    return float(np.log(close[day + horizon] / close[day]))
+
+
+# --- labels and scores
+
+
+def test_due_horizons_are_scored_once(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10)])
+    ledger.add_bars(PANEL.until(DAYS[11]))
+    assert score_due_forecasts(ledger).scored == 1
+    assert score_due_forecasts(ledger).scored == 0
+    ledger.add_bars(PANEL)
+    assert score_due_forecasts(ledger).scored == 1
+    labels, scores = ledger.records(Label), ledger.records(Score)
+    assert [label.horizon for label in labels] == [1, 5]
+    assert [label.value for label in labels] == pytest.approx([returns(PANEL, "IBM", 10, h) for h in (1, 5)])
+    widths = {1: 0.02, 5: 0.04}
+    expected = [
+        score_outcome(label.value or 0, np.array([-1, 0, 1]) * widths[label.horizon], np.array(LEVELS))
+        for label in labels
+    ]
+    assert scores == [replace(s, forecast=1, horizon=h) for s, h in zip(expected, (1, 5), strict=True)]
+
+
+def test_a_score_by_hand() -> None:
+    score = score_outcome(0.01, np.array([-0.02, 0.0, 0.02]), np.array(LEVELS))
+    assert score.pinball == pytest.approx((0.1 * 0.03 + 0.5 * 0.01 + 0.1 * 0.01) / 3)
+    assert (score.below, score.is_inside, score.pit) == ("001", True, pytest.approx(0.7))
+    outside = score_outcome(-0.03, np.array([-0.02, 0.0, 0.02]), np.array(LEVELS))
+    assert (outside.below, outside.is_inside, outside.pit) == ("111", False, 0.05)
+    assert score_outcome(0.02, np.array([-0.02, 0.0, 0.02]), np.array(LEVELS)).below == "001"
+
+
+def test_scores_do_not_depend_on_the_order_in_which_bars_arrive(tmp_path: Path) -> None:
+    found: list[list[Score]] = []
+    for name, steps in (("at once", [39]), ("daily", list(range(12, 40)))):
+        with Ledger.open(tmp_path / name, create=True) as ledger:
+            ledger.append([forecast(PANEL, 10, symbol) for symbol in ("AAPL", "IBM")])
+            for step in steps:
+                ledger.add_bars(PANEL.until(DAYS[step]))
+                score_due_forecasts(ledger)
+            found.append(sorted(ledger.records(Score), key=lambda score: (score.forecast, score.horizon)))
+    assert found[0] == found[1]
+
+
+def _split(panel: BarPanel, day: int) -> BarPanel:
+    ratio = np.ones_like(panel.close)
+    ratio[panel.symbols.index("IBM"), day] = 4.0
+    return replace(with_columns(panel, "IBM", slice(day, None), 0.25), split_ratio=ratio)
+
+
+@pytest.mark.parametrize("day", [12, 15])
+def test_a_split_after_the_forecast_changes_no_score(tmp_path: Path, day: int) -> None:
+    plain = replace(PANEL, adj_close=None, split_ratio=np.ones_like(PANEL.close))
+    found: list[list[Label]] = []
+    for name, panel in (("plain", plain), ("split", _split(plain, day))):
+        with Ledger.open(tmp_path / name, create=True) as ledger:
+            ledger.append([forecast(panel, 10)])
+            ledger.add_bars(panel)
+            score_due_forecasts(ledger)
+            found.append(ledger.records(Label))
+    assert [label.value for label in found[1]] == pytest.approx([label.value for label in found[0]], abs=1e-12)
+
+
+def test_a_dividend_counts_as_return(ledger: Ledger) -> None:
+    paid = np.zeros_like(PANEL.close)
+    paid[PANEL.symbols.index("IBM"), 11] = 2.0
+    panel = replace(PANEL, adj_close=None, cash_dividend=paid)
+    ledger.append([forecast(panel, 10, horizons=(1,))])
+    ledger.add_bars(panel)
+    score_due_forecasts(ledger)
+    close = panel.close[panel.symbols.index("IBM")]
+    assert ledger.records(Label)[0].value == pytest.approx(np.log(close[11] / (close[10] - 2.0)))
+
+
+def test_log_volatilities_are_labelled_by_the_target_s_formula(ledger: Ledger) -> None:
+    ledger.append([replace(forecast(PANEL, 10, horizons=(5,)), target_kind="log-volatility")])
+    ledger.add_bars(PANEL)
+    score_due_forecasts(ledger)
+    row = PANEL.symbols.index("IBM")
+    logs = np.log(PANEL.high[row, 11:16] / PANEL.low[row, 11:16])
+    assert ledger.records(Label)[0].value == pytest.approx(np.log(np.sqrt((logs**2).mean() / (4 * np.log(2)))))
+
+
+# --- missing bars
+
+
+@pytest.mark.parametrize(
+    ("gap", "reason"), [(slice(11, 12), "halted on"), (slice(11, None), "no bar since"), (slice(0, None), "no bars")]
+)
+def test_a_missing_bar_is_waited_for_and_then_named(ledger: Ledger, gap: slice, reason: str) -> None:
+    panel = with_columns(PANEL, "IBM", gap, np.nan)
+    ledger.append([forecast(PANEL, 10, horizons=(1,))])
+    ledger.add_bars(panel.until(DAYS[10 + PATIENCE]))
+    assert score_due_forecasts(ledger).unscorable == 0
+    ledger.add_bars(panel.until(DAYS[11 + PATIENCE]))
+    assert score_due_forecasts(ledger).unscorable == 1
+    (label,) = ledger.records(Label)
+    assert (label.status, label.value, ledger.records(Score)) == (LabelStatus.UNSCORABLE, None, [])
+    assert label.reason.startswith(reason)
+
+
+def test_a_target_session_without_any_bar_is_unscorable(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10, horizons=(1,))])
+    ledger.add_bars(PANEL.without_sessions([DAYS[11]]))
+    assert score_due_forecasts(ledger).unscorable == 1
+
+
+def test_a_late_bar_adds_a_second_label_and_keeps_the_first(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10, horizons=(1,))])
+    ledger.add_bars(with_columns(PANEL, "IBM", slice(11, 12), np.nan))
+    score_due_forecasts(ledger)
+    ledger.add_bars(PANEL)
+    assert score_due_forecasts(ledger).revised == 1
+    first, second = ledger.records(Label)
+    assert (first.status, second.status, second.revision) == (LabelStatus.UNSCORABLE, LabelStatus.SCORED, 1)
+    assert ledger.records(LedgerEvent) == []
+
+
+# --- revisions
+
+
+@pytest.mark.parametrize(("factor", "events"), [(1.001, 0), (1.01, 1)])
+def test_a_revised_bar_adds_a_label_and_tells_of_large_changes(ledger: Ledger, factor: float, events: int) -> None:
+    ledger.append([forecast(PANEL, 10)])
+    ledger.add_bars(PANEL.until(DAYS[20]))
+    score_due_forecasts(ledger)
+    revised = with_columns(PANEL, "IBM", slice(11, 12), factor)
+    ledger.add_bars(revised)
+    assert score_due_forecasts(ledger).revised == 1
+    assert score_due_forecasts(ledger).revised == 0
+    labels, told = ledger.records(Label), ledger.records(LedgerEvent)
+    assert [(label.horizon, label.revision) for label in labels] == [(1, 0), (5, 0), (1, 1)]
+    assert labels[2].value == pytest.approx((labels[0].value or 0) + np.log(factor))
+    assert len(told) == events
+    assert all("IBM: its outcome of" in event.reason and "100 basis points" in event.reason for event in told)
+
+
+def test_a_rebased_adjusted_close_changes_no_label(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10)])
+    ledger.add_bars(PANEL.until(DAYS[20]))
+    score_due_forecasts(ledger)
+    ledger.add_bars(replace(PANEL, adj_close=None if PANEL.adj_close is None else PANEL.adj_close * 0.97))
+    assert score_due_forecasts(ledger).revised == 0
+
+
+# --- health
+
+
+LONG = bokeh_panel("AAPL", "IBM", "MSFT").last(320)
+
+
+def _record(ledger: Ledger, model: str, widths: FloatArray, days: int = 300) -> None:
+    records = [
+        replace(forecast(LONG, day, symbol, (1,), width=float(widths[s])), model=model, forecast_id=f"{model}{day}")
+        for day in range(days)
+        for s, symbol in enumerate(LONG.symbols)
+    ]
+    ledger.append(records)
+
+
+def test_a_narrow_model_is_red_and_worse_than_a_good_one(ledger: Ledger) -> None:
+    moves = np.abs(np.diff(np.log(LONG.adjusted().close), axis=1))
+    good = np.quantile(moves, 0.8, axis=1)
+    _record(ledger, "good", good)
+    _record(ledger, "narrow", good / 3)
+    ledger.add_bars(LONG)
+    score_due_forecasts(ledger)
+    health = {
+        name: assess_model(ledger, ModelVersion(name, 1), [ModelVersion(other, 1)])
+        for name, other in (("good", "narrow"), ("narrow", "good"))
+    }
+    lamps = {name: {record.monitor: record.lamp for record in records} for name, records in health.items()}
+    assert lamps["narrow"] == {
+        "coverage too few": Lamp.RED,
+        "coverage too many": Lamp.LEARNING,
+        "skill against good@1": Lamp.RED,
+    }
+    assert lamps["good"]["skill against narrow@1"] is Lamp.GREEN
+    assert (worst_lamp(health["narrow"]), worst_lamp(health["good"])) == (Lamp.RED, lamps["good"]["coverage too few"])
+    assert ledger.append([*health["good"], *health["narrow"]]) == 6
+    state = health["good"][0].state
+    assert (state["days"], state["promised"], state["share"]) == (300, 0.8, pytest.approx(0.8, abs=0.02))
+
+
+def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledger: Ledger) -> None:
+    ledger.append([replace(forecast(PANEL, 10), role=Role.CLIENT)])
+    ledger.add_bars(PANEL)
+    ledger.append([forecast(PANEL, 11)])
+    score_due_forecasts(ledger)
+    records = assess_model(ledger, ModelVersion("mine", 1), [])
+    assert [record.state["days"] for record in records] == [0, 0, 0, 0]
+    assert assess_model(ledger, ModelVersion("other", 1), []) == ()
+
+
+def test_dates_that_are_not_due_wait(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10), forecast(PANEL, 11)])
+    ledger.add_bars(PANEL.until(DAYS[15]))
+    score_due_forecasts(ledger)
+    records = assess_model(ledger, ModelVersion("mine", 1), [])
+    assert [(record.horizon, record.state["days"]) for record in records] == [(1, 2), (1, 2), (5, 1), (5, 1)]
+    assert worst_lamp(records) is Lamp.LEARNING
