@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import typer
 
-from predictor.cli.commands import COMMANDS
+from predictor.cli.commands import COMMANDS, LEDGER
 from predictor.cli.program import Command
 from trainers.cli.commands import OURS, TRAIN, TUNE, VITS, app
 
-ALL = (*COMMANDS, *OURS, *TRAIN, *TUNE, *VITS)
+ALL = (*COMMANDS, *LEDGER, *OURS, *TRAIN, *TUNE, *VITS)
 LOADED_BY_HELP = [
     "predictor",
     "predictor.cli",

@@ -67,5 +67,27 @@ COMMANDS: Final = (
         "Example: quantra doctor --artifact models/demo/1",
     ),
 )
+LEDGER_TEXT: Final = "The record of bars, forecasts, outcomes and events: verify, show or export it."
+LEDGER: Final = (
+    Command(
+        "verify",
+        "predictor.cli.ledger_commands:verify",
+        "Check that no row of a ledger was changed or removed; prints the receipt of its last batch.",
+        "Example: quantra ledger verify ledger.db",
+    ),
+    Command(
+        "show",
+        "predictor.cli.ledger_commands:show",
+        "Show what a ledger holds: forecasts and scores of each model, its lamps, and the last events.",
+        "Example: quantra ledger show ledger.db",
+    ),
+    Command(
+        "export",
+        "predictor.cli.ledger_commands:export",
+        "Write the tables of a ledger as Parquet files: bars, forecasts, scores, evidence and events.",
+        "Example: quantra ledger export ledger.db --out exported",
+    ),
+)
 
 app = with_version(program(COMMANDS, text=TEXT))
+app.add_typer(program(LEDGER, text=LEDGER_TEXT), name="ledger")

@@ -4,7 +4,7 @@ Every write is one batch: it is stored whole or not at all, it gets the next bat
 the batch before. Batch numbers are the ledger's clock; wall-clock times are only information.
 """
 
-from predictor.ledger.ledger import BarsAdded, Ledger
+from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMN, BarsAdded, Ledger, LedgerTable
 from predictor.ledger.records import (
     EvidenceRecord,
     ForecastRecord,
@@ -17,6 +17,8 @@ from predictor.ledger.records import (
 from predictor.ledger.store import Receipt, Verification
 
 __all__ = [
+    "SESSION_COLUMNS",
+    "TIME_COLUMN",
     "BarsAdded",
     "EvidenceRecord",
     "ForecastRecord",
@@ -24,6 +26,7 @@ __all__ = [
     "LabelStatus",
     "Ledger",
     "LedgerEvent",
+    "LedgerTable",
     "Receipt",
     "Role",
     "Score",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+SESSION_COLUMNS: Final = frozenset({"as_of", "session"})
+TIME_COLUMN: Final = "made_at"
 _LEAST_SHARED: Final = 0.5
 """Share of the symbols with a bar on the ledger's last session that further bars must have."""
 
@@ -37,6 +40,15 @@ class BarsAdded:
     """Bars of sessions and symbols that had none."""
     revised: int
     """Bars that replace others."""
+
+
+class LedgerTable(StrEnum):
+    """The tables that other programs may read."""
+
+    FORECASTS = "forecasts"
+    SCORES = "scores"
+    EVIDENCE = "evidence"
+    EVENTS = "events"
 
 
 class _Universe(NamedTuple):
@@ -286,92 +298,85 @@ class Ledger:
             symbol: only of this symbol.
             since: only with bars up to this day or later.
         """
-        condition, values = _condition(model=model, symbol=symbol, since=since)
-        found = self.records(ForecastRecord, condition, values)
-        levels = sorted({level for forecast in found for level in forecast.quantiles})
-        rows = [
-            {
-                "forecast": one.number,
-                "forecast_id": one.forecast_id,
-                "model": one.model,
-                "version": one.version,
-                "role": one.role.value,
-                "symbol": one.symbol,
-                "as_of": one.as_of,
-                "horizon": horizon,
-                "session": one.target_sessions[h] if one.target_sessions else 0,
-                "anchor": one.anchor,
-                "target_kind": one.target_kind,
-                "is_prospective": one.is_prospective,
-                **{f"q{level:g}": float(one.values[h, q]) for q, level in enumerate(one.quantiles)},  # noqa: PD011
-            }
-            for one in found
-            for h, horizon in enumerate(one.horizons)
-        ]
-        names = [*_FORECAST_COLUMNS, *(f"q{level:g}" for level in levels)]
-        return _frame({name: [row.get(name, np.nan) for row in rows] for name in names}, sessions=("as_of", "session"))
+        return _frame(self.columns(LedgerTable.FORECASTS, model=model, symbol=symbol, since=since))
 
     def scores(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
         """One row per label, with its forecast's facts and its score; arguments as in `forecasts`."""
-        condition, values = _condition(model=model, symbol=symbol, since=since)
-        names = (
-            "f.id as forecast, f.forecast_id, f.model, f.version, f.role, f.symbol, f.as_of, l.horizon, l.session, "
-            "l.revision, l.status, l.reason, l.value, s.pinball, s.below, s.is_inside, s.pit, f.is_prospective"
-        )
-        query = (
-            f"select {names} from label l join forecast f on f.id = l.forecast "  # noqa: S608
-            "left join score s on s.forecast = l.forecast and s.horizon = l.horizon and s.revision = l.revision "
-            f"where {condition} order by l.id"
-        )
-        return self._query_frame(query, values, sessions=("as_of", "session"))
+        return _frame(self.columns(LedgerTable.SCORES, model=model, symbol=symbol, since=since))
 
     def evidence(self, *, model: str = "") -> "pd.DataFrame":
         """One row per monitor, horizon and session; `state` is JSON."""
-        condition, values = _condition(model=model)
-        names = "model, version, monitor, horizon, session, lamp, state"
-        query = f"select {names} from evidence where {condition} order by id"  # noqa: S608
-        return self._query_frame(query, values, sessions=("session",))
+        return _frame(self.columns(LedgerTable.EVIDENCE, model=model))
 
     def events(self, *, model: str = "") -> "pd.DataFrame":
         """One row per event, with the time of its batch; `detail` is JSON."""
-        condition, values = _condition(model=model)
-        names = "e.batch, c.made_at, e.kind, e.model, e.version, e.session, e.reason, e.detail, e.key"
-        query = f"select {names} from event e join chain c on c.batch = e.batch where {condition} order by e.id"  # noqa: S608
-        return self._query_frame(query, values, sessions=("session",), times=("made_at",))
+        return _frame(self.columns(LedgerTable.EVENTS, model=model))
 
-    def _query_frame(
-        self, query: str, values: Sequence[object], *, sessions: Sequence[str], times: Sequence[str] = ()
-    ) -> "pd.DataFrame":
-        names, rows = self._store.table(query, values)
-        columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
-        return _frame(columns, sessions=sessions, times=times)
-
-
-_FORECAST_COLUMNS: Final = (
-    "forecast", "forecast_id", "model", "version", "role", "symbol", "as_of", "horizon", "session", "anchor",
-    "target_kind", "is_prospective",
-)  # fmt: skip
+    def columns(
+        self, table: LedgerTable, *, model: str = "", symbol: str = "", since: Day = 0
+    ) -> dict[str, list[object]]:
+        """The columns of a table as lists; `as_of` and `session` are yyyymmdd, `made_at` nanoseconds since 1970."""
+        conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": day_number(since) if since else 0}
+        given = {condition: value for condition, value in conditions.items() if value}
+        where = " and ".join(given) or "1"
+        if table is LedgerTable.FORECASTS:
+            return _forecast_columns(self.records(ForecastRecord, where, list(given.values())))
+        names, rows = self._store.table(_QUERIES[table].format(where), list(given.values()))
+        return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
-def _condition(*, model: str = "", symbol: str = "", since: Day = 0) -> tuple[str, list[object]]:
-    conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": day_number(since) if since else 0}
-    given = {condition: value for condition, value in conditions.items() if value}
-    return " and ".join(given) or "1", list(given.values())
+_QUERIES: Final[Mapping[LedgerTable, str]] = {
+    LedgerTable.SCORES: (
+        "select f.id as forecast, f.forecast_id, f.model, f.version, f.role, f.symbol, f.as_of, l.horizon, l.session, "
+        "l.revision, l.status, l.reason, l.value, s.pinball, s.below, s.is_inside, s.pit, f.is_prospective "
+        "from label l join forecast f on f.id = l.forecast left join score s "
+        "on s.forecast = l.forecast and s.horizon = l.horizon and s.revision = l.revision where {} order by l.id"
+    ),
+    LedgerTable.EVIDENCE: (
+        "select model, version, monitor, horizon, session, lamp, state from evidence where {} order by id"
+    ),
+    LedgerTable.EVENTS: (
+        "select e.batch, c.made_at, e.kind, e.model, e.version, e.session, e.reason, e.detail, e.key "
+        "from event e join chain c on c.batch = e.batch where {} order by e.id"
+    ),
+}
 
 
-def _frame(
-    columns: Mapping[str, Sequence[object]], *, sessions: Sequence[str], times: Sequence[str] = ()
-) -> "pd.DataFrame":
+def _forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
+    rows = [(one, h) for one in found for h in range(len(one.horizons))]
+    columns: dict[str, list[object]] = {
+        "forecast": [one.number for one, _ in rows],
+        "forecast_id": [one.forecast_id for one, _ in rows],
+        "model": [one.model for one, _ in rows],
+        "version": [one.version for one, _ in rows],
+        "role": [one.role.value for one, _ in rows],
+        "symbol": [one.symbol for one, _ in rows],
+        "as_of": [one.as_of for one, _ in rows],
+        "horizon": [one.horizons[h] for one, h in rows],
+        "session": [one.target_sessions[h] for one, h in rows],
+        "anchor": [one.anchor for one, _ in rows],
+        "target_kind": [one.target_kind for one, _ in rows],
+        "is_prospective": [one.is_prospective for one, _ in rows],
+    }
+    for level in sorted({level for one in found for level in one.quantiles}):
+        columns[f"q{level:g}"] = [
+            float(one.values[h, one.quantiles.index(level)]) if level in one.quantiles else None  # noqa: PD011
+            for one, h in rows
+        ]
+    return columns
+
+
+def _frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     """A DataFrame of pandas, in which sessions are days and times are in UTC."""
     try:
         import pandas as pd
     except ImportError as error:
         raise MissingPackageError.of("pandas", "pandas", "a table of a ledger as a DataFrame") from error
     frame = pd.DataFrame(columns)
-    for name in sessions:
+    for name in SESSION_COLUMNS & columns.keys():
         frame[name] = pd.to_datetime(frame[name].astype(str), format="%Y%m%d", errors="coerce")
-    for name in times:
-        frame[name] = pd.to_datetime(frame[name], unit="ns", utc=True)
+    if TIME_COLUMN in columns:
+        frame[TIME_COLUMN] = pd.to_datetime(frame[TIME_COLUMN], unit="ns", utc=True)
     return frame
 
 

@@ -85,7 +85,9 @@ def _refuse(path: Path, error: sqlite3.DatabaseError) -> NoReturn:
     code = str(getattr(error, "sqlite_errorname", ""))
     if code == "SQLITE_FULL":
         problem = "the disk is full, and nothing of this write was recorded; free some space and run it again"
-    elif code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+    elif code == "SQLITE_NOTADB":
+        problem = "it is not a ledger, or it is damaged; give the path of one, or restore it from a backup"
+    elif code.startswith("SQLITE_CORRUPT"):
         problem = f"the ledger is damaged ({error}); restore it from a backup, or move it away to begin a new one"
     else:
         problem = f"the ledger cannot be used ({error}); check its permissions and its disk"

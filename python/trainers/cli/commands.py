@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from predictor.cli.commands import COMMANDS, TEXT
+from predictor.cli.commands import COMMANDS, LEDGER, LEDGER_TEXT, TEXT
 from predictor.cli.program import Command, program, with_version
 
 __all__ = ["app"]
@@ -135,6 +135,7 @@ training = program(
 training.add_typer(program(VITS, text="Train a voice and synthesise speech; needs the extra tts."), name="vits")
 training.add_typer(program(DIT, text="Train a model on images, and let it draw; needs the extra dit."), name="dit")
 app.add_typer(training, name="train")
+app.add_typer(program(LEDGER, text=LEDGER_TEXT), name="ledger")
 app.add_typer(
     program(TUNE, text="Tune the settings of a model: stock.", instead="stock --out models/mine/1"), name="tune"
 )

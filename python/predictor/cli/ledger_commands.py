@@ -1,0 +1,185 @@
+"""The commands `quantra ledger verify`, `show` and `export`."""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from predictor.bars import BarPanel
+from predictor.cli.options import AsJson
+from predictor.cli.output import write_json
+from predictor.errors import LedgerError, MissingPackageError, shown_date
+from predictor.evidence import Lamp
+from predictor.ledger import SESSION_COLUMNS, TIME_COLUMN, Ledger, LedgerTable, Receipt
+from predictor.replacement import check_folder, replace_file
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LedgerArgument = Annotated[
+    Path, typer.Argument(metavar="LEDGER", help="The ledger's file, such as ledger.db.", show_default=False)
+]
+
+_MODELS: Final = """
+select f.model, f.version, f.role, count(distinct f.id) as forecasts, min(f.as_of) as first, max(f.as_of) as last,
+    count(s.id) as scored, count(l.id) - count(s.id) as unscorable, avg(s.pinball) as pinball,
+    avg(s.is_inside) as inside
+from forecast f left join label l on l.forecast = f.id and l.revision = 0
+    left join score s on s.forecast = l.forecast and s.horizon = l.horizon and s.revision = 0
+group by f.model, f.version, f.role order by f.model, f.version, f.role
+"""
+_EVIDENCE: Final = """
+select model, version, monitor, horizon, max(session) as session, lamp from evidence
+group by model, version, monitor, horizon order by model, version, monitor, horizon
+"""
+_EVENTS: Final = """
+select batch, kind, model, version, session, reason from
+    (select * from event order by id desc limit ?) order by id
+"""
+_ONLY_IN_JSON: Final = {"version", "first"}
+"""Columns that a table has no room for; the version stands behind its model."""
+_COLOURS: Final = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
+
+
+def verify(
+    *,
+    ledger: LedgerArgument,
+    receipt: Annotated[
+        str, typer.Option(metavar="BATCH:HASH", help="An earlier receipt, which shows whether batches were cut off.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Check that no row of a ledger was changed or removed; prints the receipt of its last batch.
+
+    Without a receipt, a ledger whose last batches were cut off, or that was written anew, looks right.
+    """
+    expected = Receipt.from_text(receipt) if receipt else None
+    with Ledger.open(ledger) as opened:
+        found = opened.verify(expected)
+        if found.problem:
+            good = f"the last right one is batch {found.receipt.batch}; restore the file from a backup"
+            raise LedgerError(f"{ledger}: {found.problem}; {good}", metadata={"file": str(ledger)})
+        if as_json:
+            write_json({"ledger": opened.id, "rows": found.rows, "receipt": str(found.receipt)})
+            return
+        typer.echo(f"{ledger}: {found.rows} rows in {found.receipt.batch} batches, none was changed")
+        typer.echo(f"receipt: {found.receipt}")
+
+
+def show(
+    *,
+    ledger: LedgerArgument,
+    events: Annotated[int, typer.Option(metavar="N", min=0, help="The number of last events.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a ledger holds: forecasts and scores of each model, its lamps, and the last events."""
+    with Ledger.open(ledger) as opened:
+        span = opened.query("select count(distinct symbol) as symbols, min(first_session) as first from bar")[0]
+        models, evidence = (_plain(opened.query(query)) for query in (_MODELS, _EVIDENCE))
+        happened = _plain(opened.query(_EVENTS, (events,)))
+        summary = {
+            "ledger": opened.id,
+            "receipt": str(opened.receipt),
+            "symbols": span["symbols"],
+            "first_session": span["first"] or 0,
+            "last_session": (last := opened.last_session),
+        }
+    if as_json:
+        write_json({**summary, "models": models, "evidence": evidence, "events": happened})
+        return
+    console = Console(highlight=False)
+    days = f", {shown_date(span['first'])} to {shown_date(last)}" if span["first"] else ""
+    console.print(Text(f"{ledger}: bars of {span['symbols']} symbols{days}", style="bold"), soft_wrap=True)
+    for title, rows in (("forecasts", models), ("evidence", evidence), ("events", happened)):
+        if rows:
+            console.print(_table(title, rows))
+
+
+def _plain(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    return [dict(row) for row in rows]
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=Text(f"\n{title}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    names = [name for name in rows[0] if name not in _ONLY_IN_JSON]
+    for name in names:
+        is_text = isinstance(rows[0][name], str)
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=name != "reason")
+    for row in rows:
+        table.add_row(*(Text(_cell(name, row), style=_style(name, row[name])) for name in names))
+    return table
+
+
+def _style(name: str, value: object) -> str:
+    return _COLOURS[Lamp(str(value))] if name == "lamp" else ""
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> str:
+    value = row[name]
+    if value is None:
+        return "-"
+    if name == "model":
+        return f"{value}@{row['version']}" if value else "-"
+    if name in {"first", "last", "session"}:
+        return shown_date(value) if value else "-"
+    if name == "inside":
+        return f"{100 * value:.1f} %"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def export(
+    *,
+    ledger: LedgerArgument,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the tables of a ledger as Parquet files: bars, forecasts, scores, evidence and events.
+
+    Needs the extra `data`. Of bars that were revised, the newest version is written.
+    """
+    check_folder(out)
+    with Ledger.open(ledger) as opened:
+        tables = {str(table): opened.columns(table) for table in LedgerTable}
+        if opened.last_session:
+            tables["bars"] = _bar_columns(opened.panel())
+    rows: dict[str, int] = {}
+    for name, columns in tables.items():
+        frame = _frame(columns)
+        content = BytesIO()
+        frame.write_parquet(content)
+        out.mkdir(parents=True, exist_ok=True)
+        replace_file(out / f"{name}.parquet", content.getvalue())
+        rows[name] = frame.height
+    if as_json:
+        write_json({"folder": str(out), "rows": rows})
+    else:
+        typer.echo(f"Wrote {out}: " + ", ".join(f"{count} {name}" for name, count in rows.items()))
+
+
+def _bar_columns(panel: BarPanel) -> dict[str, list[object]]:
+    """One row per bar."""
+    rows, places = np.nonzero(panel.present)
+    columns: dict[str, list[object]] = {
+        "symbol": [panel.symbols[row] for row in rows],
+        "session": panel.sessions[places].tolist(),
+    }
+    return columns | {name: getattr(panel, name)[rows, places].tolist() for name in panel.columns}
+
+
+def _frame(columns: Mapping[str, Sequence[object]]) -> "pl.DataFrame":
+    """A DataFrame of polars, in which sessions are days and times are in UTC."""
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise MissingPackageError.of("polars", "data", "a Parquet file") from error
+    days = [
+        pl.col(name).cast(pl.String).str.to_date("%Y%m%d", strict=False) for name in SESSION_COLUMNS & columns.keys()
+    ]
+    times = [pl.col(TIME_COLUMN).cast(pl.Datetime("ns", "UTC"))] if TIME_COLUMN in columns else []
+    return pl.DataFrame(columns, infer_schema_length=None).with_columns([*days, *times])
