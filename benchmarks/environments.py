@@ -27,6 +27,8 @@ FORECASTERS: Final = {
     "gluonts": ("gluonts[torch]==0.17.0",),
 }
 """Requirements of the forecasting libraries."""
+SERVERS: Final = {"triton": ("nvidia-pytriton==0.7.0",)}
+"""Requirements of inference servers."""
 
 
 def run_trainer(package: str, command: str, *words: object, allowed: Collection[int] = (0,)) -> str:
@@ -48,7 +50,7 @@ def python_of(library: str) -> Path:
     Raises:
         NoEnvironmentError: The packages could not be installed; the message is pip's last line.
     """
-    requirements = (TRAINERS | FORECASTERS)[library]
+    requirements = (TRAINERS | FORECASTERS | SERVERS)[library]
     folder = FOLDER / requirements[0].replace("==", "-")
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     done = folder / "installed"

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from benchmarks.calling.bare import client_rows
 from benchmarks.calling.explanations import explanation_load, explanation_rows
 from benchmarks.calling.kserve import KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
 from benchmarks.calling.processes import process_rows
-from benchmarks.calling.rates import BARS, WINDOWS, rate_rows
+from benchmarks.calling.rates import BARS, WINDOWS, client_rows, rate_rows
 from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.sessions import session_rows
 from benchmarks.calling.stages import stage_rows
 from benchmarks.calling.streams import stream_rows
 from benchmarks.calling.subject import INFER, Subject, server, subject_in
+from benchmarks.calling.triton import triton_rows
 from benchmarks.calling.watched import watched_rows
-from benchmarks.calling.wide import ROWS, rows_rows, start_rows, wide_rows
-from benchmarks.preparing import BenchmarkedModel, lone_rows, opened
-from benchmarks.report import Row, parse_arguments, publish
+from benchmarks.calling.wide import ROWS, rows_rows
+from benchmarks.preparing import BenchmarkedModel, opened
+from benchmarks.report import Row, common_options, publish
 from predictor.client import QuantraClient
 from predictor.inference import use_threads
 
@@ -68,8 +68,8 @@ def served_rows(subject: Subject, work: BenchmarkedModel, lengths: Lengths) -> I
         yield from rows_rows(asking, _WIDE_WINDOWS, work.model, subject, rounds, judged=judged)
         with explanation_load(target) as explanations:
             yield from explanation_rows(asking, explanations, rounds, seconds, judged=judged)
+        yield from client_rows(target, requests[BARS], subject.bars, lengths.calls)
         with QuantraClient(target) as client:
-            yield from client_rows(client, subject.bars, lengths.calls)
             yield from session_rows(client, rounds, judged=judged)
 
 
@@ -79,21 +79,24 @@ def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
     rounds, seconds = lengths.rounds, lengths.seconds
     with opened(subject) as work:
         yield from served_rows(subject, work, lengths)
-        yield from lone_rows(work, lengths.calls, judged=judged)
-        yield from wide_rows(work.model, subject, lengths.calls // 10, judged=judged)
     yield from secured_rows(subject, folder / "certs", rounds, seconds, judged=judged)
     yield from watched_rows(subject, rounds, seconds, judged=judged)
     yield from process_rows(subject, rounds, seconds, judged=judged)
-    yield from start_rows(subject, rounds // 2, judged=judged)
     yield from stage_rows(subject, folder / "log", seconds)
 
 
 def main() -> int:
-    arguments = parse_arguments(__doc__ or "")
+    parser = common_options(__doc__ or "")
+    parser.add_argument("--peers", action="store_true", help="compare only with Triton, in an environment of its own")
+    arguments = parser.parse_args()
     lengths = QUICK if arguments.quick else FULL
     use_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = all_rows(Path(folder), lengths)
+        if arguments.peers:
+            subject = subject_in(Path(folder) / "models")
+            rows = triton_rows(subject, lengths.rounds, lengths.seconds, judged=lengths.is_judged)
+        else:
+            rows = all_rows(Path(folder), lengths)
         return publish(rows, arguments.json)
 
 

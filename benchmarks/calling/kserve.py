@@ -1,20 +1,19 @@
 """The KServe inference protocol against ours: the same windows, sent in turn to the same server."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.calling.load import Load, Turn
-from benchmarks.calling.rates import WINDOWS, ratio, run_rounds
+from benchmarks.calling.load import Calls, Load, Turn
+from benchmarks.calling.rates import WINDOWS, pair_rows
 from benchmarks.calling.subject import Subject, window_of
-from benchmarks.report import Row, at_least, shown
+from benchmarks.report import Row
 from predictor._pb import inference_pb2 as pb
 from predictor.instance import FeatureWindow
 
 KSERVE: Final = "KServe windows"
-IN_FLIGHT: Final = (1, 8, 32)
 REACH: Final = 0.9
 _DATATYPES: Final = {"float32": "FP32", "float64": "FP64", "bool": "BOOL", "int64": "INT64"}
 _GROUPS: Final = ("observed", "known", "static", "mask", "location", "scale", "anchor_price")
@@ -43,19 +42,9 @@ def _tensors(window: FeatureWindow) -> dict[str, NDArray[np.generic]]:
 
 
 def kserve_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
-    """Calls per second of both protocols, at several numbers of calls in flight."""
-    cells = [(name, many) for many in IN_FLIGHT for name in (WINDOWS, KSERVE)]
-    found = run_rounds(lambda cell: load.run(Turn(*cell, seconds)), cells, rounds)
-    detail = f"1 symbol; medians of {rounds} rounds of {seconds:g} s each"
-    rates = [
-        at_least(
-            f"KServe / ours, windows in, {many} in flight, calls/s",
-            ratio(found, (KSERVE, many), (WINDOWS, many)),
-            REACH,
-            detail=detail,
-            judged=judged,
-        )
-        for many in IN_FLIGHT
-    ]
-    slower = ratio(found, (KSERVE, 1), (WINDOWS, 1), lambda one: one.percentile_ms(50))
-    return [*rates, shown("KServe / ours, windows in, one at a time, p50", slower, detail=detail)]
+    """Calls per second of both protocols."""
+
+    def run(request: str) -> Callable[[int], Calls]:
+        return lambda many: load.run(Turn(request, many, seconds))
+
+    return pair_rows("KServe / ours, windows in", run(KSERVE), run(WINDOWS), REACH, rounds, judged=judged)

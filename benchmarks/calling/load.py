@@ -65,6 +65,8 @@ class Turn:
     seconds: float
     streams: int = 0
     """Number of streams; 0 for unary calls."""
+    rate: float = 0.0
+    """Unary calls per second at random times, however many are in flight; 0 to start a call when another has ended."""
 
 
 @final
@@ -152,7 +154,7 @@ def serve_turns(settings: LoadSettings, pipe: "Connection[Calls, Turn]") -> None
     while True:
         turn = pipe.recv()
         method = settings.methods.get(turn.request, PREDICT)
-        calls = streamed_calls_of if turn.streams else calls_of
+        calls = streamed_calls_of if turn.streams else paced_calls_of if turn.rate else calls_of
         pipe.send(asyncio.run(calls(settings.target, method, settings.requests[turn.request], turn, settings.access)))
 
 
@@ -174,6 +176,27 @@ async def calls_of(target: str, method: str, request: bytes, turn: Turn, access:
     for channel in channels:
         await channel.close()
     return Calls(np.array(took_s), turn.seconds)
+
+
+async def paced_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
+    """Call at the turn's rate. A call counts from the time at which it was due."""
+    channels = [access.open(target) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
+    pauses_s = np.random.default_rng(0).exponential(1 / turn.rate, int(2 * turn.rate * (WARM_S + turn.seconds)))
+    due_s = np.cumsum(pauses_s)
+    begin = time.perf_counter()
+
+    async def call(channel: grpc.aio.Channel, due: float) -> float:
+        await channel.unary_unary(method)(request, metadata=access.headers)
+        return time.perf_counter() - begin - due
+
+    calls = list[asyncio.Task[float]]()
+    for place, due in enumerate(due_s[due_s < WARM_S + turn.seconds]):
+        await asyncio.sleep(max(0.0, begin + due - time.perf_counter()))
+        calls.append(asyncio.create_task(call(channels[place % len(channels)], due)))
+    took_s = await asyncio.gather(*calls)
+    for channel in channels:
+        await channel.close()
+    return Calls(np.array(took_s)[np.count_nonzero(due_s < WARM_S) :], turn.seconds)
 
 
 async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:

@@ -2,10 +2,15 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
+
+import grpc
 
 from benchmarks.calling.load import Calls, Load, Turn
-from benchmarks.report import Row, at_least, at_most, shown
+from benchmarks.calling.subject import PREDICT
+from benchmarks.report import Row, at_least, at_most, interleaved_medians, shown
+from predictor.bars import BarPanel
+from predictor.client import QuantraClient
 
 IN_FLIGHT: Final = (1, 8, 32)
 BARS, WINDOWS = "bars", "windows"
@@ -51,6 +56,33 @@ def rate_rows(load: Load, rounds: int, seconds: float, *, judged: bool) -> list[
         ),
         *(row for cell in cells for row in _cell_rows(found, cell, detail)),
     ]
+
+
+def client_rows(target: str, request: bytes, bars: BarPanel, calls: int) -> list[Row]:
+    """Compare the Python client with a bare call of the same request."""
+    with QuantraClient(target) as client, grpc.insecure_channel(target) as channel:
+        bare = cast("Callable[[bytes], bytes]", channel.unary_unary(PREDICT))
+        medians = interleaved_medians(
+            {"client": lambda: client.predict(bars), "bare": lambda: bare(request)}, rounds=calls, calls=1
+        )
+    detail = f"p50 {1e3 * medians['client']:.3g} and {1e3 * medians['bare']:.3g} ms; medians of {calls} calls each"
+    return [shown("Python client / a bare call of the same bars", medians["client"] / medians["bare"], detail=detail)]
+
+
+def pair_rows(
+    name: str, over: Callable[[int], Calls], under: Callable[[int], Calls], reach: float, rounds: int, *, judged: bool
+) -> list[Row]:
+    """Compare two kinds of calls, each called with the number in flight, in calls per second."""
+    kinds = {"over": over, "under": under}
+    cells = [(kind, many) for many in IN_FLIGHT for kind in kinds]
+    found = run_rounds(lambda cell: kinds[cell[0]](cell[1]), cells, rounds)
+    rows: list[Row] = []
+    for many in IN_FLIGHT:
+        rates = [middle(found, (kind, many)) for kind in kinds]
+        detail = f"{rates[0]:.0f} and {rates[1]:.0f} calls/s; medians of {rounds} rounds"
+        share = ratio(found, ("over", many), ("under", many))
+        rows.append(at_least(f"{name}, {many} in flight, calls/s", share, reach, detail=detail, judged=judged))
+    return rows
 
 
 def ratio(

@@ -1,18 +1,17 @@
 """Throughput with TLS and a token against plain text: two servers with the same model, called in turn."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from benchmarks.calling.load import Access, Calls, Load, Turn, load
-from benchmarks.calling.rates import IN_FLIGHT, WINDOWS, middle, ratio, run_rounds
+from benchmarks.calling.rates import WINDOWS, pair_rows
 from benchmarks.calling.subject import Subject, server
-from benchmarks.report import Row, at_least
+from benchmarks.report import Row
 from predictor.server.issued_certificates import issue
 
 REACH: Final = 0.85
-PLAIN, SECURED = "plain", "TLS and token"
 TOKEN: Final = "t" * 64
 OTHER_TOKENS: Final = 9
 """Other tokens in the file; the server compares each call with all of them."""
@@ -30,10 +29,11 @@ def secured_rows(subject: Subject, folder: Path, rounds: int, seconds: float, *,
     """
     requests = {WINDOWS: subject.asked_with_windows()}
     with server(subject.models) as target, load(target, requests) as plain, secured(subject, folder) as safe:
-        loads = {PLAIN: plain, SECURED: safe}
-        cells = [(name, many) for many in IN_FLIGHT for name in loads]
-        found = run_rounds(lambda cell: loads[cell[0]].run(Turn(WINDOWS, cell[1], seconds)), cells, rounds)
-    return [_row(found, many, seconds, judged=judged) for many in IN_FLIGHT]
+
+        def run(asking: Load) -> Callable[[int], Calls]:
+            return lambda many: asking.run(Turn(WINDOWS, many, seconds))
+
+        return pair_rows("TLS and token / plain", run(safe), run(plain), REACH, rounds, judged=judged)
 
 
 @contextmanager
@@ -50,13 +50,3 @@ def secured(subject: Subject, folder: Path) -> Generator[Load]:
         load(target, {WINDOWS: subject.asked_with_windows()}, access) as asking,
     ):
         yield asking
-
-
-def _row(found: Sequence[Mapping[tuple[str, int], Calls]], many: int, seconds: float, *, judged: bool) -> Row:
-    kept = ratio(found, (SECURED, many), (PLAIN, many))
-    rates = [middle(found, (name, many)) for name in (SECURED, PLAIN)]
-    detail = (
-        f"windows, {rates[0]:.0f} and {rates[1]:.0f} calls/s, one of {OTHER_TOKENS + 1} tokens; medians of "
-        f"{len(found)} rounds of {seconds:g} s each"
-    )
-    return at_least(f"TLS and token / plain, {many} in flight, calls/s", kept, REACH, detail=detail, judged=judged)

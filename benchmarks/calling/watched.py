@@ -3,15 +3,15 @@
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.calling.load import Turn, load
-from benchmarks.calling.rates import BARS, IN_FLIGHT, WINDOWS, middle, ratio, run_rounds
+from benchmarks.calling.load import Calls, Load, Turn, load
+from benchmarks.calling.rates import BARS, WINDOWS, pair_rows
 from benchmarks.calling.subject import Subject, started
-from benchmarks.report import Row, at_least, shown
+from benchmarks.report import Row
 
 KEPT_REACH: Final = 0.97
 SCRAPE_S: Final = 1.0
@@ -29,18 +29,17 @@ def watched_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool)
         load(str(watched["target"]), requests) as on,
         scraping(f"http://127.0.0.1:{watched['metrics_port']}/metrics"),
     ):
-        sides = {"on": on, "off": off}
-        cells = [(name, many, watch) for many in IN_FLIGHT for name in (WINDOWS, BARS) for watch in sides]
-        found = run_rounds(lambda cell: sides[cell[2]].run(Turn(cell[0], cell[1], seconds)), cells, rounds)
-    detail = f"medians of {rounds} rounds of {seconds:g} s each; scraped every {SCRAPE_S:g} s"
-    compared: list[Row] = []
-    calls: list[Row] = []
-    for name, many in dict.fromkeys((name, many) for name, many, _ in cells):
-        title, on_cell = f"{name} in, {many} in flight, metrics on", (name, many, "on")
-        kept = ratio(found, on_cell, (name, many, "off"))
-        compared.append(at_least(f"{title} / off, calls/s", kept, KEPT_REACH, detail=detail, judged=judged))
-        calls.append(shown(f"{title}, calls/s", middle(found, on_cell), detail=detail))
-    return [*compared, *calls]
+
+        def run(asking: Load, request: str) -> Callable[[int], Calls]:
+            return lambda many: asking.run(Turn(request, many, seconds))
+
+        return [
+            row
+            for name in requests
+            for row in pair_rows(
+                f"{name} in, metrics on / off", run(on, name), run(off, name), KEPT_REACH, rounds, judged=judged
+            )
+        ]
 
 
 @contextmanager

@@ -1,0 +1,147 @@
+"""Our server against Triton with the same network on one torch thread, called in turn by the same load.
+
+Triton runs only the network; our server also checks its input, and answers with prices and warnings.
+"""
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import grpc
+import numpy as np
+
+from benchmarks.calling.kserve import infer_bytes
+from benchmarks.calling.load import Calls, Turn, load
+from benchmarks.calling.rates import IN_FLIGHT, WINDOWS, middle, ratio, run_rounds
+from benchmarks.calling.subject import INFER, PREDICT, Subject, server
+from benchmarks.environments import ROOT, SERVERS, NoEnvironmentError, python_of
+from benchmarks.report import Row, at_least, at_most, shown, unmeasured
+from predictor._pb import inference_pb2
+from predictor._pb import prediction_pb2 as pb
+
+UNARY_REACHES: Final = {1: 2.2, 8: 1.8, 32: 1.15}
+STREAMS_REACHES: Final = {1: 2.7, 8: 2.0, 32: 1.2}
+ONE_STREAM_REACH, P99_REACH = 1.4, 1.0
+UTILISATION: Final = 0.8
+NOT_READ: Final = ("anchor_price", "date")
+"""Inputs that the network does not read, so that Triton has none of these names."""
+TRITON: Final = "Triton"
+ENGINES: Final = ("eager", "onnxruntime")
+_READY: Final = "/inference.GRPCInferenceService/ServerReady"
+LONGEST_START_S: Final = 120.0
+
+Cell = tuple[str, int, int]
+"""Name of a server, number of requests in flight, and of streams; 0 streams for unary calls."""
+
+
+def triton_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) -> list[Row]:
+    """Requests per second and latency of unary calls and streams of both engines against Triton's."""
+    try:
+        python = python_of("triton")
+    except NoEnvironmentError as error:
+        return [unmeasured("ours / Triton", str(error))]
+    ours, theirs = subject.asked_with_windows(), infer_bytes(subject, NOT_READ)
+    with (
+        server(subject.models) as eager,
+        server(subject.models, "--engine", "onnxruntime") as graph,
+        triton(python, subject.models / "stock" / "1") as other,
+        load(eager, {WINDOWS: ours}) as to_eager,
+        load(graph, {WINDOWS: ours}) as to_graph,
+        load(other, {WINDOWS: theirs}, methods={WINDOWS: INFER}) as to_triton,
+    ):
+        for target in (eager, graph):
+            check_alike(target, ours, other, theirs)
+        loads = {**dict(zip(ENGINES, (to_eager, to_graph), strict=True)), TRITON: to_triton}
+        most = IN_FLIGHT[-1]
+        shapes = [*((many, 0) for many in IN_FLIGHT), (most, 1), *((many, many) for many in IN_FLIGHT)]
+        cells: list[Cell] = [(name, *shape) for shape in shapes for name in loads]
+        closed = run_rounds(lambda cell: loads[cell[0]].run(Turn(WINDOWS, cell[1], seconds, cell[2])), cells, rounds)
+        rate = UTILISATION * min(middle(closed, (name, most, 0)) for name in loads)
+        paced = run_rounds(lambda name: loads[name].run(Turn(WINDOWS, most, seconds, rate=rate)), [*loads], rounds)
+    detail = f"{SERVERS['triton'][0]}; medians of {rounds} rounds of {seconds:g} s each"
+    rows = [row for engine in ENGINES for row in ratio_rows(closed, engine, detail, judged=judged)]
+    for engine in ENGINES:
+        name = f"{engine} / Triton, {rate:.0f} calls/s, p99"
+        how = f"open loop, {UTILISATION:.0%} of the slowest server's calls; {detail}"
+        rows.append(at_most(name, ratio(paced, engine, TRITON, p99), P99_REACH, detail=how, judged=judged))
+    return rows + [cell_row(closed, cell, detail) for cell in cells]
+
+
+def p99(calls: Calls) -> float:
+    """Milliseconds."""
+    return calls.percentile_ms(99)
+
+
+def ratio_rows(found: Sequence[Mapping[Cell, Calls]], engine: str, detail: str, *, judged: bool) -> list[Row]:
+    """Compare one engine with Triton."""
+    most = IN_FLIGHT[-1]
+    rows: list[Row] = []
+
+    def compare(name: str, shape: tuple[int, int], other: tuple[int, int], reach: float) -> None:
+        more = ratio(found, (engine, *shape), (TRITON, *other))
+        rows.append(at_least(f"{engine}: {name}, requests/s", more, reach, detail=detail, judged=judged))
+
+    for many, reach in UNARY_REACHES.items():
+        compare(f"{many} calls at a time / Triton's", (many, 0), (many, 0), reach)
+    compare(f"one stream / Triton's, {most} in flight", (most, 1), (most, 1), ONE_STREAM_REACH)
+    for many, reach in STREAMS_REACHES.items():
+        compare(f"{many} streams / Triton's calls", (many, many), (many, 0), reach)
+    slower = ratio(found, (engine, 1, 0), (TRITON, 1, 0), p99)
+    return [*rows, at_most(f"{engine} / Triton, one at a time, p99", slower, P99_REACH, detail=detail, judged=judged)]
+
+
+def cell_row(found: Sequence[Mapping[Cell, Calls]], cell: Cell, detail: str) -> Row:
+    """The numbers of one cell."""
+    name, many, streams = cell
+    how = f"on {streams} streams" if streams else "as unary calls"
+    title = f"{name}: {many} in flight {how}, requests/s"
+    return shown(title, middle(found, cell), detail=f"p99 {middle(found, cell, p99):.3g} ms; {detail}")
+
+
+@contextmanager
+def triton(python: Path, artifact: Path) -> Generator[str]:
+    """The address of a Triton that answers with this artifact's network."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", "OMP_NUM_THREADS": "1"}
+    command = [str(python), "-m", "benchmarks.peers.serve_with_triton", str(artifact), str(port)]
+    with (
+        tempfile.TemporaryDirectory() as work,
+        subprocess.Popen(
+            [*command, work], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process,
+    ):
+        try:
+            wait_until_ready(f"127.0.0.1:{port}", process)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def wait_until_ready(target: str, process: "subprocess.Popen[bytes]") -> None:
+    """Wait for the start of Triton."""
+    end = time.monotonic() + LONGEST_START_S
+    with grpc.insecure_channel(target) as channel:
+        ready = channel.unary_unary(_READY)
+        while process.poll() is None and time.monotonic() < end:
+            try:
+                if inference_pb2.ServerReadyResponse.FromString(ready(b"", timeout=1)).ready:
+                    return
+            except grpc.RpcError:
+                time.sleep(0.2)
+    raise TimeoutError(f"Triton does not start (exit code {process.poll()}); run it by hand: {process.args!r}")
+
+
+def check_alike(ours: str, asked: bytes, theirs: str, request: bytes) -> None:
+    """Raise AssertionError unless both answer with the same quantiles."""
+    with grpc.insecure_channel(ours) as here, grpc.insecure_channel(theirs) as there:
+        answer = pb.PredictResponse.FromString(here.unary_unary(PREDICT)(asked)).results[0].forecast.values
+        other = inference_pb2.ModelInferResponse.FromString(there.unary_unary(INFER)(request)).raw_output_contents[0]
+    np.testing.assert_allclose(np.frombuffer(answer), np.frombuffer(other), rtol=0, atol=1e-6)
