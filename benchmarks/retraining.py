@@ -21,20 +21,15 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import shown_date
 from predictor.features import default_features
-from predictor.model import build_output_map
 from trainers.demo.market import CALENDAR, real_bars
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import refit, refit_splits
-from trainers.stock.data import History, TrainingWindows
+from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.evaluation.comparison import compare, pinball
-from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, forecasts_of
-from trainers.stock.fitting import build_engine
+from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet
+from trainers.stock.lifecycle.walk_forward import WalkedRecipe, walk_forward
 from trainers.stock.recipe import StockRecipe, recipe_of
-from trainers.stock.splits import RollingSplits, SplitPart
+from trainers.stock.splits import RollingSplits
 
 SCHEDULES: Final[Mapping[str, int | None]] = {"once": None, "yearly": 252, "quarterly": 63, "monthly": 21}
-WARM_UP: Final = 400
-"""Sessions before a fold that its features read, at most."""
 YEARS: Final = 4
 """A model that is trained once can decide for five, because its calendar ends then."""
 
@@ -49,53 +44,13 @@ class Market:
     parts: RollingSplits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FoldForecasts:
-    """Forecasts of one fold."""
-
-    windows: TrainingWindows
-    """On the date axis of the market."""
-    outcomes: FloatArray
-    """[N, H]"""
-    values: FloatArray
-    """[N, H, Q]"""
-
-
-def forecast_fold(market: Market, recipe: StockRecipe, fold: Fold) -> FoldForecasts:
-    """Train on the bars before a fold, and forecast its days."""
-    sessions = market.bars.sessions
-    first, last = (int(np.searchsorted(sessions, day)) for day in (fold.first, fold.last))
-    learnt = market.bars.between(fold.learn_first, fold.learn_last)
-    made = refit(learnt, default_features(), recipe, refit_splits(learnt, recipe))
-    begin, end = max(0, first - WARM_UP), min(last + recipe.target.reach, len(sessions) - 1)
-    history = History(market.bars.between(int(sessions[begin]), int(sessions[end])), made.pipeline)
-    part = SplitPart("fold", int(sessions[first + recipe.target.lag + 1]), int(sessions[end]))
-    windows = history.windows(part)
-    forecasts = forecasts_of(
-        build_engine(made.network(), made.manifest), build_output_map(made.manifest), history, windows
-    )
-    return FoldForecasts(
-        windows=TrainingWindows(symbols=windows.symbols, positions=windows.positions + begin),
-        outcomes=history.outcomes(windows),
-        values=forecasts.calibrated,
-    )
-
-
 def walk(market: Market, recipe: StockRecipe, every: int | None) -> tuple[EvaluationSet, FloatArray]:
     """Walk forward, and return the judged windows and their losses [N, H]."""
     sessions, reach = market.bars.sessions, recipe.target.reach
     span = (int(sessions[-market.judged - reach]), int(sessions[-1 - reach]))
     folds = split_sessions(sessions, WalkForwardPlan(start=span[0], end=span[1], refit=every))
-    parts = [forecast_fold(market, recipe, fold) for fold in folds]
-    test = EvaluationSet(
-        outcomes=np.concatenate([part.outcomes for part in parts]),
-        sessions=sessions,
-        positions=np.concatenate([part.windows.positions for part in parts]),
-        symbols=np.concatenate([part.windows.symbols for part in parts]),
-        target=recipe.target,
-        levels=recipe.quantiles,
-    )
-    return test, pinball(test, np.concatenate([part.values for part in parts]))
+    judged = walk_forward(WalkedRecipe(recipe=recipe, features=default_features()), market.bars, folds)
+    return judged.test, pinball(judged.test, judged.values)
 
 
 def rows(market: Market, kind: str, seeds: int, schedules: Sequence[str]) -> Iterator[Row]:

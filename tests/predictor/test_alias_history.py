@@ -150,7 +150,7 @@ def test_each_rollback_undoes_one_more_promotion(line: Path) -> None:
     for version in (2, 3, 4):
         promote(line, version)
     assert [roll_back(line, reason="worse").version for _ in range(3)] == [3, 2, 1]
-    with pytest.raises(ConfigurationError, match="mine has no champion before version 1; choose one: quantra alias"):
+    with pytest.raises(ConfigurationError, match="mine has no champion before version 1; point the alias at another"):
         roll_back(line, reason="worse")
 
 

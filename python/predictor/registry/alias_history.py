@@ -37,7 +37,12 @@ class GateResult:
     have: str
     """What was found, in words."""
     overridden: bool = False
-    """Whether the promotion went on although the gate was not passed."""
+    """Whether the promotion may go on although the gate is not passed."""
+
+    @property
+    def result(self) -> str:
+        """Passed, overridden or failed."""
+        return "passed" if self.passed else "overridden" if self.overridden else "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,8 +210,8 @@ def roll_back(line: Path, *, reason: str) -> AliasMove:
         before = None if champion is None else find_previous_champion(moves, champion)
         if before is None:
             raise ConfigurationError(
-                f"{line.name} has no champion before version {champion}; choose one: quantra alias {line.name} "
-                f"{CHAMPION} 1"
+                f"{line.name} has no champion before version {champion}; point the alias at another version "
+                "with `quantra alias`"
             )
         _check_version(line, before)
         move = _move(line, CHAMPION, before, MoveKind.ROLLBACK, reason=reason)

@@ -39,6 +39,30 @@ OURS: Final = (
         "Example: quantra audit models/demo/1 --bars bars.csv --trials 40",
     ),
     Command(
+        "retrain",
+        "trainers.stock.lifecycle.command:retrain_command",
+        "Train the next version of a model by its champion's recipe, on bars up to the newest. No alias moves.",
+        "Example: quantra retrain demo --models models --bars bars.csv",
+    ),
+    Command(
+        "compare",
+        "trainers.stock.lifecycle.command:compare_command",
+        "Compare two versions on the same days and symbols, which neither has seen in training.",
+        "Example: quantra compare demo@champion demo@2 --models models --bars bars.csv",
+    ),
+    Command(
+        "promote",
+        "trainers.stock.lifecycle.command:promote_command",
+        "Make a version the champion if it passes the gates: losses, symbols, audit, shadow and replay.",
+        'Example: quantra promote demo@2 --models models --bars bars.csv --ledger ledger.db --reason "newer bars"',
+    ),
+    Command(
+        "rollback",
+        "trainers.stock.lifecycle.command:rollback_command",
+        "Make the champion before the present one the champion again.",
+        'Example: quantra rollback demo --models models --reason "bands too narrow"',
+    ),
+    Command(
         "demo",
         "trainers.demo.command:demo",
         "Train on real bars, serve, query from Python and C#, and write report.html; less than a minute.",

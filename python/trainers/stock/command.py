@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.bars import BarPanel
+from predictor.canonical import Json
 from predictor.card import ParentModel, ancestors_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
@@ -72,7 +73,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     if run.resume and (out / "manifest.json").is_file():
         _check_same(out, final, parent)
         if rank == 0:
-            _print_finished(out, as_json=run.as_json)
+            print_finished(out, as_json=run.as_json)
         return
     artifact.check_new_folder(out)
     torch.set_num_threads(run.threads)
@@ -83,9 +84,9 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
     given = None if edges is None else _edges(edges, panel, final)
-    trained = _train(TrainingMaterial(panel, features, covariates, given, parent), final, out, run, rank)
+    trained = run_training(TrainingMaterial(panel, features, covariates, given, parent), final, out, run, rank)
     if rank == 0:
-        _print_result(trained, as_json=run.as_json)
+        print_result(trained, as_json=run.as_json)
         if not run.as_json:
             print_artifact_commands(out, bars, files)
 
@@ -96,10 +97,19 @@ def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 
 
-def _train(
-    material: TrainingMaterial, recipe: StockRecipe, out: Path, options: RunOptions, rank: int
+def run_training(
+    material: TrainingMaterial,
+    recipe: StockRecipe,
+    out: Path,
+    options: RunOptions,
+    rank: int,
+    sections: Mapping[str, Json] | None = None,
 ) -> TrainingResult:
-    """Train, with the log and checkpoints in a folder next to the artifact."""
+    """Train for a command, with the log and checkpoints in a folder next to the artifact; see `train`.
+
+    Raises:
+        typer.Exit: a signal stopped the training, after a checkpoint.
+    """
     folder = out.with_name(out.name + RUN)
     try:
         return train(
@@ -117,6 +127,7 @@ def _train(
                 every_seconds=options.checkpoint_seconds,
                 keep=options.keep,
             ),
+            sections=sections,
         )
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error
@@ -129,7 +140,8 @@ def _train(
         raise ConfigurationError(str(error)) from error
 
 
-def _print_result(trained: TrainingResult, *, as_json: bool) -> None:
+def print_result(trained: TrainingResult, *, as_json: bool) -> None:
+    """Print the scores, the skill and the folder of a new artifact."""
     if as_json:
         sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
         return
@@ -166,7 +178,8 @@ def _lineage(ancestors: Sequence[ParentModel]) -> str:
     return ", of ".join(texts) or "none"
 
 
-def _print_finished(out: Path, *, as_json: bool) -> None:
+def print_finished(out: Path, *, as_json: bool) -> None:
+    """Tell that a training to be resumed is finished."""
     if as_json:
         sys.stdout.write(json.dumps({"kind": "finished", "artifact": str(out)}) + "\n")
     else:

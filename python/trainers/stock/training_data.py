@@ -150,7 +150,8 @@ class ParentArtifact:
         after = sessions[sessions > seen]
         parts = ", ".join(f"{part.name} ({shown_date(part.first)} to {shown_date(part.last)})" for part in inside)
         advice = (
-            f"let selection begin on {shown_date(int(after[0]))} or later (--splits)"
+            f"let selection begin on {shown_date(int(after[0]))} or later (--splits), or learn its recipe "
+            "again from all bars: quantra retrain NAME --bars BARS"
             if len(after)
             else f"the bars end on {shown_date(int(sessions[-1]))}: give later ones"
         )

@@ -156,6 +156,12 @@ def find_calendar(model: Judgeable) -> SessionCalendar:
     return first.pipeline.calendar
 
 
+def find_trained_symbols(model: Judgeable) -> frozenset[str]:
+    """The symbols that the model, its members or its ancestors learnt from; empty if the cards do not record them."""
+    members = model.members.values() if isinstance(model, Ensemble) else (model,)
+    return frozenset(symbol for one in members for symbol in one.training_summary.symbols or ())
+
+
 def find_last_seen(model: Judgeable) -> int:
     """The last session, yyyymmdd, of any label that the model, its members or its ancestors have seen.
 

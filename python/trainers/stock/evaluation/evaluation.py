@@ -134,15 +134,15 @@ class ModelEvaluation:
 
     def to_json(self) -> dict[str, Json]:
         """The evaluation as JSON; NaN and infinity become null."""
-        return {**_encode_plain(asdict(self)), "sentence": self.skill.sentence}
+        return {**encode_plain(asdict(self)), "sentence": self.skill.sentence}
 
 
-def _encode_plain(value: Any) -> Any:
+def encode_plain(value: Any) -> Any:
     """Convert nested values to JSON."""
     if isinstance(value, dict):
-        return {key: _encode_plain(item) for key, item in value.items()}
+        return {key: encode_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_encode_plain(item) for item in value]
+        return [encode_plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float) and not isfinite(value):

@@ -1,0 +1,266 @@
+"""`quantra retrain`, `quantra compare`, `quantra promote` and `quantra rollback`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from predictor.bars import BarPanel
+from predictor.cli.flags import with_flags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
+from predictor.cli.output import given, print_next_commands, quantra, write_json
+from predictor.cli.program import say
+from predictor.errors import InSampleError, shown_date
+from predictor.flags import FlagSubset
+from predictor.ledger import Ledger
+from predictor.parent import exit_with_parent
+from predictor.registry import CHAMPION, AliasMove, GateResult, find_line, read_aliases
+from trainers.loop import launched_rank
+from trainers.options import RunOptions
+from trainers.stock.command import print_finished, print_result, run_training
+from trainers.stock.evaluation.evaluation import EvaluationSettings
+from trainers.stock.flags import choose_version_folder
+from trainers.stock.lifecycle.promotion import check_gates, list_failed, promote, roll_back_champion
+from trainers.stock.lifecycle.retraining import plan_retraining
+from trainers.stock.lifecycle.version_comparison import (
+    ComparedVersion,
+    VersionComparison,
+    compare_recipes,
+    compare_versions,
+    load_version,
+)
+
+PERSON_NEEDED = 3
+"""The exit code of a promotion that a person has to decide about."""
+_RESULT_STYLES = {"passed": "green", "overridden": "yellow", "failed": "red"}
+
+ModelsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")]
+LedgerFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Ledger with the versions' forecasts; moves become its events.")
+]
+Refit = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Compare recipes: train both again every N sessions, walking forward."),
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.", show_default=False)]
+
+
+@with_flags
+def retrain_command(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model; or NAME@VERSION for another recipe.")],
+    models: ModelsFolder = Path("models"),
+    bars: BarsFlags,
+    files: CovariateFlags,
+    run: RunOptions,
+) -> None:
+    """Train the next version of a model by its champion's recipe, on bars up to the newest. No alias moves.
+
+    The last sessions calibrate and select, and no test is left (--splits rolling).
+    """
+    torch.set_num_threads(run.threads)
+    if run.parent_watch:
+        exit_with_parent()
+    rank = launched_rank()
+    line = find_line(models, name.partition("@")[0])
+    out = choose_version_folder(line, resume=run.resume, tells=rank == 0)
+    if run.resume and out.exists():
+        if rank == 0:
+            print_finished(out, as_json=run.as_json)
+        return
+    plan = plan_retraining(models, name, bars.read(tells=rank == 0), files.read())
+    if rank == 0:
+        say(plan.sentence, style="dim")
+    trained = run_training(plan.material, plan.recipe, out, run, rank, plan.card())
+    if rank == 0:
+        print_result(trained, as_json=run.as_json)
+        if not run.as_json:
+            print_next_commands(
+                quantra("inspect", out),
+                quantra(
+                    "compare", plan.champion, f"{line.name}@{out.name}", "--models", models, "--bars", "LATER_BARS"
+                ),
+            )
+
+
+@with_flags
+def compare_command(
+    *,
+    champion: Annotated[str, typer.Argument(metavar="A", help="The version to replace, such as mine@champion.")],
+    challenger: Annotated[str, typer.Argument(metavar="B", help="The version to replace it, such as mine@4.")],
+    models: ModelsFolder = Path("models"),
+    bars: BarsFlags,
+    files: CovariateFlags,
+    days: Annotated[EvaluationSettings, FlagSubset("start")],
+    refit: Refit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two versions on the same days and symbols, which neither has seen in training.
+
+    Intervals are paired by day. The bounds hold however often one looks.
+    """
+    torch.set_num_threads(1)
+    covariates, panel = files.read(), bars.read()
+    old, new = (load_version(models, reference, covariates) for reference in (champion, challenger))
+    try:
+        found = _compare(old, new, panel, days.start, refit)
+    except InSampleError as error:
+        raise typer.BadParameter(error.message) from error
+    if as_json:
+        write_json(found.to_json())
+        return
+    console = Console(highlight=False)
+    for part in _comparison_parts(found):
+        console.print(part)
+    if old.line == new.line and refit is None:
+        words = ("--models", models, *given(bars, files), "--reason", "REASON")
+        print_next_commands(quantra("promote", new.reference, *words))
+
+
+def _compare(
+    champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, start: int | None, refit: int | None
+) -> VersionComparison:
+    """Compare the versions, or with `refit` their recipes."""
+    if refit is None:
+        return compare_versions(champion, challenger, bars, start=start)
+    if start is None:
+        raise typer.BadParameter("--refit needs --start DATE, the first decision day of the walk forward")
+    return compare_recipes(champion, challenger, bars, start=start, refit=refit)
+
+
+def _comparison_parts(found: VersionComparison) -> Iterator[RenderableType]:
+    """Which days were compared, a row per horizon, and the decision."""
+    span = f"{shown_date(found.first_day)} to {shown_date(found.last_day)}"
+    head = f"{found.challenger} against {found.champion}, {found.by}: {found.days} days, {span}"
+    yield Text(head, style="bold")
+    if found.seen_until:
+        yield Text(f"days up to {shown_date(found.seen_until)} are left out: one of them has seen their labels")
+    table = Table(box=None, pad_edge=False)
+    for name in ("sessions ahead", "smaller loss", "90 % interval of one look"):
+        table.add_column(name, justify="right")
+    rows = [*zip(map(str, found.horizons), found.losses.by_horizon, strict=True), ("all", found.losses.improvement)]
+    for name, gain in rows:
+        table.add_row(name, f"{100 * gain.value:+.2f} %", f"{100 * gain.lower:+.2f} to {100 * gain.upper:+.2f} %")
+    yield table
+    inside = " and ".join(f"{100 * share:.1f} %" for share in found.coverage)
+    yield Text(f"outcomes in the band: {inside}; promised {100 * found.promised:g} %")
+    yield Text(f"{found.need}? {found.sentence}")
+
+
+@with_flags
+def promote_command(
+    *,
+    version: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version to make the champion.")],
+    reason: Reason,
+    models: ModelsFolder = Path("models"),
+    bars: BarsFlags,
+    files: CovariateFlags,
+    days: Annotated[EvaluationSettings, FlagSubset("start")],
+    refit: Refit = None,
+    ledger: LedgerFile = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GATE", help="Promote although this gate is not passed. Repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a version the champion if it passes the gates: losses, symbols, audit, shadow and replay.
+
+    A gate that is not passed ends with exit code 3, and no alias moves. Without --bars, losses are not compared.
+    """
+    torch.set_num_threads(1)
+    if not reason.strip():
+        raise typer.BadParameter("--reason is empty; say why, for the history")
+    if "@" not in version:
+        raise typer.BadParameter(f"{version} names no version; give one, such as {version}@2")
+    covariates = files.read()
+    challenger = load_version(models, version, covariates)
+    number = read_aliases(challenger.line).get(CHAMPION)
+    champion = None if number is None else load_version(models, f"{challenger.line.name}@{number}", covariates)
+    with nullcontext(None) if ledger is None else Ledger.open(ledger) as book:
+        if champion is not None and champion.version == challenger.version:
+            promote(challenger, champion, (), reason=reason, ledger=book)
+            _print_promotion(challenger, (), None, as_json=as_json)
+            return
+        comparison: VersionComparison | None = None
+        if champion is not None and (bars.bars or bars.bars_env):
+            if refit is not None and challenger.has_recipe_of(champion):
+                raise typer.BadParameter(
+                    f"{challenger.reference} and {champion.reference} have the same recipe, so a walk forward does not "
+                    "tell them apart; leave --refit out"
+                )
+            comparison = _compare_if_possible(champion, challenger, bars.read(), days.start, refit)
+        gates = check_gates(champion, challenger, comparison=comparison, ledger=book, overridden=tuple(override or ()))
+        failed = list_failed(gates)
+        moved = None if failed else promote(challenger, champion, gates, reason=reason, ledger=book)
+    _print_promotion(challenger, gates, moved, as_json=as_json)
+    if failed:
+        raise typer.Exit(PERSON_NEEDED)
+    if not as_json:
+        print_next_commands(
+            quantra("models", "--history", "--models", models),
+            quantra("rollback", challenger.line.name, "--models", models, "--reason", "REASON"),
+        )
+
+
+def _compare_if_possible(
+    champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, start: int | None, refit: int | None
+) -> VersionComparison | None:
+    """The comparison; None, with a warning, if one version has seen all the days."""
+    try:
+        return _compare(champion, challenger, bars, start, refit)
+    except InSampleError as error:
+        say(error.message, "yellow")
+        return None
+
+
+def _print_promotion(
+    challenger: ComparedVersion, gates: Sequence[GateResult], moved: AliasMove | None, *, as_json: bool
+) -> None:
+    failed = list_failed(gates)
+    if as_json:
+        result = {"version": challenger.reference, "promoted": not failed, "gates": [asdict(gate) for gate in gates]}
+        write_json(result)
+        return
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "gate", "needed", "found"):
+        table.add_column(name)
+    for gate in gates:
+        result = Text(gate.result, style=_RESULT_STYLES[gate.result])
+        table.add_row(result, gate.name, Text(gate.need), Text(gate.have))
+    if gates:
+        console.print(table)
+    if failed:
+        words = " ".join(f"--override {name}" for name in failed)
+        console.print(f"{challenger.reference} is not promoted. To do so all the same, add {words}.", markup=False)
+    else:
+        name = challenger.line.name
+        state = f"is the champion of {name} already" if moved is None else f"is now the champion of {name}"
+        console.print(f"{challenger.reference} {state}.", markup=False)
+
+
+def rollback_command(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model.")],
+    reason: Reason = "",
+    models: ModelsFolder = Path("models"),
+    ledger: LedgerFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the champion before the present one the champion again."""
+    line = find_line(models, name)
+    with nullcontext(None) if ledger is None else Ledger.open(ledger) as book:
+        move = roll_back_champion(line, reason=reason or "rolled back", ledger=book)
+    if as_json:
+        write_json({"model": name, **asdict(move)})
+        return
+    typer.echo(f"{name}@{move.version} is the champion again; it was version {move.previous}.")
+    print_next_commands(quantra("models", "--history", "--models", models))

@@ -1,0 +1,187 @@
+"""The gates of a promotion, and the moves of a champion with their events in a ledger."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from predictor.audit_record import read_audit
+from predictor.errors import ConfigurationError, listed, shown_date
+from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.registry import (
+    CHAMPION,
+    AliasMove,
+    GateResult,
+    promote_version,
+    read_aliases,
+    read_moves,
+    roll_back,
+)
+from trainers.stock.lifecycle.version_comparison import ComparedVersion, VersionComparison
+
+GATES = ("losses", "symbols", "audit", "shadow", "replay")
+SHADOW_SESSIONS = 20
+"""Sessions that a version forecasts beside the champion before it takes its place."""
+REPLAY = "replay"
+"""The kind of the events that record replays; their detail counts those that were `equal` and `different`."""
+
+
+def check_gates(
+    champion: ComparedVersion | None,
+    challenger: ComparedVersion,
+    *,
+    comparison: VersionComparison | None,
+    ledger: Ledger | None,
+    overridden: Collection[str] = (),
+) -> tuple[GateResult, ...]:
+    """Check every condition of a promotion.
+
+    Args:
+        champion: the present one; None for a model without one, which any version may become.
+        challenger: the version to promote.
+        comparison: of both; None without one.
+        ledger: the record of the challenger's forecasts beside the champion; None without one.
+        overridden: names of the gates that may fail.
+
+    Raises:
+        ConfigurationError: an overridden gate does not exist.
+    """
+    unknown = sorted(set(overridden).difference(GATES))
+    if unknown:
+        raise ConfigurationError(f"there is no gate {listed(unknown)}; there are {', '.join(GATES)}")
+    gates = (
+        _check_losses(champion, comparison),
+        _check_symbols(champion, challenger),
+        _check_audit(challenger),
+        _check_shadow(challenger, ledger),
+        _check_replay(challenger, ledger),
+    )
+    return tuple(replace(gate, overridden=not gate.passed and gate.name in overridden) for gate in gates)
+
+
+def _check_losses(champion: ComparedVersion | None, comparison: VersionComparison | None) -> GateResult:
+    if champion is None:
+        return GateResult(name="losses", passed=True, need="better than the champion", have="there is no champion")
+    if comparison is None:
+        return GateResult(name="losses", passed=False, need="a comparison with the champion", have="none; give --bars")
+    passed = comparison.decision is True
+    return GateResult(name="losses", passed=passed, need=comparison.need, have=comparison.sentence)
+
+
+def _check_symbols(champion: ComparedVersion | None, challenger: ComparedVersion) -> GateResult:
+    missing = [] if champion is None else sorted(champion.symbols - challenger.symbols)
+    have = f"it lacks {listed(missing)}" if missing else f"it learnt from {len(challenger.symbols)} symbols"
+    return GateResult(name="symbols", passed=not missing, need="every symbol that the champion learnt from", have=have)
+
+
+def _check_audit(challenger: ComparedVersion) -> GateResult:
+    record = read_audit(challenger.line / str(challenger.version))
+    if record is None:
+        return GateResult(name="audit", passed=True, need="no leak in a recorded audit", have="no audit is recorded")
+    checks = (record.future, record.permutation)
+    have = "; ".join(f"{check.name}: {check.verdict.value}" for check in checks)
+    return GateResult(name="audit", passed=not record.leak, need="no leak in a recorded audit", have=have)
+
+
+def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateResult:
+    need = f"forecasts of {SHADOW_SESSIONS} sessions in the ledger, made before their outcomes"
+    if ledger is None:
+        return GateResult(name="shadow", passed=False, need=need, have="no ledger is given (--ledger)")
+    shadow = list_shadow_sessions(challenger, ledger)
+    have = f"{len(shadow)} sessions" + (f", {shown_date(shadow[0])} to {shown_date(shadow[-1])}" if shadow else "")
+    return GateResult(name="shadow", passed=len(shadow) >= SHADOW_SESSIONS, need=need, have=have)
+
+
+def list_shadow_sessions(version: ComparedVersion, ledger: Ledger) -> list[int]:
+    """The sessions, yyyymmdd, that a version forecast before their outcomes, with the weights that it has now."""
+    one_a_session = (
+        "id in (select min(id) from forecast where model = ? and version = ? and weights_hash = ? "
+        "and role <> 'client' and is_prospective group by as_of)"
+    )
+    identity = version.standing.model.identity
+    values = (version.line.name, version.version, identity.weights_hash)
+    return sorted(forecast.as_of for forecast in ledger.records(ForecastRecord, one_a_session, values))
+
+
+def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateResult:
+    need = "its recorded forecasts are equal when they are replayed"
+    if ledger is None:
+        return GateResult(name="replay", passed=False, need=need, have="no ledger is given (--ledger)")
+    where = "kind = ? and model = ? and version = ?"
+    events = ledger.records(LedgerEvent, where, (REPLAY, challenger.line.name, challenger.version))
+    if not events:
+        return GateResult(name="replay", passed=False, need=need, have="no replay is recorded")
+    equal, different = (events[-1].detail.get(name) for name in ("equal", "different"))
+    have = f"{equal} equal and {different} different in the last replay"
+    return GateResult(name="replay", passed=different == 0 and bool(equal), need=need, have=have)
+
+
+def list_failed(gates: Sequence[GateResult]) -> list[str]:
+    """Names of the gates that keep a version from being promoted."""
+    return [gate.name for gate in gates if not (gate.passed or gate.overridden)]
+
+
+def promote(
+    challenger: ComparedVersion,
+    champion: ComparedVersion | None,
+    gates: tuple[GateResult, ...],
+    *,
+    reason: str,
+    ledger: Ledger | None = None,
+) -> AliasMove | None:
+    """Make a version the champion; the caller has checked that every gate is passed or overridden.
+
+    A promotion that was killed midway can be repeated: what was done stays, and the rest is done.
+
+    Returns:
+        The move; None if it is the champion already.
+
+    Raises:
+        ConfigurationError: a gate is neither, the champion has changed since, or the folder cannot be written.
+        LedgerError: the ledger cannot be written.
+    """
+    failed = list_failed(gates)
+    if failed:
+        raise ConfigurationError(f"{challenger.reference} has not passed the gate {listed(failed)}; it is not promoted")
+    expected = None if champion is None else champion.version
+    move = promote_version(challenger.line, challenger.version, expected=expected, reason=reason, gates=gates)
+    if ledger is not None:
+        record_moves(challenger.line, ledger)
+    return move
+
+
+def roll_back_champion(line: Path, *, reason: str, ledger: Ledger | None = None) -> AliasMove:
+    """Make the champion before the present one the champion again.
+
+    Raises:
+        ConfigurationError: there was none, or its version is missing.
+        LedgerError: the ledger cannot be written.
+    """
+    move = roll_back(line, reason=reason)
+    if ledger is not None:
+        record_moves(line, ledger)
+    return move
+
+
+def record_moves(line: Path, ledger: Ledger) -> int:
+    """Record every move of a model's champion as an event, and return the number of new ones.
+
+    Each move has its own key, so that it is recorded once, and moves that were made without the ledger follow.
+    """
+    moves = [move for move in read_moves(line, read_aliases(line)) if move.alias == CHAMPION]
+    return ledger.append(_event_of(line.name, move) for move in moves)
+
+
+def _event_of(name: str, move: AliasMove) -> LedgerEvent:
+    return LedgerEvent(
+        kind="champion",
+        model=name,
+        version=move.version,
+        reason=move.reason,
+        detail={
+            "move": move.kind.value,
+            "previous": move.previous,
+            "at": move.at,
+            "gates": [asdict(gate) for gate in move.gates],
+        },
+        key=f"champion {name} {move.previous} to {move.version} at {move.at}",
+    )

@@ -1,0 +1,305 @@
+"""Two versions of a model on the same days and symbols, which neither has seen in training."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.evidence import challenger_alpha, compare_losses, least_skill_days
+from predictor.registry import find_version
+from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
+from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
+from trainers.stock.bar_requirements import check_sessions
+from trainers.stock.card import identify_features
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.data_warnings import check_outcomes_vary, drop_before_calendar
+from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_trained_symbols
+from trainers.stock.evaluation.comparison import LossComparison, average_horizons, compare, mark_inside, pinball
+from trainers.stock.evaluation.evaluated_days import select_unseen_part
+from trainers.stock.evaluation.evaluation import encode_plain
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, by_day
+from trainers.stock.lifecycle.walk_forward import JudgedForecasts, WalkedRecipe, walk_forward
+from trainers.stock.recipe import ROLLING, SHARE, SPLIT, StockRecipe
+
+MARGIN = 0.01
+"""Share of the champion's loss by which a refresh may be worse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ComparedVersion:
+    """A version of a model that is compared."""
+
+    reference: str
+    """Such as mine@3."""
+    line: Path
+    """The folder of the model's versions."""
+    version: int
+    source: ModelSource
+
+    @property
+    def standing(self) -> TrainedModel:
+        """The trained model and what it has seen."""
+        standing = self.source.standing
+        assert standing is not None  # noqa: S101 - it is an artifact
+        return standing
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols that it learnt from."""
+        return find_trained_symbols(self.standing.model)
+
+    def has_recipe_of(self, other: "ComparedVersion") -> bool:
+        """Whether both were trained by the same recipe, apart from their splits, on the same features."""
+        ours, theirs = self.source.recipe, other.source.recipe
+        if ours is None or theirs is None:
+            return False
+        same_features = identify_features(self.source.features) == identify_features(other.source.features)
+        return same_features and _list_own_settings(ours) == _list_own_settings(theirs)
+
+
+def _list_own_settings(recipe: StockRecipe) -> dict[str, Json]:
+    """Settings without the splits, which move with the bars, and the device."""
+    left_out = (SHARE, SPLIT, ROLLING, "device")
+    return {name: value for name, value in recipe.settings().items() if not name.startswith(left_out)}
+
+
+def load_version(models: Path, reference: str, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion:
+    """Load a version by MODEL, MODEL@VERSION or MODEL@ALIAS.
+
+    Raises:
+        ModelNotFoundError, VersionNotFoundError: there is no such version.
+        ArtifactError: it is damaged, or its card lacks the splits.
+    """
+    line, version = find_version(models, reference)
+    source = artifact_source(line / str(version), "cpu", covariates)
+    return ComparedVersion(reference=f"{line.name}@{version}", line=line, version=version, source=source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceBounds:
+    """Bounds of a relative improvement that hold at every look, however often one looks."""
+
+    alpha: float
+    """Probability that one of them is ever wrong."""
+    lower: float | None
+    """None with too few days, as `upper`."""
+    upper: float | None
+    days_short: int
+    """Days missing before the bounds exist; 0 if there are enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionComparison:
+    """The losses of a challenger against those of a champion, paired by day."""
+
+    champion: str
+    """Such as mine@3."""
+    challenger: str
+    is_refresh: bool
+    """Whether both have the same recipe."""
+    by: str
+    """What was compared: versions, or recipes in a walk forward."""
+    seen_until: int
+    """Last session that either has seen in training, yyyymmdd; only later days count. 0 in a walk forward."""
+    first_day: int
+    """First decision day, yyyymmdd."""
+    last_day: int
+    days: int
+    symbols: tuple[str, ...]
+    horizons: tuple[int, ...]
+    losses: LossComparison
+    """Positive where the challenger is better, with block-bootstrap intervals of one look."""
+    bounds: SequenceBounds
+    coverage: tuple[float, float]
+    """Share of outcomes in the band of the champion and of the challenger."""
+    promised: float
+    """The share that the band promises."""
+
+    @property
+    def decision(self) -> bool | None:
+        """Whether the challenger may replace the champion by its losses; None if the days do not tell.
+
+        A refresh must not be worse by more than MARGIN; a new recipe must be better.
+        """
+        least = -MARGIN if self.is_refresh else 0.0
+        if self.bounds.lower is None or self.bounds.upper is None:
+            return None
+        if self.bounds.lower > least:
+            return True
+        return False if self.bounds.upper < least else None
+
+    @property
+    def need(self) -> str:
+        """What the decision asks for, in words."""
+        if self.is_refresh:
+            return f"a refresh of the same recipe: not worse by more than {100 * MARGIN:g} %"
+        return "a new recipe: better"
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words."""
+        value = f"{100 * self.losses.improvement.value:+.2f} %"
+        days = f"{self.days} days, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
+        if self.bounds.lower is None or self.bounds.upper is None:
+            return f"{value} on {days}; undecided: {self.bounds.days_short} more days are needed for bounds"
+        verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
+        return f"{value} on {days}, {100 * self.bounds.lower:+.2f} to {100 * self.bounds.upper:+.2f} %: {verdict}"
+
+    def to_json(self) -> dict[str, Json]:
+        """All fields, the decision and the sentence; NaN becomes null."""
+        return {**encode_plain(asdict(self)), "decision": self.decision, "need": self.need, "sentence": self.sentence}
+
+
+def compare_versions(
+    champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, *, start: int | None = None
+) -> VersionComparison:
+    """Compare what two versions forecast after all days that either has seen in training.
+
+    Args:
+        champion: the version to be replaced.
+        challenger: the version to replace it.
+        bars: with days after the training of both.
+        start: first decision day, yyyymmdd; None for the first that neither has seen.
+
+    Raises:
+        InSampleError: one has seen all the days; the message names it.
+        ConfigurationError: the versions forecast different things, or the bars do not fit them.
+        CovariateMissingError: no file has a covariate that one reads.
+    """
+    _check_comparable(champion, challenger)
+    seen = max((champion, challenger), key=lambda one: one.standing.last_seen)
+    target, calendar = champion.standing.model.manifest.target, find_calendar(seen.standing.model)
+    try:
+        part = select_unseen_part(bars.sessions, seen.standing.last_seen, target, calendar, start=start)
+    except InSampleError as error:
+        raise InSampleError(
+            f"{champion.reference} and {challenger.reference} cannot be compared on these days, because "
+            f"{seen.reference} has seen labels up to {shown_date(seen.standing.last_seen)}: give later bars, or "
+            "compare their recipes in a walk forward (--refit 63)"
+        ) from error
+    for one in (champion, challenger):
+        bars = drop_before_calendar(bars, find_calendar(one.standing.model))
+        check_sessions(bars, find_calendar(one.standing.model))
+    judged: list[JudgedForecasts] = []
+    for one in (champion, challenger):
+        model = one.standing.model
+        bound = bind_model(model, bars, one.source.covariates)
+        windows = bound.windows(part)
+        test = EvaluationSet.of(bound.history, windows, model.manifest.quantiles)
+        judged.append(JudgedForecasts(test=test, values=bound.forecasts(windows).calibrated))
+    return _compare(champion, challenger, bars, judged[0], judged[1], by="versions", seen_until=seen.standing.last_seen)
+
+
+def compare_recipes(
+    champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, *, start: int, refit: int
+) -> VersionComparison:
+    """Compare the recipes of two versions in a walk forward, in which both are trained again on earlier bars.
+
+    If a recipe's settings were chosen on these days, its figures are too optimistic.
+
+    Args:
+        champion: the version to be replaced.
+        challenger: the version to replace it.
+        bars: a long history.
+        start: first decision day, yyyymmdd.
+        refit: sessions between trainings.
+
+    Raises:
+        ConfigurationError: a version is an ensemble, both forecast different things, or the bars are too few.
+        LoopError: a training failed.
+    """
+    _check_comparable(champion, challenger)
+    reach = champion.standing.model.manifest.target.reach
+    end = int(bars.sessions[max(0, len(bars.sessions) - 1 - reach)])
+    folds = split_sessions(bars.sessions, WalkForwardPlan(start=start, end=end, refit=refit))
+    judged = [
+        walk_forward(
+            WalkedRecipe(
+                recipe=one.source.known_recipe(),
+                features=one.source.features,
+                covariates=one.source.covariates,
+                edges=one.source.user_edges(bars.symbols),
+            ),
+            bars,
+            folds,
+        )
+        for one in (champion, challenger)
+    ]
+    return _compare(champion, challenger, bars, judged[0], judged[1], by=f"recipes, trained every {refit} sessions")
+
+
+def _check_comparable(champion: ComparedVersion, challenger: ComparedVersion) -> None:
+    if champion.reference == challenger.reference:
+        raise ConfigurationError(f"{champion.reference} is compared with itself; name two versions")
+    ours, theirs = (one.standing.model.manifest for one in (challenger, champion))
+    different = [
+        f"{what} {mine} and {other}"
+        for what, mine, other in (
+            ("target", ours.target.kind.value, theirs.target.kind.value),
+            ("lag", ours.target.lag, theirs.target.lag),
+            ("horizons", list(ours.target.horizons), list(theirs.target.horizons)),
+            ("quantiles", list(ours.quantiles), list(theirs.quantiles)),
+        )
+        if mine != other
+    ]
+    if different:
+        raise ConfigurationError(
+            f"{challenger.reference} and {champion.reference} forecast different things: {'; '.join(different)}; "
+            "compare versions with the same target, lag, horizons and quantiles"
+        )
+
+
+def _compare(
+    champion: ComparedVersion,
+    challenger: ComparedVersion,
+    bars: BarPanel,
+    old: JudgedForecasts,
+    new: JudgedForecasts,
+    *,
+    by: str,
+    seen_until: int = 0,
+) -> VersionComparison:
+    old, new = old.shared_with(new)
+    test = old.test
+    check_outcomes_vary(test)
+    first, last = test.span
+    inside = [float(np.nanmean(mark_inside(test, one.values))) for one in (old, new)]
+    before, after = (pinball(test, one.values) for one in (old, new))
+    attempt = max(1, challenger.version - champion.version) if challenger.line == champion.line else 1
+    daily = [_average_days(test, losses) for losses in (before, after)]
+    return VersionComparison(
+        champion=champion.reference,
+        challenger=challenger.reference,
+        is_refresh=challenger.has_recipe_of(champion),
+        by=by,
+        seen_until=seen_until,
+        first_day=first,
+        last_day=last,
+        days=test.days,
+        symbols=tuple(bars.symbols[row] for row in np.unique(test.symbols)),
+        horizons=test.horizons,
+        losses=compare(test, after, before, champion.reference),
+        bounds=_bound(daily[0], daily[1], test.horizons[-1], challenger_alpha(attempt)),
+        coverage=(inside[0], inside[1]),
+        promised=test.levels[-1] - test.levels[0],
+    )
+
+
+def _average_days(test: EvaluationSet, losses: FloatArray) -> FloatArray:
+    """[D] mean loss of each day with a known outcome."""
+    total, count = by_day(test, average_horizons(test, losses))
+    return total[count > 0] / count[count > 0]
+
+
+def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
+    """Bounds relative to the mean of their daily losses [D]."""
+    found, scale = compare_losses(theirs, ours, horizon=horizon, alpha=alpha), float(theirs.mean())
+    short = max(0, least_skill_days(horizon) - found.days)
+    if short or scale <= 0:
+        return SequenceBounds(alpha=alpha, lower=None, upper=None, days_short=short)
+    return SequenceBounds(alpha=alpha, lower=found.lower / scale, upper=found.upper / scale, days_short=0)

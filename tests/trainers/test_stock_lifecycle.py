@@ -1,0 +1,531 @@
+"""The life of a model after its first training: retrained, compared, promoted and rolled back."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audits import audit_record
+from command_exits import program_exit_code
+from market import bokeh_panel
+
+from predictor import artifact
+from predictor.artifact import load
+from predictor.audit_record import AuditVerdict, write_audit
+from predictor.bars import BarPanel
+from predictor.card import Card
+from predictor.errors import ConfigurationError, InSampleError
+from predictor.features import default_features
+from predictor.ledger import ForecastRecord, Ledger, LedgerEvent, Role
+from predictor.networks import LSTMConfig, Target
+from predictor.registry import read_aliases, read_moves
+from trainers.cli.commands import app
+from trainers.stock import (
+    DataSplits,
+    Optimisation,
+    ParentArtifact,
+    RollingSplits,
+    StockRecipe,
+    TrainingMaterial,
+    train,
+)
+from trainers.stock.ensembles import join
+from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote
+from trainers.stock.lifecycle.promotion import list_failed
+from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
+from trainers.stock.recipe import recipe_of
+
+FIRST, SECOND = 20091231, 20101231
+"""The ends of the bars of versions 1 and 2."""
+HAR = replace(
+    recipe_of("har"),
+    calendar="XNYS",
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    parts=RollingSplits(selection=40, calibration=120),
+)
+"""A recipe whose training takes no time."""
+LSTM = replace(
+    HAR,
+    kind="lstm",
+    scale="har",
+    config=LSTMConfig(hidden=4, layers=1),
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+EVIDENCE = ("losses", "shadow", "replay")
+"""The gates that fail without bars and a ledger."""
+Capture = pytest.CaptureFixture[str]
+
+
+@cache
+def bars(until: int = 20120629) -> BarPanel:
+    return bokeh_panel("AAPL", "IBM").between(20070103, until)
+
+
+def save_version(line: Path, version: int, until: int, recipe: StockRecipe = HAR, *symbols: str) -> None:
+    known = bars(until).select(symbols or ("AAPL", "IBM"))
+    train(TrainingMaterial(known, default_features()), recipe, line / str(version), consume=iter)
+
+
+@pytest.fixture(scope="module")
+def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`mine`: version 1, the champion; 2, by the same recipe on newer bars; 3, by another one; 4, of one stock."""
+    models = tmp_path_factory.mktemp("models")
+    save_version(models / "mine", 1, FIRST)
+    save_version(models / "mine", 2, SECOND)
+    save_version(models / "mine", 3, FIRST, LSTM)
+    save_version(models / "mine", 4, FIRST, HAR, "IBM")
+    return models
+
+
+@pytest.fixture
+def models(saved_models: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved_models, tmp_path / "models"))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Files of bars up to the end of version 1's training, of version 2's, and later."""
+    found = {"first": FIRST, "second": SECOND, "later": 20120629}
+    for name, until in found.items():
+        bars(until).write_csv(tmp_path / f"{name}.csv")
+    return {name: tmp_path / f"{name}.csv" for name in found}
+
+
+def pair_of(models: Path, first: str = "mine@1", second: str = "mine@2") -> tuple[ComparedVersion, ComparedVersion]:
+    return load_version(models, first), load_version(models, second)
+
+
+def champion_of(models: Path) -> int:
+    return read_aliases(models / "mine")["champion"]
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    return dict(load(folder).artifact.manifest.card)
+
+
+# --- retraining
+
+
+def test_a_retraining_writes_the_next_version_by_the_champions_recipe_and_moves_no_alias(
+    models: Path, files: dict[str, Path]
+) -> None:
+    assert program_exit_code(app, "retrain", "mine", "--models", models, "--bars", files["second"], "--json") == 0
+    old, new = (card_of(models / "mine" / version) for version in "15")
+    assert new["recipe"] == old["recipe"]
+    assert new["retraining"] == {
+        "recipe_of": "mine@1",
+        "seen_until": FIRST,
+        "new_sessions": int((bars(SECOND).sessions > FIRST).sum()),
+    }
+    assert new["splits"]["calibration"]["last"] == SECOND
+    assert champion_of(models) == 1
+
+
+def test_a_retraining_gives_the_bytes_of_a_training_of_the_same_recipe(models: Path) -> None:
+    plan = plan_retraining(models, "mine", bars(SECOND))
+    made = train(plan.material, plan.recipe, models / "mine" / "5", consume=iter)
+    other = models / "mine" / "2"
+    assert (made.folder / "weights.safetensors").read_bytes() == (other / "weights.safetensors").read_bytes()
+    assert card_of(made.folder) == card_of(other)
+
+
+def test_splits_by_shares_keep_their_lengths_and_move_to_the_end(models: Path) -> None:
+    save_version(models / "mine", 5, FIRST, replace(HAR, parts=None))
+    splits = {split.name: split for split in Card.from_json(json.dumps(card_of(models / "mine" / "5"))).splits}
+    plan = plan_retraining(models, "mine@5", bars())
+    moved = plan.recipe.splits(bars().sessions)
+    assert moved.test is None
+    for part in (moved.selection, moved.calibration):
+        old, sessions = splits[part.name], bars().sessions
+        assert ((sessions >= part.first) & (sessions <= part.last)).sum() == (
+            (sessions >= old.first) & (sessions <= old.last)
+        ).sum()
+    assert moved.calibration.last == bars().sessions[-1]
+
+
+def test_bars_with_nothing_new_are_refused(models: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the bars end on 2009-12-31, and mine@1 has seen labels"):
+        plan_retraining(models, "mine", bars(FIRST))
+
+
+def test_bars_that_lack_a_symbol_of_the_champion_are_refused(models: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the bars lack IBM, which mine@1 learnt from"):
+        plan_retraining(models, "mine", bars(SECOND).select(["AAPL"]))
+
+
+def test_a_fine_tuned_champion_is_refused(models: Path) -> None:
+    material = TrainingMaterial(bars(SECOND), default_features(), parent=ParentArtifact.load(models / "mine" / "3"))
+    parts = DataSplits.by_dates([(20070103, 20091231), (20100104, 20100630), (20100701, SECOND)])
+    train(material, replace(LSTM, parts=parts), models / "mine" / "5", consume=iter)
+    with pytest.raises(ConfigurationError, match="mine@5 is fine-tuned from weights that it does not contain"):
+        plan_retraining(models, "mine@5", bars())
+
+
+def test_an_ensemble_has_no_recipe_to_retrain(models: Path) -> None:
+    parts = DataSplits.by_dates([(20070103, 20090630), (20090701, 20090930), (20091001, 20100331), (20100401, SECOND)])
+    for version in (5, 6):
+        recipe = replace(LSTM, parts=parts, optimisation=replace(LSTM.optimisation, seed=version))
+        save_version(models / "mine", version, SECOND, recipe)
+    join(bars(SECOND), {"a": models / "mine" / "5", "b": models / "mine" / "6"}, models / "mine" / "7")
+    with pytest.raises(ConfigurationError, match="an ensemble has no recipe"):
+        plan_retraining(models, "mine@7", bars())
+
+
+def test_an_ensemble_of_members_without_a_test_split_is_refused(models: Path) -> None:
+    folders = {"a": models / "mine" / "1", "b": models / "mine" / "3"}
+    with pytest.raises(ConfigurationError, match="has seen every session up to 2009-12-31"):
+        join(bars(SECOND), folders, models / "mine" / "5")
+
+
+def test_a_training_that_fails_leaves_the_alias_and_says_why(
+    models: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    (models / "mine" / "5.run").write_text("in the way")
+    assert program_exit_code(app, "retrain", "mine@3", "--models", models, "--bars", files["second"]) == 1
+    assert "5.run" in capsys.readouterr().err
+    assert champion_of(models) == 1
+    assert not (models / "mine" / "5").exists()
+
+
+def test_a_retraining_that_was_stopped_is_resumed_to_the_same_bytes(models: Path, files: dict[str, Path]) -> None:
+    save_version(models / "slow", 1, FIRST, replace(LSTM, optimisation=Optimisation(max_epochs=4, device="cpu")))
+    words = ("retrain", "slow", "--models", models, "--bars", files["second"], "--json")
+    command = [sys.executable, "-m", "quantra", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if '"epoch": 2' in line)
+        process.kill()
+    assert not (models / "slow" / "2").exists()
+    assert read_aliases(models / "slow") == {"champion": 1}
+    assert program_exit_code(app, *words, "--resume") == 0
+    plan = plan_retraining(models, "slow", bars(SECOND))
+    whole = train(plan.material, plan.recipe, models / "slow" / "3", consume=iter, sections=plan.card())
+    assert (models / "slow" / "2" / "weights.safetensors").read_bytes() == (
+        whole.folder / "weights.safetensors"
+    ).read_bytes()
+
+
+def test_an_artifact_to_start_from_that_has_seen_the_days_names_the_retraining(
+    models: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    words = ("--from", models / "mine" / "3", "--bars", files["second"], "--out", models / "mine" / "5")
+    assert program_exit_code(app, "train", "stock", *words, "--json") == 2
+    assert "quantra retrain NAME --bars BARS" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+# --- comparisons
+
+
+def test_versions_are_compared_after_all_days_that_either_has_seen(models: Path) -> None:
+    found = compare_versions(*pair_of(models, "mine@champion", "mine@2"), bars())
+    assert (found.champion, found.challenger, found.is_refresh) == ("mine@1", "mine@2", True)
+    assert found.seen_until == SECOND
+    assert found.first_day == 20110103
+    assert found.days == (bars().sessions > SECOND).sum() - 3
+    assert found.symbols == ("AAPL", "IBM")
+
+
+def test_a_comparison_the_other_way_round_has_the_opposite_sign(models: Path) -> None:
+    one, other = pair_of(models)
+    there, back = compare_versions(one, other, bars()), compare_versions(other, one, bars())
+    assert (1 - there.losses.improvement.value) * (1 - back.losses.improvement.value) == pytest.approx(1)
+    assert there.coverage == back.coverage[::-1]
+
+
+def test_days_that_one_version_has_seen_are_refused_naming_it(models: Path) -> None:
+    with pytest.raises(InSampleError, match=r"mine@1 and mine@2 cannot .* because mine@2 has seen labels up to"):
+        compare_versions(*pair_of(models), bars(SECOND))
+
+
+def test_versions_of_another_target_are_refused(models: Path) -> None:
+    save_version(models / "mine", 5, FIRST, replace(HAR, target=Target(horizons=(1, 2))))
+    with pytest.raises(ConfigurationError, match=r"different things: horizons \[1, 2\] and \[1, 3\]"):
+        compare_versions(*pair_of(models, "mine@1", "mine@5"), bars())
+
+
+def test_a_version_is_not_compared_with_itself(models: Path) -> None:
+    with pytest.raises(ConfigurationError, match="mine@1 is compared with itself"):
+        compare_versions(*pair_of(models, "mine", "mine@1"), bars())
+
+
+def test_another_network_is_a_new_recipe_and_other_splits_are_not(models: Path) -> None:
+    save_version(models / "mine", 5, FIRST, replace(HAR, parts=RollingSplits(selection=50, calibration=100)))
+    first, network, splits = (load_version(models, f"mine@{version}") for version in (1, 3, 5))
+    assert not network.has_recipe_of(first)
+    assert splits.has_recipe_of(first)
+
+
+def test_recipes_are_compared_in_a_walk_forward_that_trains_each_before_its_days(models: Path) -> None:
+    recipes = pair_of(models, "mine@1", "mine@3")
+    found = compare_recipes(*recipes, bars(), start=20110103, refit=200)
+    assert (found.first_day, found.seen_until, found.is_refresh) == (20110103, 0, False)
+    assert found.by == "recipes, trained every 200 sessions"
+
+
+def test_the_same_recipe_is_equal_to_itself_in_a_walk_forward(models: Path) -> None:
+    found = compare_recipes(*pair_of(models), bars(), start=20110103, refit=200)
+    assert found.losses.improvement.value == 0
+    assert found.decision is True
+
+
+def test_the_command_shows_the_days_and_the_decision(models: Path, files: dict[str, Path], capsys: Capture) -> None:
+    words = ("compare", "mine@champion", "mine@2", "--models", models, "--bars", files["later"])
+    assert program_exit_code(app, *words) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "days up to 2010-12-31 are left out: one of them has seen their labels" in shown
+    assert "a refresh of the same recipe: not worse by more than 1 %?" in shown
+    assert program_exit_code(app, *words, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["seen_until"] == SECOND
+
+
+@pytest.mark.parametrize(
+    ("bounds", "refresh", "decision"),
+    [
+        ((-0.009, 0.02), True, True),
+        ((-0.011, 0.02), True, None),
+        ((-0.05, -0.011), True, False),
+        ((0.001, 0.02), False, True),
+        ((-0.009, 0.02), False, None),
+        ((-0.02, -0.001), False, False),
+        ((None, None), True, None),
+    ],
+)
+def test_a_refresh_must_not_be_worse_and_a_new_recipe_must_be_better(
+    models: Path, bounds: tuple[float | None, float | None], *, refresh: bool, decision: bool | None
+) -> None:
+    assert judged(models, *bounds, refresh=refresh).decision is decision
+
+
+@cache
+def measured(models: Path) -> VersionComparison:
+    return compare_versions(*pair_of(models), bars())
+
+
+def judged(models: Path, lower: float | None, upper: float | None, *, refresh: bool = True) -> VersionComparison:
+    """A comparison with other bounds."""
+    limits = SequenceBounds(alpha=0.05, lower=lower, upper=upper, days_short=0 if lower is not None else 10)
+    return replace(measured(models), bounds=limits, is_refresh=refresh)
+
+
+# --- gates
+
+
+def shadow_forecasts(version: ComparedVersion, sessions: int, *, role: Role = Role.CHALLENGER) -> list[ForecastRecord]:
+    days = bars().sessions[-sessions:].tolist()
+    return [
+        ForecastRecord(
+            forecast_id=f"{version.reference} {day}",
+            symbol="IBM",
+            role=role,
+            model="mine",
+            version=version.version,
+            weights_hash=version.standing.model.identity.weights_hash,
+            engine="eager",
+            batch_rows=1,
+            as_of=day,
+            base_session=day,
+            target_kind="log-return",
+            horizons=(1,),
+            target_sessions=(),
+            quantiles=(0.5,),
+            values=np.zeros((1, 1)),
+            anchor=None,
+            bars_batch=0,
+            made_at=0,
+        )
+        for day in days
+    ]
+
+
+def replay_event(version: int, *, equal: int, different: int) -> LedgerEvent:
+    return LedgerEvent(kind="replay", model="mine", version=version, detail={"equal": equal, "different": different})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    Ledger.open(tmp_path / "ledger.db", create=True).close()
+    return tmp_path / "ledger.db"
+
+
+def failed_gates(models: Path, path: Path | None, comparison: VersionComparison | None, version: int = 2) -> list[str]:
+    champion, challenger = pair_of(models, "mine@1", f"mine@{version}")
+    if path is None:
+        return list_failed(check_gates(champion, challenger, comparison=comparison, ledger=None))
+    with Ledger.open(path) as book:
+        return list_failed(check_gates(champion, challenger, comparison=comparison, ledger=book))
+
+
+def fill(path: Path, models: Path, *, sessions: int = 20, different: int = 0, role: Role = Role.CHALLENGER) -> None:
+    version = load_version(models, "mine@2")
+    with Ledger.open(path) as book:
+        book.append(shadow_forecasts(version, sessions, role=role))
+        book.append([replay_event(2, equal=100, different=different)])
+
+
+def test_a_version_with_all_its_evidence_passes_every_gate(models: Path, ledger: Path) -> None:
+    fill(ledger, models)
+    assert failed_gates(models, ledger, judged(models, -0.005, 0.01)) == []
+
+
+def test_without_a_ledger_or_bars_the_gates_that_need_them_fail(models: Path) -> None:
+    assert failed_gates(models, None, None) == ["losses", "shadow", "replay"]
+
+
+def test_an_undecided_comparison_fails(models: Path, ledger: Path) -> None:
+    fill(ledger, models)
+    assert failed_gates(models, ledger, judged(models, -0.05, 0.05)) == ["losses"]
+
+
+def test_nineteen_sessions_in_the_shadow_are_too_few(models: Path, ledger: Path) -> None:
+    fill(ledger, models, sessions=19)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+
+
+def test_what_clients_asked_is_no_shadow(models: Path, ledger: Path) -> None:
+    fill(ledger, models, role=Role.CLIENT)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+
+
+def test_forecasts_of_other_weights_are_no_shadow(models: Path, ledger: Path) -> None:
+    fill(ledger, models)
+    shutil.rmtree(models / "mine" / "2")
+    save_version(models / "mine", 2, 20101130)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+
+
+def test_forecasts_after_the_fact_are_no_shadow(models: Path, ledger: Path) -> None:
+    with Ledger.open(ledger) as book:
+        book.add_bars(bars())
+    fill(ledger, models)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+
+
+def test_a_replay_that_differed_fails(models: Path, ledger: Path) -> None:
+    fill(ledger, models, different=1)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["replay"]
+
+
+def test_a_leak_that_an_audit_found_fails(models: Path, ledger: Path) -> None:
+    fill(ledger, models)
+    sound = audit_record(digest=hashlib.sha256((models / "mine" / "2" / "manifest.json").read_bytes()).hexdigest())
+    record = replace(sound, future=replace(sound.future, verdict=AuditVerdict.FAIL))
+    write_audit(models / "mine" / "2", record)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["audit"]
+
+
+def test_a_version_of_fewer_symbols_fails(models: Path) -> None:
+    assert "symbols" in failed_gates(models, None, None, version=4)
+
+
+def test_a_gate_that_does_not_exist_cannot_be_overridden(models: Path) -> None:
+    champion, challenger = pair_of(models)
+    with pytest.raises(ConfigurationError, match="there is no gate luck; there are losses, symbols, audit"):
+        check_gates(champion, challenger, comparison=None, ledger=None, overridden=("luck",))
+
+
+# --- promotions and rollbacks
+
+
+def test_a_promotion_that_fails_a_gate_ends_with_3_and_moves_no_alias(models: Path, capsys: Capture) -> None:
+    words = ("promote", "mine@2", "--models", models, "--reason", "newer bars", "--override", "losses")
+    assert program_exit_code(app, *words) == 3
+    assert "add --override shadow --override replay." in " ".join(capsys.readouterr().out.split())
+    assert champion_of(models) == 1
+
+
+def test_a_promotion_is_recorded_with_its_evidence_in_the_history_and_the_ledger(
+    models: Path, files: dict[str, Path], ledger: Path, capsys: Capture
+) -> None:
+    fill(ledger, models, sessions=19)
+    words = ("promote", "mine@2", "--models", models, "--bars", files["later"], "--ledger", ledger)
+    assert program_exit_code(app, *words, "--reason", "newer bars", "--override", "shadow", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["promoted"] is True
+    assert champion_of(models) == 2
+    move = read_moves(models / "mine", {"champion": 2})[-1]
+    assert (move.previous, move.version, move.reason) == (1, 2, "newer bars")
+    assert [gate.name for gate in move.gates if gate.overridden] == ["shadow"]
+    with Ledger.open(ledger) as book:
+        events = book.records(LedgerEvent, "kind = 'champion'")
+    assert [(event.version, event.reason) for event in events] == [(1, "the first version"), (2, "newer bars")]
+    assert events[-1].detail["gates"] == told["gates"]
+
+
+def test_a_promotion_that_was_killed_before_the_ledger_is_completed_by_repeating_it(
+    models: Path, ledger: Path, capsys: Capture
+) -> None:
+    champion, challenger = pair_of(models)
+    gates = check_gates(champion, challenger, comparison=None, ledger=None, overridden=EVIDENCE)
+    promote(challenger, champion, gates, reason="newer bars")
+    words = ("promote", "mine@2", "--models", models, "--reason", "again", "--ledger", ledger)
+    assert program_exit_code(app, *words) == 0
+    assert program_exit_code(app, *words) == 0
+    assert "mine@2 is the champion of mine already." in capsys.readouterr().out
+    with Ledger.open(ledger) as book:
+        assert [event.version for event in book.records(LedgerEvent)] == [1, 2]
+
+
+def test_a_version_is_not_promoted_past_a_gate_from_python(models: Path) -> None:
+    champion, challenger = pair_of(models)
+    gates = check_gates(champion, challenger, comparison=None, ledger=None)
+    with pytest.raises(ConfigurationError, match="mine@2 has not passed the gate losses, shadow, replay"):
+        promote(challenger, champion, gates, reason="newer bars")
+    assert champion_of(models) == 1
+
+
+def test_a_promotion_from_a_comparison_with_a_former_champion_is_refused(models: Path) -> None:
+    first, second, third = (load_version(models, f"mine@{version}") for version in (1, 2, 3))
+    gates = check_gates(first, second, comparison=None, ledger=None, overridden=EVIDENCE)
+    promote(third, first, gates, reason="faster")
+    with pytest.raises(ConfigurationError, match="compared with version 1, but the champion is now 3; compare again"):
+        promote(second, first, gates, reason="slower")
+
+
+def test_a_refresh_is_not_promoted_by_a_walk_forward_of_its_recipe(
+    models: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    words = ("promote", "mine@2", "--models", models, "--bars", files["later"], "--reason", "newer bars")
+    assert program_exit_code(app, *words, "--start", "2011-01-03", "--refit", 200) == 2
+    assert "have the same recipe" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_rollback_makes_the_champion_before_the_champion_again(models: Path, ledger: Path, capsys: Capture) -> None:
+    champion, challenger = pair_of(models)
+    gates = check_gates(champion, challenger, comparison=None, ledger=None, overridden=EVIDENCE)
+    promote(challenger, champion, gates, reason="newer bars")
+    words = ("rollback", "mine", "--models", models, "--ledger", ledger, "--reason", "worse", "--json")
+    assert program_exit_code(app, *words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["version"], told["previous"], told["kind"]) == (1, 2, "rollback")
+    assert champion_of(models) == 1
+    with Ledger.open(ledger) as book:
+        assert book.records(LedgerEvent)[-1].reason == "worse"
+
+
+def test_a_rollback_to_an_artifact_that_was_removed_is_refused(models: Path, capsys: Capture) -> None:
+    champion, challenger = pair_of(models)
+    gates = check_gates(champion, challenger, comparison=None, ledger=None, overridden=EVIDENCE)
+    promote(challenger, champion, gates, reason="newer bars")
+    shutil.rmtree(models / "mine" / "1")
+    assert program_exit_code(app, "rollback", "mine", "--models", models, "--reason", "worse") == 1
+    assert "has no version 1" in capsys.readouterr().err
+    assert champion_of(models) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "reason", "problem"), [("mine", "why", "names no version"), ("mine@2", " ", "--reason is empty")]
+)
+def test_a_promotion_needs_a_version_and_a_reason(
+    models: Path, version: str, reason: str, problem: str, capsys: Capture
+) -> None:
+    assert program_exit_code(app, "promote", version, "--models", models, "--reason", reason) == 2
+    assert problem in capsys.readouterr().err
+    assert artifact.is_artifact(models / "mine" / "1")
