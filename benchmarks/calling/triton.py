@@ -4,8 +4,11 @@ Triton runs only the network; our server also checks its input, and answers with
 """
 
 import os
+import shutil
 import socket
 import subprocess
+import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -50,7 +53,7 @@ def triton_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) 
     with (
         server(subject.models) as eager,
         server(subject.models, "--engine", "onnxruntime") as graph,
-        triton(python, subject.models / "stock" / "1") as other,
+        triton(python, subject.models / "stock" / "1", theirs) as other,
         load(eager, {WINDOWS: ours}) as to_eager,
         load(graph, {WINDOWS: ours}) as to_graph,
         load(other, {WINDOWS: theirs}, methods={WINDOWS: INFER}) as to_triton,
@@ -105,24 +108,49 @@ def cell_row(found: Sequence[Mapping[Cell, Calls]], cell: Cell, detail: str) -> 
 
 
 @contextmanager
-def triton(python: Path, artifact: Path) -> Generator[str]:
-    """The address of a Triton that answers with this artifact's network."""
+def triton(python: Path, artifact: Path, request: bytes) -> Generator[str]:
+    """Start the Triton of an environment with this artifact's network, and yield its address."""
+    packages = next(python.parents[1].glob("lib/*/site-packages"))
+    program, libraries = packages / "pytriton" / "tritonserver", sysconfig.get_config_var("LIBDIR")
+    environment = {"LD_LIBRARY_PATH": f"{packages / 'nvidia_pytriton.libs'}:{libraries}", "OMP_NUM_THREADS": "1"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", "OMP_NUM_THREADS": "1"}
-    command = [str(python), "-m", "benchmarks.peers.serve_with_triton", str(artifact), str(port)]
-    with (
-        tempfile.TemporaryDirectory() as work,
-        subprocess.Popen(
-            [*command, work], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as process,
-    ):
-        try:
-            wait_until_ready(f"127.0.0.1:{port}", process)
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
+    with tempfile.TemporaryDirectory() as work:
+        model, backend = Path(work) / "models" / "stock", Path(work) / "backends" / "python"
+        (model / "1").mkdir(parents=True)
+        (model / "config.pbtxt").write_text(configuration(artifact, request), encoding="utf-8")
+        paths = [str(path) for path in (packages, ROOT / "python", ROOT)]
+        name = "from benchmarks.peers.network_in_triton import TritonPythonModel"
+        (model / "1" / "model.py").write_text(f"import sys\nsys.path[:0] = {paths}\n{name}\n", encoding="utf-8")
+        shutil.copytree(program / "backends" / "python", backend)
+        stub = program / "python_backend_stubs" / f"{sys.version_info[0]}.{sys.version_info[1]}"
+        shutil.copy(stub / "triton_python_backend_stub", backend)
+        command = [program / "bin" / "tritonserver", f"--model-repository={model.parent}"]
+        command += [f"--backend-directory={backend.parent}", "--grpc-address=127.0.0.1", f"--grpc-port={port}"]
+        command += ["--allow-http=false", "--allow-metrics=false", f"--log-file={work}/log"]
+        with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL) as process:
+            try:
+                wait_until_ready(f"127.0.0.1:{port}", process)
+                yield f"127.0.0.1:{port}"
+            finally:
+                process.terminate()
+
+
+def configuration(artifact: Path, request: bytes) -> str:
+    """The model's config.pbtxt: the inputs of a request, and batches of up to 256 rows without a delay."""
+    inputs = ", ".join(
+        f'{{ name: "{one.name}" data_type: TYPE_{one.datatype} dims: {list(one.shape[1:])} }}'
+        for one in inference_pb2.ModelInferRequest.FromString(request).inputs
+    )
+    return f"""backend: "python"
+max_batch_size: 256
+input [ {inputs} ]
+output [ {{ name: "values" data_type: TYPE_FP64 dims: [ -1, -1 ] }} ]
+dynamic_batching {{ max_queue_delay_microseconds: 0 }}
+instance_group [ {{ kind: KIND_CPU count: 1 }} ]
+parameters {{ key: "artifact" value {{ string_value: "{artifact.resolve()}" }} }}
+"""
 
 
 def wait_until_ready(target: str, process: "subprocess.Popen[bytes]") -> None:
@@ -136,7 +164,7 @@ def wait_until_ready(target: str, process: "subprocess.Popen[bytes]") -> None:
                     return
             except grpc.RpcError:
                 time.sleep(0.2)
-    raise TimeoutError(f"Triton does not start (exit code {process.poll()}); run it by hand: {process.args!r}")
+    raise TimeoutError(f"Triton does not start (exit code {process.poll()})")
 
 
 def check_alike(ours: str, asked: bytes, theirs: str, request: bytes) -> None:
