@@ -267,6 +267,13 @@ def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: i
     return 0
 
 
+def describe_notice(promised: float, days: int) -> str:
+    """What a test of a promised share can find, in words; `days` as in `CoverageEvidence.notice_days`."""
+    if not days:
+        return f"cannot say yet when {promised - _DROP:.2f} instead of {promised:.2f} would be noticed"
+    return f"would notice {promised - _DROP:.2f} instead of {promised:.2f} within {days} sessions, 9 times of 10"
+
+
 # --- skill
 
 
@@ -290,11 +297,17 @@ def standard_deviation(series: FloatArray, lag: int) -> FloatArray:
     return np.sqrt(np.maximum(variance, 0.0))
 
 
-def skill_radius(deviation: FloatArray, days: int, alpha: float = ALPHA) -> FloatArray:
-    """Half the width of the confidence sequence after some days; one side of it is wrong with probability alpha."""
+def skill_radius(differences: FloatArray, horizon: int, alpha: float = ALPHA) -> FloatArray:
+    """[N] half the width of the confidence sequence of series [N, D] of labels that overlap by `horizon` sessions.
+
+    One side of it is wrong with probability alpha. The errors are scaled by the dates less the autocovariances that
+    they need, without which the first looks promise too much.
+    """
+    lag, days = 2 * horizon, differences.shape[1]
     spread = (-2 * log(alpha) + log(-2 * log(alpha) + 1)) / _SKILL_DAYS
     scaled = days * spread
-    return deviation * sqrt(2 * (scaled + 1) / (days * scaled) * log(1 + sqrt(scaled + 1) / (2 * alpha)))
+    width = sqrt(2 * (scaled + 1) / (days * scaled) * log(1 + sqrt(scaled + 1) / (2 * alpha)))
+    return standard_deviation(differences, lag) * sqrt(days / (days - lag - 1)) * width
 
 
 def least_skill_days(horizon: int) -> int:
@@ -309,7 +322,7 @@ def compare_losses(theirs: FloatArray, ours: FloatArray, *, horizon: int, alpha:
     mean = float(differences.mean()) if days else nan
     if days < least_skill_days(horizon):
         return SkillEvidence(days, mean, -np.inf, np.inf)
-    radius = float(skill_radius(standard_deviation(differences, 2 * horizon), days, alpha)[0])
+    radius = float(skill_radius(differences, horizon, alpha)[0])
     return SkillEvidence(days, mean, mean - radius, mean + radius)
 
 

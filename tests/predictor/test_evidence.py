@@ -18,6 +18,7 @@ from predictor.evidence import (
     bet_on_shares,
     challenger_alpha,
     compare_losses,
+    describe_notice,
     notice_days,
     pool_losses,
     pool_shares,
@@ -190,6 +191,11 @@ def test_nothing_is_noticed_without_dates() -> None:
     assert notice_days(np.ones(59), 0.8, symbols=1, horizon=20) == 0
 
 
+def test_what_can_be_noticed_is_a_sentence() -> None:
+    assert describe_notice(0.8, 30) == "would notice 0.65 instead of 0.80 within 30 sessions, 9 times of 10"
+    assert describe_notice(0.8, 0) == "cannot say yet when 0.65 instead of 0.80 would be noticed"
+
+
 # --- skill
 
 
@@ -214,6 +220,16 @@ def test_too_few_dates_say_nothing(horizon: int, days: int) -> None:
     losses = np.random.default_rng(8).random(days + 1)
     assert compare_losses(losses[1:], losses[1:] / 2, horizon=horizon)[2:] == (-inf, inf)
     assert compare_losses(losses, losses / 2, horizon=horizon).upper < inf
+
+
+@pytest.mark.parametrize("horizon", [1, 20])
+def test_the_width_of_the_sequence_by_hand(horizon: int) -> None:
+    losses = np.random.default_rng(9).standard_normal(300)
+    lag, scaled = 2 * horizon, 300 * (-2 * np.log(ALPHA) + np.log(-2 * np.log(ALPHA) + 1)) / 250
+    width = np.sqrt(2 * (scaled + 1) / (300 * scaled) * np.log(1 + np.sqrt(scaled + 1) / (2 * ALPHA)))
+    radius = standard_error(losses, lag) * np.sqrt(300) * width * np.sqrt(300 / (299 - lag))
+    found = compare_losses(losses, np.zeros(300), horizon=horizon)
+    assert found.upper - found.mean == pytest.approx(radius)
 
 
 def test_all_challengers_together_spend_alpha() -> None:

@@ -278,6 +278,36 @@ def test_a_malformed_receipt_is_refused() -> None:
         Receipt.from_text("12")
 
 
+def _all_rows(path: Path) -> list[list[tuple[object, ...]]]:
+    with sqlite3.connect(path) as other:
+        tables = [name for (name,) in other.execute("select name from sqlite_master where type = 'table'")]
+        rows = [other.execute(f"select * from {table}").fetchall() for table in sorted(tables)]  # noqa: S608
+    other.close()
+    return rows
+
+
+def test_a_flipped_byte_is_found_or_changes_no_row(tmp_path: Path) -> None:
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    with Ledger.open(path, create=True) as ledger:
+        ledger.add_bars(PANEL)
+        ledger.append([forecast(), LABEL, SCORE, EVIDENCE, EVENT])
+    content, rows = path.read_bytes(), _all_rows(path)
+    used = np.flatnonzero(np.frombuffer(content, np.uint8))
+    found = 0
+    for place in np.random.default_rng(1).choice(used, 60, replace=False).tolist():
+        flipped = bytearray(content)
+        flipped[place] ^= 0x10
+        copy.write_bytes(flipped)
+        try:
+            with Ledger.open(copy) as damaged:
+                problem = damaged.verify().problem
+        except LedgerError:
+            problem = "refused"
+        found += bool(problem)
+        assert problem or _all_rows(copy) == rows
+    assert found > 30
+
+
 # --- files and faults
 
 

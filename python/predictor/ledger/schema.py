@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -93,6 +95,7 @@ _NOT_STORED: Final = ("number",)
 """Fields that a row has under another name."""
 
 
+@lru_cache
 def columns_of(kind: type[LedgerRecord]) -> tuple[str, ...]:
     """The columns that a record's fields are stored in."""
     return tuple(field.name for field in fields(kind) if field.name not in _NOT_STORED)
@@ -108,21 +111,27 @@ def insertion_of(kind: type[LedgerRecord]) -> str:
 
 def row_of(record: LedgerRecord) -> list[Any]:
     """The record's values in the order of `columns_of`."""
-    return [_stored(getattr(record, name)) for name in columns_of(type(record))]
+    values = attrgetter(*columns_of(type(record)))(record)
+    return [value if type(value) in _PLAIN else _stored(value) for value in values]
 
 
-def _stored(value: object) -> object:
-    match value:
-        case np.ndarray():
-            return value.astype("<f8").tobytes()
-        case tuple():
-            return json.dumps(value, allow_nan=False)
-        case Mapping():
-            return json.dumps(dict(value), allow_nan=False, sort_keys=True)
-        case bool():
-            return int(value)
-        case _:
-            return value
+_PLAIN: Final = frozenset({str, int, float, type(None)})
+
+
+def _stored(value: Any) -> object:
+    if isinstance(value, str | int | float):  # a subclass, such as an enumeration
+        return value
+    if isinstance(value, tuple):
+        return _list_text(value)
+    if isinstance(value, np.ndarray):
+        return value.astype("<f8").tobytes()
+    return json.dumps(dict(value), allow_nan=False, sort_keys=True)
+
+
+@lru_cache(maxsize=1024)
+def _list_text(numbers: tuple[float, ...]) -> str:
+    """The same few lists occur in most forecasts."""
+    return json.dumps(numbers, allow_nan=False)
 
 
 def _numbers(text: str) -> tuple[Any, ...]:
@@ -163,6 +172,9 @@ def matrix_of(data: bytes, columns: int) -> np.ndarray[tuple[int, int], np.dtype
     return np.frombuffer(data, "<f8").reshape(-1, columns)
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+
+
 def json_row(row: Sequence[Any], blob: Callable[[bytes], str]) -> str:
     """A row as text for its hash, with each blob replaced by its own hash."""
-    return json.dumps([blob(value) if isinstance(value, bytes) else value for value in row], ensure_ascii=False)
+    return _ENCODER.encode([blob(value) if isinstance(value, bytes) else value for value in row])
