@@ -113,12 +113,12 @@ def _outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
     known = set(panel.sessions.tolist())
     for (base, session, kind), places in groups.items():
         if base in known and session in known:
-            bars = panel.between(base, session)
+            needed = sorted({rows[dues[k].forecast.symbol] for k in places if dues[k].forecast.symbol in rows})
+            bars = panel.between(base, session).rows(needed)
             target = Target(kind=TargetKind(kind), lag=0, horizons=(len(bars.sessions) - 1,))
             labels = target.labels(bars.adjusted_each()[0])[:, 0, 0]
-            for k in places:
-                row = rows.get(dues[k].forecast.symbol)
-                values[k] = np.nan if row is None else labels[row]
+            by_symbol = dict(zip(bars.symbols, labels.tolist(), strict=True))
+            values[places] = [by_symbol.get(dues[k].forecast.symbol, np.nan) for k in places]
     return values
 
 

@@ -101,7 +101,7 @@ class Wealth:
     """Capital after each date's outcome, [N, D] for N streams of D dates, beginning with 1; NaN if not due."""
 
     plain: FloatArray
-    """Open bets count as they were placed."""
+    """Open bets count with their stake."""
     guarded: FloatArray
     """Open bets count at their worst outcome; only this may be acted upon."""
 

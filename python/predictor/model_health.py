@@ -32,10 +32,13 @@ class ModelVersion(NamedTuple):
     version: int
 
 
-def assess_model(ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion]) -> tuple[EvidenceRecord, ...]:
+def assess_model(
+    ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, since: int = 0
+) -> tuple[EvidenceRecord, ...]:
     """Test a version's coverage, and its skill against rivals, at each horizon; the records are not written yet.
 
-    Only prospective forecasts count, and only the first label of each. Clients' forecasts are left out.
+    Only prospective forecasts count, and only the first label of each. Clients' forecasts are left out. After an alarm
+    that a person has dealt with, begin anew with the session (yyyymmdd) that it was dealt with.
     """
     session = ledger.last_session
     bands = ledger.query(
@@ -48,14 +51,14 @@ def assess_model(ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVe
     promised = float(levels[-1] - levels[0])
     found: list[EvidenceRecord] = []
     for place, horizon in enumerate(horizons.astype(int).tolist()):
-        shares = _shares(ledger, subject, place, horizon)
+        shares = _shares(ledger, subject, place, horizon, since)
         for side in Side if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
             state = _state((name, value) for name, value in seen._asdict().items() if name != "lamp")
             state["promised"] = promised
             found.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
         for rival in rivals:
-            skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon), horizon=horizon)
+            skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
             state = _state(skill._asdict().items())
             monitor = f"{SKILL} {rival.model}@{rival.version}"
             found.append(_record(subject, monitor, horizon, session, skill_lamp(skill), state))
@@ -98,13 +101,13 @@ def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
     return {name: value if isfinite(value) else None for name, value in numbers}
 
 
-def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int) -> DailyShares:
+def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
     """The share of each date's symbols inside the band, at one horizon."""
     rows = ledger.query(
         "select f.as_of, json_extract(f.target_sessions, ?) as session, s.is_inside from forecast f "
         "left join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
-        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective",
-        (f"$[{place}]", horizon, *subject),
+        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective and f.as_of >= ?",
+        (f"$[{place}]", horizon, *subject, since),
     )
     inside = np.array([np.nan if row["is_inside"] is None else row["is_inside"] for row in rows], np.float64)
     is_due = np.array([row["session"] for row in rows], np.int64) <= ledger.last_session
@@ -112,10 +115,10 @@ def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int) -> 
 
 
 def _daily_losses(
-    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int
+    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, since: int
 ) -> tuple[FloatArray, FloatArray]:
     """[D] mean losses of both by date, on the symbols and dates that both have scores of."""
-    both = [_losses(ledger, one, horizon) for one in (theirs, ours)]
+    both = [_losses(ledger, one, horizon, since) for one in (theirs, ours)]
     shared = sorted(both[0].keys() & both[1].keys())
     dates: IntArray = np.array([date for date, _ in shared], np.int32)
     symbols = [symbol for _, symbol in shared]
@@ -123,11 +126,11 @@ def _daily_losses(
     return pooled[0], pooled[1]
 
 
-def _losses(ledger: Ledger, one: ModelVersion, horizon: int) -> dict[tuple[int, str], float]:
+def _losses(ledger: Ledger, one: ModelVersion, horizon: int, since: int) -> dict[tuple[int, str], float]:
     rows = ledger.query(
         "select f.as_of, f.symbol, s.pinball from forecast f "
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
-        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective",
-        (horizon, *one),
+        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective and f.as_of >= ?",
+        (horizon, *one, since),
     )
     return {(row["as_of"], row["symbol"]): row["pinball"] for row in rows}

@@ -259,6 +259,16 @@ def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledge
     assert assess_model(ledger, ModelVersion("other", 1), []) == ()
 
 
+def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:
+    _record(ledger, "one", np.array([0.01, 0.01, 0.01]))
+    _record(ledger, "two", np.array([0.02, 0.02, 0.02]))
+    ledger.add_bars(LONG)
+    score_due_forecasts(ledger)
+    since = LONG.sessions.tolist()[250]
+    records = assess_model(ledger, ModelVersion("one", 1), [ModelVersion("two", 1)], since=since)
+    assert [record.state["days"] for record in records] == [50, 50, 50]
+
+
 def test_dates_that_are_not_due_wait(ledger: Ledger) -> None:
     ledger.append([forecast(PANEL, 10), forecast(PANEL, 11)])
     ledger.add_bars(PANEL.until(DAYS[15]))

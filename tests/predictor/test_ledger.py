@@ -312,7 +312,7 @@ def test_a_flipped_byte_is_found_or_changes_no_row(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_does_not_exist_is_made_only_if_asked(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="there is no ledger"):
+    with pytest.raises(LedgerError, match="the file does not exist; give the path of a ledger"):
         Ledger.open(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -375,7 +375,7 @@ def test_a_full_disk_stores_nothing_and_the_ledger_goes_on(ledger: Ledger) -> No
     ledger.append([EVENT])
     pages = ledger._store._connection.execute("pragma page_count").fetchone()[0]
     ledger._store._connection.execute(f"pragma max_page_count = {pages}")
-    with pytest.raises(LedgerError, match="the disk is full, and nothing of this write was recorded"):
+    with pytest.raises(LedgerError, match="the disk is full, and this write was not recorded"):
         ledger.add_bars(bokeh_panel("AAPL", "IBM"))
     ledger._store._connection.execute("pragma max_page_count = 1000000")
     ledger.append([replace(EVENT, key="after")])

@@ -78,7 +78,7 @@ LEDGER: Final = (
     Command(
         "show",
         "predictor.cli.ledger_commands:show",
-        "Show what a ledger holds: forecasts and scores of each model, its lamps, and the last events.",
+        "Show the forecasts and scores of each model in a ledger, its lamps, and the last events.",
         "Example: quantra ledger show ledger.db",
     ),
     Command(

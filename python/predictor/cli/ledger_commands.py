@@ -43,7 +43,7 @@ select batch, kind, model, version, session, reason from
     (select * from event order by id desc limit ?) order by id
 """
 _ONLY_IN_JSON: Final = {"version", "first"}
-"""Columns that a table has no room for; the version stands behind its model."""
+"""Columns that do not fit into a terminal; the model's name includes the version."""
 _COLOURS: Final = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
 
@@ -78,7 +78,7 @@ def show(
     events: Annotated[int, typer.Option(metavar="N", min=0, help="The number of last events.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a ledger holds: forecasts and scores of each model, its lamps, and the last events."""
+    """Show the forecasts and scores of each model in a ledger, its lamps, and the last events."""
     with Ledger.open(ledger) as opened:
         span = opened.query("select count(distinct symbol) as symbols, min(first_session) as first from bar")[0]
         models, evidence = (_plain(opened.query(query)) for query in (_MODELS, _EVIDENCE))

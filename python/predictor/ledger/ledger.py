@@ -74,7 +74,7 @@ class Ledger:
 
         Args:
             path: the file; two more with the endings -wal and .lock lie beside it while it is in use.
-            create: make a new ledger if there is none.
+            create: make a new ledger if the file is missing.
 
         Raises:
             LedgerError: there is no ledger, or it is damaged, another program's file or from a newer version.

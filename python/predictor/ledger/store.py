@@ -84,7 +84,7 @@ def reported(path: Path) -> Generator[None]:
 def _refuse(path: Path, error: sqlite3.DatabaseError) -> NoReturn:
     code = str(getattr(error, "sqlite_errorname", ""))
     if code == "SQLITE_FULL":
-        problem = "the disk is full, and nothing of this write was recorded; free some space and run it again"
+        problem = "the disk is full, and this write was not recorded; free some space and run it again"
     elif code == "SQLITE_NOTADB":
         problem = "it is not a ledger, or it is damaged; give the path of one, or restore it from a backup"
     elif code.startswith("SQLITE_CORRUPT"):
@@ -100,7 +100,7 @@ class LedgerStore:
 
     Args:
         path: the file.
-        create: make a new ledger if there is none.
+        create: make a new ledger if the file is missing.
 
     Raises:
         LedgerError: there is no ledger, or it is damaged, another program's file or from a newer version.
@@ -110,7 +110,9 @@ class LedgerStore:
     def __init__(self, path: Path, *, create: bool) -> None:
         if not path.is_file():
             if not create:
-                raise LedgerError(f"{path}: there is no ledger; give the path of one", metadata={"file": str(path)})
+                raise LedgerError(
+                    f"{path}: the file does not exist; give the path of a ledger", metadata={"file": str(path)}
+                )
             check_file(path)
         self.path = path
         self._lock_file = path.with_name(path.name + ".lock")
