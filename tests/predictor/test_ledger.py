@@ -27,6 +27,7 @@ from predictor.ledger import (
     Receipt,
     Role,
     Score,
+    store,
 )
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(30)
@@ -390,6 +391,17 @@ def test_two_open_ledgers_write_one_chain(tmp_path: Path) -> None:
             other.append([replace(EVENT, key=f"other {number}")])
         assert (one.receipt, one.verify().problem) == (other.receipt, "")
         assert len(other.events()) == 10
+
+
+def test_a_long_log_is_moved_into_the_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.append([EVENT])
+    size = ledger.path.stat().st_size
+    monkeypatch.setattr(store, "_LARGEST_LOG", 1 << 30)
+    ledger.add_bars(PANEL)
+    assert ledger.path.stat().st_size == size
+    monkeypatch.setattr(store, "_LARGEST_LOG", 1 << 10)
+    ledger.append([replace(EVENT, key="second")])
+    assert ledger.path.stat().st_size > size
 
 
 WRITER = """

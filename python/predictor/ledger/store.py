@@ -17,16 +17,17 @@ from predictor.file_lock import locked
 from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, json_row, statements
 from predictor.replacement import check_file
 
+_BUSY_SECONDS: Final = 10
+_LARGEST_LOG: Final = 64 << 20
+"""Bytes of the write-ahead log after which a write also moves it into the file."""
 _PRAGMAS: Final = (
     "pragma synchronous = full",
     "pragma wal_autocheckpoint = 0",  # a checkpoint outside of the lock may corrupt the file before SQLite 3.51.3
+    f"pragma journal_size_limit = {_LARGEST_LOG}",
     "pragma mmap_size = 0",
     "pragma foreign_keys = on",
     "pragma trusted_schema = off",
 )
-_BUSY_SECONDS: Final = 10
-_LARGEST_LOG: Final = 64 << 20
-"""Bytes of the write-ahead log after which a write also moves it into the file."""
 
 
 @final
