@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from artifacts import save_artifact
 from audits import audit_record
 from command_exits import program_exit_code
 from market import bokeh_panel
@@ -36,10 +37,12 @@ from trainers.stock import (
     TrainingMaterial,
     train,
 )
+from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.ensembles import join
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote
 from trainers.stock.lifecycle.promotion import list_failed
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
+from trainers.stock.lifecycle.walk_forward import WalkedRecipe, walk_forward
 from trainers.stock.recipe import recipe_of
 
 FIRST, SECOND = 20091231, 20101231
@@ -240,6 +243,20 @@ def test_a_comparison_the_other_way_round_has_the_opposite_sign(models: Path) ->
     assert there.coverage == back.coverage[::-1]
 
 
+def test_a_version_with_bands_far_too_wide_is_decided_against(models: Path) -> None:
+    made = load(models / "mine" / "2").artifact
+    offsets = ((-3.0, 0.0, 3.0),) * len(HAR.target.horizons)
+    conformal = replace(made.manifest.conformal, offsets=offsets)
+    wide = replace(made, manifest=replace(made.manifest, conformal=conformal))
+    save_artifact(models / "mine" / "5", wide)
+    found = compare_versions(*pair_of(models, "mine@1", "mine@5"), bars())
+    assert found.losses.improvement.upper < -0.3
+    assert found.bounds.upper is not None
+    assert found.bounds.upper < -0.3
+    assert found.coverage[1] > found.coverage[0]
+    assert found.decision is False
+
+
 def test_days_that_one_version_has_seen_are_refused_naming_it(models: Path) -> None:
     with pytest.raises(InSampleError, match=r"mine@1 and mine@2 cannot .* because mine@2 has seen labels up to"):
         compare_versions(*pair_of(models), bars(SECOND))
@@ -268,6 +285,16 @@ def test_recipes_are_compared_in_a_walk_forward_that_trains_each_before_its_days
     found = compare_recipes(*recipes, bars(), start=20110103, refit=200)
     assert (found.first_day, found.seen_until, found.is_refresh) == (20110103, 0, False)
     assert found.by == "recipes, trained every 200 sessions"
+
+
+def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
+    source = load_version(models, "mine@1").source
+    walked = WalkedRecipe(recipe=source.known_recipe(), features=source.features)
+    (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
+    known, more = (walk_forward(walked, bars(until), (fold,)) for until in (20110408, 20120629))
+    known, more = known.shared_with(more)
+    assert known.test.days == 62
+    np.testing.assert_allclose(known.values, more.values, rtol=1e-9)
 
 
 def test_the_same_recipe_is_equal_to_itself_in_a_walk_forward(models: Path) -> None:
