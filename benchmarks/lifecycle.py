@@ -26,7 +26,7 @@ from predictor.evidence import (
     least_skill_days,
     skill_radius,
 )
-from predictor.ledger import ForecastRecord, Ledger, Role
+from predictor.ledger import ForecastRecord, ForecastRole, Ledger
 from predictor.sessions import SessionCalendar
 
 DAYS: Final = 1000
@@ -182,7 +182,7 @@ def evening_forecasts(panel: BarPanel, day: int, model: str) -> list[ForecastRec
         ForecastRecord(
             forecast_id=f"{model}{day:012d}",
             symbol=symbol,
-            role=Role.CHAMPION,
+            role=ForecastRole.CHAMPION,
             model=model,
             version=1,
             weights_hash="ab" * 32,

@@ -679,7 +679,7 @@ def test_doctor_is_content_here_and_runs_the_artifact(artifact: Path, capsys: Ca
     assert found["ok"] is True
     assert checks["Python"]["detail"] == ".".join(map(str, sys.version_info[:3]))
     assert checks["prediction"]["detail"] == "small@1 gives the recorded numbers"
-    assert {"torch", "numpy", "grpcio", "protobuf", "device", "dotnet", "write access", "port"} <= set(checks)
+    assert {"torch", "numpy", "grpcio", "protobuf", "SQLite", "device", "dotnet", "write access", "port"} <= set(checks)
 
 
 def test_doctor_fails_on_a_damaged_artifact(tmp_path: Path, capsys: Capture) -> None:

@@ -12,7 +12,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.due_forecasts import PATIENCE, score_due_forecasts, score_outcome
 from predictor.evidence import Lamp
-from predictor.ledger import ForecastRecord, Label, LabelStatus, Ledger, LedgerEvent, Role, Score
+from predictor.ledger import ForecastRecord, ForecastRole, Label, LabelStatus, Ledger, LedgerEvent, Score
 from predictor.model_health import ModelVersion, assess_model, worst_lamp
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)
@@ -34,7 +34,7 @@ def forecast(
     return ForecastRecord(
         forecast_id=f"{day}",
         symbol=symbol,
-        role=Role.CHAMPION,
+        role=ForecastRole.CHAMPION,
         model="mine",
         version=1,
         weights_hash="ab",
@@ -250,7 +250,7 @@ def test_a_narrow_model_is_red_and_worse_than_a_good_one(ledger: Ledger) -> None
 
 
 def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledger: Ledger) -> None:
-    ledger.append([replace(forecast(PANEL, 10), role=Role.CLIENT)])
+    ledger.append([replace(forecast(PANEL, 10), role=ForecastRole.CLIENT)])
     ledger.add_bars(PANEL)
     ledger.append([forecast(PANEL, 11)])
     score_due_forecasts(ledger)

@@ -20,12 +20,12 @@ from predictor.evidence import Lamp
 from predictor.ledger import (
     EvidenceRecord,
     ForecastRecord,
+    ForecastRole,
     Label,
     LabelStatus,
     Ledger,
     LedgerEvent,
     Receipt,
-    Role,
     Score,
     store,
 )
@@ -44,7 +44,7 @@ def forecast(as_of: int = DAYS[-3], symbol: str = "IBM", **changes: object) -> F
     record = ForecastRecord(
         forecast_id=f"id-{as_of}",
         symbol=symbol,
-        role=Role.CHAMPION,
+        role=ForecastRole.CHAMPION,
         model="mine",
         version=1,
         weights_hash="ab",
@@ -167,7 +167,12 @@ def test_records_are_read_back_equal(ledger: Ledger) -> None:
     assert ledger.append([forecast(), LABEL, SCORE, EVIDENCE, EVENT]) == 5
     (read,) = ledger.records(ForecastRecord)
     np.testing.assert_array_equal(read.values, forecast().values)
-    assert (read.number, read.horizons, read.quantiles, read.role) == (1, (1, 2), (0.1, 0.5, 0.9), Role.CHAMPION)
+    assert (read.number, read.horizons, read.quantiles, read.role) == (
+        1,
+        (1, 2),
+        (0.1, 0.5, 0.9),
+        ForecastRole.CHAMPION,
+    )
     assert ledger.records(Label) == [LABEL]
     assert ledger.records(Score) == [SCORE]
     assert ledger.records(EvidenceRecord) == [EVIDENCE]
@@ -183,8 +188,11 @@ def test_the_same_records_again_write_nothing(ledger: Ledger) -> None:
 
 def test_the_first_forecast_of_a_day_counts_but_clients_may_ask_again(ledger: Ledger) -> None:
     ledger.append([forecast()])
-    assert ledger.append([forecast(forecast_id="other", role=Role.CHALLENGER)]) == 0
-    assert ledger.append([forecast(forecast_id="other", role=Role.CLIENT), forecast(role=Role.CLIENT)]) == 2
+    assert ledger.append([forecast(forecast_id="other", role=ForecastRole.CHALLENGER)]) == 0
+    assert (
+        ledger.append([forecast(forecast_id="other", role=ForecastRole.CLIENT), forecast(role=ForecastRole.CLIENT)])
+        == 2
+    )
 
 
 def test_a_forecast_after_a_later_bar_is_not_prospective(ledger: Ledger) -> None:

@@ -12,7 +12,16 @@ from typer.testing import CliRunner
 
 from predictor.cli import run
 from predictor.evidence import Lamp
-from predictor.ledger import EvidenceRecord, ForecastRecord, Label, LabelStatus, Ledger, LedgerEvent, Role, Score
+from predictor.ledger import (
+    EvidenceRecord,
+    ForecastRecord,
+    ForecastRole,
+    Label,
+    LabelStatus,
+    Ledger,
+    LedgerEvent,
+    Score,
+)
 from trainers.cli.commands import app
 
 PANEL = bokeh_panel("AAPL", "IBM").last(10)
@@ -35,7 +44,7 @@ def _records() -> Sequence[ForecastRecord | Label | Score | EvidenceRecord | Led
         ForecastRecord(
             forecast_id="abc",
             symbol="IBM",
-            role=Role.CHAMPION,
+            role=ForecastRole.CHAMPION,
             model="mine",
             version=3,
             weights_hash="ab",

@@ -24,7 +24,7 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.errors import ConfigurationError, InSampleError
 from predictor.features import default_features
-from predictor.ledger import ForecastRecord, Ledger, LedgerEvent, Role
+from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig, Target
 from predictor.registry import read_aliases, read_moves
 from trainers.cli.commands import app
@@ -345,7 +345,9 @@ def judged(models: Path, lower: float | None, upper: float | None, *, refresh: b
 # --- gates
 
 
-def shadow_forecasts(version: ComparedVersion, sessions: int, *, role: Role = Role.CHALLENGER) -> list[ForecastRecord]:
+def shadow_forecasts(
+    version: ComparedVersion, sessions: int, *, role: ForecastRole = ForecastRole.CHALLENGER
+) -> list[ForecastRecord]:
     days = bars().sessions[-sessions:].tolist()
     return [
         ForecastRecord(
@@ -390,7 +392,9 @@ def failed_gates(models: Path, path: Path | None, comparison: VersionComparison 
         return list_failed(check_gates(champion, challenger, comparison=comparison, ledger=book))
 
 
-def fill(path: Path, models: Path, *, sessions: int = 20, different: int = 0, role: Role = Role.CHALLENGER) -> None:
+def fill(
+    path: Path, models: Path, *, sessions: int = 20, different: int = 0, role: ForecastRole = ForecastRole.CHALLENGER
+) -> None:
     version = load_version(models, "mine@2")
     with Ledger.open(path) as book:
         book.append(shadow_forecasts(version, sessions, role=role))
@@ -417,7 +421,7 @@ def test_nineteen_sessions_in_the_shadow_are_too_few(models: Path, ledger: Path)
 
 
 def test_what_clients_asked_is_no_shadow(models: Path, ledger: Path) -> None:
-    fill(ledger, models, role=Role.CLIENT)
+    fill(ledger, models, role=ForecastRole.CLIENT)
     assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -89,6 +90,7 @@ def _checks(artifact: Path | None, device: str) -> Iterator[HealthCheck]:
     yield _python()
     for name, module in REQUIRED.items():
         yield _package(name, module)
+    yield HealthCheck(name="SQLite", ok=True, detail=sqlite3.sqlite_version)
     yield _device(device)
     for name, extra in OPTIONAL.items():
         yield _optional(name, extra)

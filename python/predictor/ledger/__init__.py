@@ -8,10 +8,10 @@ from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMN, BarsAdded, Led
 from predictor.ledger.records import (
     EvidenceRecord,
     ForecastRecord,
+    ForecastRole,
     Label,
     LabelStatus,
     LedgerEvent,
-    Role,
     Score,
 )
 from predictor.ledger.store import Receipt, Verification
@@ -22,13 +22,13 @@ __all__ = [
     "BarsAdded",
     "EvidenceRecord",
     "ForecastRecord",
+    "ForecastRole",
     "Label",
     "LabelStatus",
     "Ledger",
     "LedgerEvent",
     "LedgerTable",
     "Receipt",
-    "Role",
     "Score",
     "Verification",
 ]

@@ -13,7 +13,7 @@ from predictor.evidence import Lamp
 from predictor.forecast import Forecast
 
 
-class Role(StrEnum):
+class ForecastRole(StrEnum):
     """Why a forecast was made."""
 
     CHAMPION = "champion"
@@ -41,7 +41,7 @@ class ForecastRecord:
     forecast_id: str
     """The id of the call's `Forecast`."""
     symbol: str
-    role: Role
+    role: ForecastRole
     model: str
     version: int
     weights_hash: str
@@ -74,7 +74,7 @@ class ForecastRecord:
 
     @classmethod
     def of(
-        cls, forecast: Forecast, *, role: Role, engine: str, batch_rows: int, bars_batch: int, made_at: int
+        cls, forecast: Forecast, *, role: ForecastRole, engine: str, batch_rows: int, bars_batch: int, made_at: int
     ) -> "Iterator[ForecastRecord]":
         """The records of a call's forecast, without its refused symbols; it must know its sessions."""
         for row, symbol in enumerate(forecast.symbols):

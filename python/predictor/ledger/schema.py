@@ -13,11 +13,11 @@ from predictor.evidence import Lamp
 from predictor.ledger.records import (
     EvidenceRecord,
     ForecastRecord,
+    ForecastRole,
     Label,
     LabelStatus,
     LedgerEvent,
     LedgerRecord,
-    Role,
     Score,
 )
 
@@ -139,7 +139,7 @@ def _numbers(text: str) -> tuple[Any, ...]:
 
 
 _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
-    "role": Role,
+    "role": ForecastRole,
     "status": LabelStatus,
     "lamp": Lamp,
     "horizons": _numbers,
