@@ -8,6 +8,7 @@ are the bundled stocks, both indices of the package arch and, with `--panel FILE
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,9 @@ from trainers.stock.recipe import StockRecipe, recipe_of
 from trainers.stock.splits import RollingSplits
 
 SCHEDULES: Final[Mapping[str, int | None]] = {"once": None, "yearly": 252, "quarterly": 63, "monthly": 21}
+LENGTHS: Final = (252, 504, 756, 1260)
+"""Sessions of calibration."""
+YEAR: Final = RollingSplits(selection=252, calibration=252)
 YEARS: Final = 4
 """A model that is trained once can decide for five, because its calendar ends then."""
 
@@ -68,6 +72,20 @@ def rows(market: Market, kind: str, seeds: int, schedules: Sequence[str]) -> Ite
         yield shown(f"{market.name}, {kind}, trained {name}: gain in %", 100 * gain.value, detail=detail)
 
 
+def length_rows(market: Market) -> Iterator[Row]:
+    """One row per length of the calibration: its gain over that of one year, trained once and quarterly."""
+    first: FloatArray | None = None
+    for length in LENGTHS:
+        recipe = replace(recipe_of("har"), calendar=CALENDAR, parts=replace(market.parts, calibration=length))
+        for name in ("once", "quarterly"):
+            test, losses = walk(market, recipe, SCHEDULES[name])
+            first = losses if first is None else first
+            gain = compare(test, losses, first, "one year").improvement
+            detail = f"{100 * LEVEL:g} %: {100 * gain.lower:+.2f} to {100 * gain.upper:+.2f}"
+            what = f"{market.name}, har, {length} sessions of calibration, trained {name}: gain in %"
+            yield shown(what, 100 * gain.value, detail=detail)
+
+
 def _average(market: Market, recipe: StockRecipe, every: int | None, seeds: int) -> tuple[EvaluationSet, FloatArray]:
     """Losses of a schedule, averaged over seeds."""
     optimisation = recipe.optimisation
@@ -86,8 +104,8 @@ def main() -> int:
     torch.set_num_threads(1)
     years = 1 if arguments.quick else YEARS
     markets = [
-        Market(name="stocks", bars=real_bars(), judged=252 * years, parts=RollingSplits()),
-        Market(name="indices", bars=indices(), judged=252 * years, parts=RollingSplits()),
+        Market(name="stocks", bars=real_bars(), judged=252 * years, parts=YEAR),
+        Market(name="indices", bars=indices(), judged=252 * years, parts=YEAR),
     ]
     if arguments.panel is not None:
         panel = panel_of(arguments.panel)
@@ -96,13 +114,14 @@ def main() -> int:
         markets.append(
             Market(name="panel", bars=few, judged=judged, parts=RollingSplits(selection=63, calibration=126))
         )
-    found = (
+    lengths = (row for market in markets[:2] for row in length_rows(market))
+    schedules = (
         row
-        for kind, seeds, schedules in (("har", 1, list(SCHEDULES)), ("lstm", arguments.seeds, list(SCHEDULES)[:3]))
+        for kind, seeds, names in (("har", 1, list(SCHEDULES)), ("lstm", arguments.seeds, list(SCHEDULES)[:3]))
         for market in markets
-        for row in rows(market, kind, 1 if arguments.quick else seeds, schedules)
+        for row in rows(market, kind, 1 if arguments.quick else seeds, names)
     )
-    return publish(found, arguments.json)
+    return publish(chain(lengths, schedules), arguments.json)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,8 @@ class RollingSplits:
 
     selection: int = 252
     """Sessions, as `calibration`."""
-    calibration: int = 252
+    calibration: int = 504
+    """One calm or wild year alone leaves bands that do not fit the next."""
 
     def __post_init__(self) -> None:
         if min(self.selection, self.calibration) < 1:
@@ -144,7 +145,7 @@ class RollingSplits:
         """
         match = _ROLLING.fullmatch(text)
         if match is None:
-            raise ConfigurationError(f"splits is {text!r}, but must be rolling, or rolling:252,252 with other lengths")
+            raise ConfigurationError(f"splits is {text!r}, but must be rolling, or rolling:252,504 with other lengths")
         return cls() if match[1] is None else cls(selection=int(match[1]), calibration=int(match[2]))
 
     def of(self, sessions: NDArray[np.int32]) -> DataSplits:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from predictor.audit_record import read_audit
 from predictor.errors import ConfigurationError, listed, shown_date
-from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.ledger import Ledger, LedgerEvent
 from predictor.registry import (
     CHAMPION,
     AliasMove,
@@ -93,13 +93,12 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
 
 def list_shadow_sessions(version: ComparedVersion, ledger: Ledger) -> list[int]:
     """The sessions, yyyymmdd, that a version forecast before their outcomes, with the weights that it has now."""
-    one_a_session = (
-        "id in (select min(id) from forecast where model = ? and version = ? and weights_hash = ? "
-        "and role <> 'client' and is_prospective group by as_of)"
+    query = (
+        "select distinct as_of from forecast where model = ? and version = ? and weights_hash = ? and role <> 'client' "
+        "and is_prospective order by as_of"
     )
-    identity = version.standing.model.identity
-    values = (version.line.name, version.version, identity.weights_hash)
-    return sorted(forecast.as_of for forecast in ledger.records(ForecastRecord, one_a_session, values))
+    values = (version.line.name, version.version, version.standing.model.identity.weights_hash)
+    return [int(row["as_of"]) for row in ledger.query(query, values)]
 
 
 def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateResult:
