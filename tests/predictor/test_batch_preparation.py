@@ -264,7 +264,7 @@ def test_windows_of_many_callers_share_a_computation_up_to_the_bound(monkeypatch
     assert rows == [ROWS_AT_ONCE, 8]
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(names=st.lists(st.sampled_from(sorted(ASKED)), min_size=1, max_size=12))
 def test_no_mixture_changes_what_one_of_it_gets(names: list[str]) -> None:
     model = MODELS["fitted levels"]()

@@ -189,7 +189,7 @@ def assert_same(found: bytes, expected: bytes) -> None:
     assert messages[0].SerializeToString(deterministic=True) == messages[1].SerializeToString(deterministic=True)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(WINDOWED), kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=12))
 def test_no_other_call_of_a_batch_changes_a_response(name: str, kinds: list[str]) -> None:
     found = responses_together(name, [requests_of(name)[kind] for kind in kinds])

@@ -1,6 +1,7 @@
 """Loop bridge: results passed from worker threads to the server's event loop."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context
@@ -39,11 +40,39 @@ def run(work: Callable[[LoopBridge], Awaitable[object]]) -> int:
         return loop.wakes
 
 
+def call_elsewhere(work: Callable[[], None]) -> None:
+    """Do the work in another thread, and wait for it."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_a_result_from_the_loops_own_thread_is_passed_on_at_once() -> None:
+    async def work(bridge: LoopBridge) -> None:
+        done: list[int] = []
+        bridge.call(lambda: done.append(1))
+        assert done == [1]
+
+    assert run(work) == 0
+
+
+def test_a_result_from_the_loops_own_thread_keeps_its_place_behind_others() -> None:
+    async def work(bridge: LoopBridge) -> None:
+        done: list[int] = []
+        call_elsewhere(lambda: bridge.call(lambda: done.append(1)))
+        bridge.call(lambda: done.append(2))
+        assert done == []
+        await asyncio.sleep(0)
+        assert done == [1, 2]
+
+    assert run(work) == 1
+
+
 def test_results_of_one_moment_wake_the_loop_once() -> None:
     async def work(bridge: LoopBridge) -> None:
         done: list[int] = []
         for number in range(5):
-            bridge.call_soon(partial(done.append, number))
+            call_elsewhere(partial(bridge.call, partial(done.append, number)))
         await asyncio.sleep(0)
         assert done == [0, 1, 2, 3, 4]
 
@@ -54,7 +83,7 @@ def test_a_later_result_wakes_the_loop_again() -> None:
     async def work(bridge: LoopBridge) -> None:
         for _ in range(2):
             done = asyncio.Event()
-            bridge.call_soon(done.set)
+            call_elsewhere(partial(bridge.call, done.set))
             await done.wait()
 
     assert run(work) == 2
@@ -71,7 +100,7 @@ def test_a_result_just_after_the_loop_is_done_wakes_it_again() -> None:
             count = super().__len__()
             if not count and not self.told:
                 self.told = True
-                handovers[0].call_soon(done.set)
+                call_elsewhere(partial(handovers[0].call, done.set))
             return count
 
     handovers: list[LoopBridge] = []
@@ -79,7 +108,7 @@ def test_a_result_just_after_the_loop_is_done_wakes_it_again() -> None:
     async def work(handover: LoopBridge) -> None:
         handovers.append(handover)
         handover._ready = Emptied()
-        handover.call_soon(lambda: None)
+        call_elsewhere(partial(handover.call, lambda: None))
         await asyncio.wait_for(done.wait(), 10)
 
     done = asyncio.Event()
@@ -93,4 +122,4 @@ def test_a_result_after_the_loops_end_is_dropped() -> None:
         bridges.append(bridge)
 
     run(work)
-    bridges[0].call_soon(lambda: pytest.fail("the loop has ended"))
+    bridges[0].call(lambda: pytest.fail("the loop has ended"))

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
 from predictor.registry import CHAMPION, ModelVersions, Registry
-from predictor.service import PredictionService
+from predictor.service import ModelWorker, PredictionService
 from predictor.wire import instances
 
 SOON_S = 30
@@ -157,6 +158,39 @@ def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_m
         watched_model.released.set()
         assert all(set(kinds(answer)) == {Forecast} for answer in answers)
     assert watched_model.batches == [1, 2, 2, 5]
+
+
+def test_requests_that_wait_for_the_calling_thread_are_answered_there_together(watched_model: WatchedModel) -> None:
+    names, workers, good = threads_of(watched_model), list[ModelWorker](), Instance(input=recent_bars("AAPL"))
+    with PredictionService(registry_of(watched_model), wake=workers.append) as service:
+        answers = [service.predict("", [good], Deadline()) for _ in range(3)]
+        assert not any(answer.done() for answer in answers)
+        workers[0].answer_waiting(math.inf)
+        assert all(answer.done() for answer in answers)
+    assert watched_model.batches == [3]
+    assert names == [threading.current_thread().name]
+
+
+def test_the_calling_thread_answers_only_batches_known_to_be_quick(watched_model: WatchedModel) -> None:
+    names, workers, good = threads_of(watched_model), list[ModelWorker](), Instance(input=recent_bars("AAPL"))
+    with PredictionService(registry_of(watched_model), wake=workers.append) as service:
+
+        def thread_of(inline_s: float) -> str:
+            answer = service.predict("", [good], Deadline())
+            workers[-1].answer_waiting(inline_s)
+            answer.result(SOON_S)
+            return names[-1]
+
+        assert thread_of(60.0) == "predict-small"  # not measured yet
+        assert thread_of(60.0) == threading.current_thread().name
+        assert thread_of(1e-9) == "predict-small"
+
+
+def test_a_closed_service_leaves_no_thread(watched_model: WatchedModel) -> None:
+    before = threading.active_count()
+    with PredictionService(registry_of(watched_model)) as service:
+        service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+    assert threading.active_count() == before
 
 
 def test_a_lone_call_waits_for_no_other(watched_model: WatchedModel) -> None:
@@ -452,7 +486,7 @@ import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
 from predictor.instance import Deadline, Instance
 from predictor.registry import CHAMPION, ModelVersions, Registry
-from predictor.service import PredictionService
+from predictor.service import ModelWorker, PredictionService
 model = small_model(small_artifact())
 service = PredictionService(Registry(lines={"small": ModelVersions.of(model)}, problems=()))
 answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(100)]

@@ -146,18 +146,6 @@ def test_an_empty_queue_takes_an_item_of_any_size() -> None:
     assert queue.held == (1, 500, 2500)
 
 
-def test_an_item_is_worked_on_at_once_where_no_other_is_and_counts_meanwhile() -> None:
-    queue, alone = waiting(), item("alone", rows=3)
-    assert queue.hold("m", alone)
-    assert queue.held == (1, 3, 10)
-    assert not queue.has("m")
-    assert not queue.hold("n", item())
-    queue.put("m", item("behind"))
-    queue.release(alone)
-    assert not queue.hold("m", item())
-    assert names(queue.take("m", 9)) == ["behind"]
-
-
 def test_releasing_twice_is_once() -> None:
     queue = waiting()
     one = item()
@@ -211,6 +199,7 @@ def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
     for one in items:
         queue.put(line, one)
     items[1].answer.cancel()
+    assert queue.wake(line)
     assert names(queue.take(line, 9)) == ["a", "c"]
     assert not items[0].answer.cancel()
 
@@ -221,6 +210,7 @@ def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
     gone.deadline.cancelled.set()
     for one in (late, gone, item("a")):
         queue.put(line, one)
+    assert queue.wake(line)
     assert names(queue.take(line, 9)) == ["a"]
     assert isinstance(late.answer.exception(0), DeadlineExceededError)
     assert isinstance(gone.answer.exception(0), CallCancelledError)
@@ -284,20 +274,36 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
     assert not taken.answer.cancel()
 
 
-def test_no_item_starts_at_once_in_a_closed_queue() -> None:
+def test_the_calling_thread_takes_waiting_items_if_they_are_quick() -> None:
+    queue, line, sizes = RequestQueue(QueueLimits()), ModelQueue(), list[int]()
+
+    def is_quick(size: int) -> bool:
+        sizes.append(size)
+        return len(sizes) > 1
+
+    for name in "ab":
+        queue.put(line, item(name, size=3))
+    assert queue.take_now(line, 9, is_quick) == []
+    assert names(queue.take_now(line, 9, is_quick)) == ["a", "b"]
+    assert sizes == [6, 6]
+    assert not queue.wake(line)
+
+
+def test_the_calling_thread_takes_no_items_beside_others_in_progress() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
-    queue.close_model_queue(line)
-    assert not queue.start_if_idle(line, item())
-    queue.close()
-    assert not queue.start_if_idle(ModelQueue(), item())
-    assert queue.held == (0, 0, 0)
+    queue.put(line, item("a"))
+    (taken,) = queue.take_now(line, 9, lambda _: True)
+    queue.put(line, item("b"))
+    assert queue.take_now(line, 9, lambda _: True) == []
+    queue.release([taken])
+    assert names(queue.take_now(line, 9, lambda _: True)) == ["b"]
 
 
 def test_joining_waits_until_everything_has_its_answer() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     queue.put(line, item())
-    (taken,) = queue.take(line, 9)
     queue.close()
+    (taken,) = queue.take(line, 9)
     joined = threading.Thread(target=queue.join)
     joined.start()
     assert joined.is_alive()
@@ -411,6 +417,7 @@ def test_requests_that_wait_together_wake_the_thread_of_their_model_once() -> No
     queue, key = RequestQueue(QueueLimits()), ModelQueue()
     for name in "abc":
         queue.put(key, item(name))
+        assert queue.wake(key)
     assert key.wakeups.qsize() == 1
     assert names(queue.take(key, 2)) == ["a", "b"]
     assert names(queue.take(key, 2)) == ["c"]

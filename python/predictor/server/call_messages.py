@@ -43,7 +43,7 @@ class CallMessages:
 
     def emit(self, message: bytes) -> None:
         """Queue a response; from any thread."""
-        self._bridge.call_soon(partial(self._put, message))
+        self._bridge.call(partial(self._put, message))
 
     async def answer(self, call: "OpenCall", request: bytes) -> None:
         """Send the responses to one request; raises the error of the call."""
@@ -74,7 +74,7 @@ class CallMessages:
             call.end()
 
     async def _write_all(self, call: "OpenCall") -> None:
-        call.ended.add_done_callback(lambda _: self._bridge.call_soon(self._end))
+        call.ended.add_done_callback(lambda _: self._bridge.call(self._end))
         try:
             while await self._has_answer():
                 message = self._answers.popleft()

@@ -16,13 +16,14 @@ from predictor.server.address import Address, Listening
 from predictor.server.credential_rotation import CredentialRotation
 from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
+from predictor.server.loop_bridge import TurnBatches
 from predictor.server.monitoring import Instruments, ServerGauges
 from predictor.server.servicer import CALLS, CHANGES, ServiceEndpoint
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
-    from predictor.service import ModelWorkers, PredictionService
+    from predictor.service import ModelWorker, ModelWorkers, PredictionService
     from predictor.service.served_models import ServedModels
 
 WATCH_S: Final = 2.0
@@ -85,6 +86,7 @@ class Host:
         self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen, CHANGES)
         self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
+        self._batches = TurnBatches()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _create_listener(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
@@ -137,10 +139,11 @@ class Host:
             QuantraError: No model can be served.
         """
         loaded: Future[LoadedService] = Future()
+        wake = self._batches.wake
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed, self.refresh, self._instruments.observer))
+                loaded.set_result(_load(self._settings, self._changed, self.refresh, self._instruments.observer, wake))
             except Exception as error:  # noqa: BLE001 - thread boundary: the waiting task raises it
                 loaded.set_exception(error)
 
@@ -188,6 +191,7 @@ class Host:
             await listener.close()
         await self._instruments.close()
         if self._loaded is not None:
+            self._batches.finish()
             self._loaded.close()
 
     async def _watch(self) -> None:
@@ -218,6 +222,7 @@ def _load(
     changed: Callable[[Sequence[QuantraError]], None],
     refresh: Callable[[], None],
     observer: Observer | None,
+    wake: Callable[["ModelWorker"], None],
 ) -> LoadedService:
     from predictor.calls import AdminCalls, Calls  # imports torch; import it after binding the address
     from predictor.service import PredictionService
@@ -235,6 +240,7 @@ def _load(
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
         engine=settings.engine,
+        wake=wake,
     )
     admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)

@@ -1,25 +1,68 @@
-"""Handover of results from threads to the event loop."""
+"""Handover of requests from the event loop to the models' threads, and of results back."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
-from typing import final
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from predictor.service import ModelWorker
+
+INLINE_S: Final = 0.002
+"""Seconds that a batch of requests may keep the event loop's thread; a handover to another takes some .2 ms."""
+
+
+@final
+class TurnBatches:
+    """Answers the requests that arrive in one turn of the running event loop as one batch for each model.
+
+    A batch that usually takes at most INLINE_S is answered on the loop's thread, any other on the model's.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._workers: set[ModelWorker] = set()
+
+    def wake(self, worker: "ModelWorker") -> None:
+        """Answer the requests that were queued for a worker; from any thread."""
+        if threading.get_ident() != self._thread:
+            worker.wake()
+            return
+        if not self._workers:
+            self._loop.call_soon(self._answer)
+        self._workers.add(worker)
+
+    def finish(self) -> None:
+        """Leave the requests of this turn to the models' threads, because the loop is about to wait for them."""
+        for worker in self._workers:
+            worker.wake()
+
+    def _answer(self) -> None:
+        workers, self._workers = self._workers, set()
+        for worker in workers:
+            worker.answer_waiting(INLINE_S)
 
 
 @final
 class LoopBridge:
-    """Runs callbacks of other threads on the running event loop.
+    """Runs callbacks of any thread on the running event loop.
 
     Waking the loop costs as much as encoding a forecast, so one wake-up serves all callbacks added before it runs.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._ready: deque[Callable[[], None]] = deque()
         self._is_woken = False
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call `callback` on the loop, in order; from any thread."""
+    def call(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop, in order; from any thread, and at once from the loop's."""
+        if threading.get_ident() == self._thread and self._loop.is_running() and not self._ready:
+            callback()
+            return
         self._ready.append(callback)
         if not self._is_woken and not self._loop.is_closed():
             self._is_woken = True

@@ -255,7 +255,7 @@ class Servicer:
         if answer.done():
             self._reply(admitted, answer)
         else:
-            answer.add_done_callback(lambda ended: self._bridge.call_soon(partial(self._reply, admitted, ended)))
+            answer.add_done_callback(lambda ended: self._bridge.call(partial(self._reply, admitted, ended)))
 
     def _reply(self, admitted: AdmittedCall, answer: "Future[bytes]") -> None:
         if admitted.call.is_over:

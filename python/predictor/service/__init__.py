@@ -11,12 +11,13 @@ from predictor.service.explanations import ExplanationRequest, GlobalExplanation
 from predictor.service.request_queue import QueuedRequest, RequestQueue
 from predictor.service.served_models import ModelWorkers, ServedModels
 from predictor.service.service import PredictionService
-from predictor.service.workers import ExplanationWorker, PredictionRequest
+from predictor.service.workers import ExplanationWorker, ModelWorker, PredictionRequest
 
 __all__ = [
     "ExplanationRequest",
     "ExplanationWorker",
     "GlobalExplanationRequest",
+    "ModelWorker",
     "ModelWorkers",
     "Observation",
     "Observer",

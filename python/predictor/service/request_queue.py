@@ -82,7 +82,7 @@ class ModelQueue:
     def __init__(self) -> None:
         self.wakeups: SimpleQueue[None] = SimpleQueue()
         """Wakes the thread."""
-        self.is_closed = False
+        self.is_woken = self.is_closed = False
 
 
 @final
@@ -118,13 +118,6 @@ class QueuedRequests:
         self._queues.setdefault(key, {})[item] = None
         self._count(key, item)
         return dropped
-
-    def hold(self, key: Hashable, item: AnyItem) -> bool:
-        """Count a request that starts without queueing; False, and not counted, if there is any other request."""
-        if self._held or self._excess(item):
-            return False
-        self._count(key, item)
-        return True
 
     def take(self, key: Hashable, most_rows: int) -> list[AnyItem]:
         """Take the next requests of a key, up to `most_rows` in total, but at least one if any waits."""
@@ -167,6 +160,14 @@ class QueuedRequests:
         """Whether a request of this key waits."""
         return key in self._queues
 
+    def has_others(self, key: Hashable) -> bool:
+        """Whether there is a request besides those of this key that wait."""
+        return len(self._held) > len(self._queues.get(key, {}))
+
+    def size_of(self, key: Hashable) -> int:
+        """Bytes of the requests of this key that wait."""
+        return sum(item.request.size for item in self._queues.get(key, {}))
+
     @property
     def held(self) -> tuple[int, int, int]:
         """Calls, rows and bytes that are queued or in progress."""
@@ -207,6 +208,29 @@ class ModelQueueClosedError(Exception):
 
 
 @final
+class LazyThread:
+    """A thread created on start: since Python 3.13, one created before a fork cannot start after it."""
+
+    def __init__(self, run: Callable[[], None], name: str) -> None:
+        self._run, self._name = run, name
+        self._once = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start the thread once."""
+        if self._thread is None:
+            with self._once:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of the thread, if it was started and is not this one."""
+        if self._thread not in (None, threading.current_thread()):
+            self._thread.join()
+
+
+@final
 class RequestQueue:
     """`QueuedRequests` for many threads: `take` blocks until a request arrives.
 
@@ -223,11 +247,18 @@ class RequestQueue:
         self._idle = threading.Condition(self._lock)
         self._wakeups: SimpleQueue[None] = SimpleQueue()
         self._queues: WeakSet[ModelQueue] = WeakSet()
+        self._threads: WeakSet[LazyThread] = WeakSet()
         self._is_closed = False
         self._process: int | None = None
 
+    def thread(self, run: Callable[[], None], name: str) -> LazyThread:
+        """Create a thread that takes requests until the queue is closed and drained; `join` waits for its end."""
+        thread = LazyThread(run, name)
+        self._threads.add(thread)
+        return thread
+
     def put(self, key: ModelQueue | str, item: AnyItem) -> None:
-        """Queue a request; cancelling it removes it immediately.
+        """Queue a request; cancelling it removes it immediately. The thread of a `ModelQueue` needs `wake` too.
 
         Raises:
             QueueFullError: A limit is reached.
@@ -238,27 +269,43 @@ class RequestQueue:
         with self._lock:
             if self._is_closed:
                 raise UnavailableError("the service is stopping; retry when it is back")
-            wakeups = self._wakeups_of(key)
-            is_awake = isinstance(key, ModelQueue) and self._waiting.has(key)  # its thread takes all that wait
+            if isinstance(key, ModelQueue):
+                if key.is_closed:
+                    raise ModelQueueClosedError
+                self._queues.add(key)
             dropped = self._waiting.put(key, item)
-            if not is_awake:
-                wakeups.put(None)
+            if isinstance(key, str):
+                self._wakeups.put(None)
         weak = ref(item)  # a future keeps its callbacks, and the item its future
         item.answer.add_done_callback(lambda answer: self._drop(weak()) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
 
-    def start_if_idle(self, key: ModelQueue, item: AnyItem) -> bool:
-        """Start a request in the calling thread; False if others are queued or in progress.
-
-        After True, the caller must release the request once it is answered.
-
-        Raises:
-            UnavailableError: The queue belongs to the parent of this forked process.
-        """
-        self._check_process()
+    def wake(self, key: ModelQueue) -> bool:
+        """Wake the thread of a key if requests wait; returns whether they do."""
         with self._lock:
-            return not (self._is_closed or key.is_closed) and self._waiting.hold(key, item)
+            is_needed = self._waiting.has(key)
+            if is_needed and not key.is_woken:
+                key.is_woken = True
+                key.wakeups.put(None)
+            return is_needed
+
+    def take_now(self, key: ModelQueue, most_rows: int, is_quick: Callable[[int], bool]) -> list[AnyItem]:
+        """Take the waiting requests of a key, up to one batch, for the calling thread.
+
+        Args:
+            key: The key.
+            most_rows: As for `take`.
+            is_quick: Whether requests of so many bytes may be answered in the calling thread.
+
+        Returns:
+            The live requests; empty if there are others or they are not quick.
+        """
+        with self._lock:
+            if self._waiting.has_others(key) or not is_quick(self._waiting.size_of(key)):
+                return []
+            items = self._waiting.take(key, most_rows)
+        return self._begun(items)
 
     def take(self, key: ModelQueue, most_rows: int) -> list[AnyItem]:
         """Wait for the next live requests of a key; empty once the queue is closed and drained."""
@@ -267,7 +314,8 @@ class RequestQueue:
             with self._lock:
                 items = self._waiting.take(key, most_rows)
                 is_over = (self._is_closed or key.is_closed) and not self._waiting.has(key)
-                if is_over or self._waiting.has(key):
+                key.is_woken = is_over or self._waiting.has(key)
+                if key.is_woken:
                     key.wakeups.put(None)
             wanted = self._begun(items)
             if wanted or is_over:
@@ -317,9 +365,14 @@ class RequestQueue:
                 wakeups.put(None)
 
     def join(self) -> None:
-        """Wait until a closed queue has no request left."""
+        """Wait until a closed queue has no request left and its threads have ended.
+
+        The interpreter aborts the process if it ends while a thread frees tensors.
+        """
         with self._idle:
             self._idle.wait_for(lambda: not self._waiting.held[0])
+        for thread in [*self._threads]:
+            thread.join()
 
     @property
     def held(self) -> tuple[int, int, int]:
@@ -333,14 +386,6 @@ class RequestQueue:
         if len(begun) < len(items):
             self.release(item for item in items if item.answer.done())
         return begun
-
-    def _wakeups_of(self, key: ModelQueue | str) -> "SimpleQueue[None]":
-        if isinstance(key, str):
-            return self._wakeups
-        if key.is_closed:
-            raise ModelQueueClosedError
-        self._queues.add(key)
-        return key.wakeups
 
     def _check_process(self) -> None:
         process = os.getpid()

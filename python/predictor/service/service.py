@@ -1,5 +1,6 @@
 """The prediction service."""
 
+import math
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ class PredictionService:
         folder: Source of the models; None if they cannot change.
         watch: Watcher created before the folder was opened.
         observer: Notified of every request that reaches a model, in addition to its deadline's observer.
+        wake: Called with the worker of each queued request; calls its `wake` or `answer_waiting` soon.
     """
 
     def __init__(
@@ -67,9 +69,10 @@ class PredictionService:
         folder: ModelsFolder | None = None,
         watch: FolderWatcher | None = None,
         observer: Observer | None = None,
+        wake: Callable[[ModelWorker], None] = ModelWorker.wake,
     ) -> None:
         limits = limits or ServiceLimits()
-        self._observer = observer
+        self._observer, self._wake = observer, wake
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
         self._activity = PredictionActivity()
@@ -99,6 +102,7 @@ class PredictionService:
         max_age_sessions: int | None = None,
         observer: Observer | None = None,
         engine: EngineName = "eager",
+        wake: Callable[[ModelWorker], None] = ModelWorker.wake,
     ) -> Self:
         """Verify every model of a folder and load the version that each plain name refers to.
 
@@ -114,6 +118,7 @@ class PredictionService:
             max_age_sessions: As for the class.
             observer: Notified of every request that reaches a model.
             engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster.
+            wake: As for the class.
 
         Raises:
             MissingPackageError: A package of the engine is not installed.
@@ -132,6 +137,7 @@ class PredictionService:
             folder=folder,
             watch=watch,
             observer=observer,
+            wake=wake,
         )
 
     @property
@@ -188,8 +194,11 @@ class PredictionService:
         activity = self._activity  # a queued request must not keep the service alive
         activity.begin()
         item.answer.add_done_callback(lambda _: activity.end())
-        if not (here and self._is_answered_here(reference, item)):
-            self._put(reference, item)
+        worker = self._put(reference, item)
+        if here:
+            worker.answer_waiting(math.inf)
+        else:
+            self._wake(worker)
         return item.answer
 
     def predict_here(
@@ -251,23 +260,17 @@ class PredictionService:
         observers = [observer for observer in (self._observer, deadline.observer) if observer is not None]
         return RequestRecord(method, request.rows, observers) if observers else None
 
-    def _is_answered_here(self, reference: str, item: Prediction) -> bool:
-        try:
-            return self.served.now.worker(reference).answer_inline(item)
-        except QuantraError as error:
-            item.fail(error)
-            raise
-
-    def _put(self, reference: str, item: Prediction) -> None:
+    def _put(self, reference: str, item: Prediction) -> ModelWorker:
         while True:
             try:
-                self.served.now.worker(reference).put(item)
+                worker = self.served.now.worker(reference)
+                worker.put(item)
             except ModelQueueClosedError:  # the model was just replaced: use its successor
                 continue
             except QuantraError as error:
                 item.fail(error)  # notifies observers
                 raise
-            return
+            return worker
 
     def _put_explanation(self, model: Predictor, item: QueuedRequest[Any, Any]) -> None:
         if item.record is not None:

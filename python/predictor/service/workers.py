@@ -1,7 +1,7 @@
 """Worker threads: one per model for predictions, one for all explanations."""
 
 import logging
-import threading
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
@@ -79,24 +79,6 @@ DecodedRequest = tuple[Prediction, Sequence[ReadInstance]]
 
 
 @final
-class LazyThread:
-    """A thread created on start: since Python 3.13, one created before a fork cannot start after it."""
-
-    def __init__(self, run: Callable[[], None], name: str) -> None:
-        self._run, self._name = run, name
-        self._once = threading.Lock()
-        self._has_begun = False
-
-    def begin(self) -> None:
-        """Start the thread once."""
-        if not self._has_begun:
-            with self._once:
-                if not self._has_begun:
-                    threading.Thread(target=self._run, name=self._name, daemon=True).start()
-                    self._has_begun = True
-
-
-@final
 class ModelWorker:
     """One thread that answers all waiting requests of one model as one batch, without waiting for more.
 
@@ -117,49 +99,55 @@ class ModelWorker:
         self._clock = clock
         self._most_rows = most_rows
         self._max_age_sessions = max_age_sessions
-        self._thread = LazyThread(self._run, f"predict-{model.identity.name}")
+        self._thread = queue.thread(self._run, f"predict-{model.identity.name}")
+        self._took_s: dict[int, float] = {}
+        """Seconds that the last batch took, by the number of bits of its size in bytes."""
 
     def put(self, item: Prediction) -> None:
-        """Queue a request for this model; raises as `RequestQueue.put`."""
-        self._note(item)
+        """Queue a request until `wake` or `answer_waiting`; raises as `RequestQueue.put`."""
+        if item.record is not None:
+            item.record.reached(self._model.identity.name, self._model.identity.version)
         self._queue.put(self._model_queue, item)
-        self._thread.begin()
 
-    def answer_inline(self, item: Prediction) -> bool:
-        """Answer a request in the calling thread; False, and nothing done, if any other request is in progress.
+    def wake(self) -> None:
+        """Answer the queued requests on the thread."""
+        if self._queue.wake(self._model_queue):
+            self._thread.begin()
 
-        Handing a request to another thread takes as long as the forward pass of a small network. Context settings of
-        the calling thread, such as `np.errstate`, do not reach the model. Raises as `RequestQueue.start_if_idle`.
+    def answer_waiting(self, inline_s: float) -> None:
+        """Answer the queued requests in the calling thread if that usually takes at most `inline_s`, else on the other.
+
+        Handing requests to another thread takes as long as the forward pass of a small network. Context settings of
+        the calling thread, such as `np.errstate`, do not reach the model.
         """
-        if not (is_plain_thread() and self._queue.start_if_idle(self._model_queue, item)):
-            return False
-        self._note(item)
-        try:
-            if item.begin():
-                Context().run(self._answer, [item])
-        finally:
-            self._queue.release([item])
-        return True
+
+        def is_quick(size: int) -> bool:
+            return self._took_s.get(size.bit_length(), math.inf) <= inline_s
+
+        items = self._queue.take_now(self._model_queue, self._most_rows, is_quick) if is_plain_thread() else []
+        if items:
+            Context().run(self._answer, items)
+        self.wake()
 
     def close(self) -> None:
         """Reject new requests; queued ones are still answered."""
         self._queue.close_model_queue(self._model_queue)
 
-    def _note(self, item: Prediction) -> None:
-        if item.record is not None:
-            item.record.reached(self._model.identity.name, self._model.identity.version)
-
     def _run(self) -> None:
         while items := self._queue.take(self._model_queue, self._most_rows):
             self._answer(items)
-            self._queue.release(items)
             del items  # keep no request alive while waiting
 
     def _answer(self, items: Sequence[Prediction]) -> None:
         begun_s = time.perf_counter()
-        decoded = [(item, instances) for item in items if (instances := _decode(item)) is not None]
-        if decoded:
-            self._answer_decoded(decoded, begun_s)
+        size = sum(item.request.size for item in items)
+        try:
+            decoded = [(item, instances) for item in items if (instances := _decode(item)) is not None]
+            if decoded:
+                self._answer_decoded(decoded, begun_s)
+        finally:
+            self._queue.release(items)
+        self._took_s[size.bit_length()] = time.perf_counter() - begun_s
 
     def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
         """Answer all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
@@ -192,6 +180,7 @@ class ModelWorker:
             first += len(instances)
         outcomes = iter(batch.outcomes(places, deadline))
         times.forecast_s = time.perf_counter()
+        self._queue.release(item for item, _ in wanted)  # first: a caller's next request may follow at once
         for item, count in wanted:
             item.answer.set_result(tuple(islice(outcomes, count)))
         if _log.isEnabledFor(logging.DEBUG):
@@ -281,7 +270,7 @@ class ExplanationWorker:
         self._queue = queue
         self._clock = clock
         self._deadline_of = deadline_of
-        self._thread = LazyThread(self._run, name)
+        self._thread = queue.thread(self._run, name)
 
     def put(self, key: str, item: QueuedRequest[Any, Any]) -> None:
         """Queue a request under a key; raises as `RequestQueue.put`."""
