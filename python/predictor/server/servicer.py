@@ -258,7 +258,7 @@ class Servicer:
             answer.add_done_callback(lambda ended: self._bridge.call(partial(self._reply, admitted, ended)))
 
     def _reply(self, admitted: AdmittedCall, answer: "Future[bytes]") -> None:
-        if admitted.call.is_over:
+        if admitted.call.is_over or answer.cancelled():
             return
         try:
             admitted.reply(self._check_size(answer.result()))
