@@ -1,6 +1,5 @@
 """Prediction service without wire types: isolated instances, bounded queues, deadlines, and shutdown."""
 
-import math
 import os
 import signal
 import sys
@@ -37,9 +36,10 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, Outcome, TargetPoint
 from predictor.instance import Deadline, Instance, Query
+from predictor.limits import QueueLimits
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
-from predictor.service import PredictionService
+from predictor.service import PredictionService, QueuedRequest, RequestQueue
 from predictor.service.preemption import (
     LONGEST_PAUSE_S,
     QUIET_S,
@@ -47,6 +47,7 @@ from predictor.service.preemption import (
     PredictionActivity,
     PreemptibleDeadline,
 )
+from predictor.service.workers import DecodedInstances
 
 SOON_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -195,53 +196,67 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def traffic(clock: Clock) -> PredictionActivity:
-    return PredictionActivity(clock=clock, sleep=clock.sleep)
+def predictions(clock: Clock) -> RequestQueue:
+    return RequestQueue(QueueLimits(), clock=clock)
 
 
-def test_without_predictions_nothing_pauses(clock: Clock, traffic: PredictionActivity) -> None:
-    traffic.pause()
-    traffic.begin()
-    traffic.end()
+@pytest.fixture
+def activity(clock: Clock, predictions: RequestQueue) -> PredictionActivity:
+    return PredictionActivity(predictions, clock=clock, sleep=clock.sleep)
+
+
+def begin_prediction(predictions: RequestQueue) -> QueuedRequest[Any, Any]:
+    item: QueuedRequest[Any, Any] = QueuedRequest(DecodedInstances(()), Deadline())
+    predictions.put("m", item)
+    return item
+
+
+def test_without_predictions_nothing_pauses(
+    clock: Clock, predictions: RequestQueue, activity: PredictionActivity
+) -> None:
+    activity.pause()
+    predictions.release([begin_prediction(predictions)])
     clock.now_s += QUIET_S
     before_s = clock.now_s
-    traffic.pause()
+    activity.pause()
     assert clock.now_s == before_s
 
 
-def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(clock: Clock, traffic: PredictionActivity) -> None:
-    traffic.begin()
-    traffic.end()
-    traffic.pause()
+def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(
+    clock: Clock, predictions: RequestQueue, activity: PredictionActivity
+) -> None:
+    predictions.release([begin_prediction(predictions)])
+    activity.pause()
     assert 1000 + QUIET_S <= clock.now_s < 1000 + 2 * QUIET_S
 
 
 def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(
-    clock: Clock, traffic: PredictionActivity
+    clock: Clock, predictions: RequestQueue, activity: PredictionActivity
 ) -> None:
     """A prediction longer than the quiet time used to be overtaken, when only its start counted."""
-    traffic.begin()
-    traffic.begin()
-    traffic.end()
+    late, other = begin_prediction(predictions), begin_prediction(predictions)
+    predictions.release([other])
 
     def end_late() -> None:
-        if clock.now_s > 1000 + 5 * QUIET_S and traffic._under_way:
-            traffic.end()
+        if clock.now_s > 1000 + 5 * QUIET_S and predictions.held[0]:
+            predictions.release([late])
 
     clock.meanwhile = end_late
-    traffic.pause()
+    activity.pause()
     assert 1000 + 6 * QUIET_S <= clock.now_s < 1000 + 7 * QUIET_S
 
 
-def test_predictions_without_end_do_not_stop_other_work(clock: Clock, traffic: PredictionActivity) -> None:
-    traffic.begin()
-    traffic.pause()
+def test_predictions_without_end_do_not_stop_other_work(
+    clock: Clock, predictions: RequestQueue, activity: PredictionActivity
+) -> None:
+    begin_prediction(predictions)
+    activity.pause()
     assert 1000 + LONGEST_PAUSE_S <= clock.now_s < 1000 + LONGEST_PAUSE_S + QUIET_S
 
 
-def test_a_pause_ends_at_a_deadline_that_has_passed(traffic: PredictionActivity) -> None:
+def test_a_pause_ends_at_a_deadline_that_has_passed(activity: PredictionActivity) -> None:
     with pytest.raises(DeadlineExceededError):
-        PreemptibleDeadline(Deadline.after(0), traffic).check()
+        PreemptibleDeadline(Deadline.after(0), activity).check()
 
 
 def test_explanations_pause_between_their_steps_and_predictions_never(
@@ -249,8 +264,8 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
 ) -> None:
     pauses: list[PredictionActivity] = []
 
-    def pause(traffic: PredictionActivity) -> None:
-        pauses.append(traffic)
+    def pause(activity: PredictionActivity) -> None:
+        pauses.append(activity)
 
     monkeypatch.setattr(PredictionActivity, "pause", pause)
     _predict(service, Instance(input=recent_bars("AAPL")))
@@ -268,16 +283,6 @@ def test_a_server_limit_ends_an_explanation_with_the_reason(monkeypatch: pytest.
     now_s[0] += 1
     with pytest.raises(DeadlineExceededError, match="limit of 30 seconds; request fewer symbols or targets"):
         limited.check()
-
-
-def test_a_prediction_is_under_way_until_it_is_answered_or_refused(service: PredictionService) -> None:
-    with pytest.raises(ModelNotFoundError):
-        service.predict("nobody", [Instance(input=recent_bars("AAPL"))], Deadline())
-    late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
-    assert isinstance(late.exception(SOON_S), DeadlineExceededError)
-    _predict(service, Instance(input=recent_bars("AAPL")))
-    assert service._activity._under_way == 0
-    assert service._activity._last_s > -math.inf
 
 
 # --- deadlines

@@ -4,14 +4,13 @@ Explanations pause between steps while predictions arrive: threads of one interp
 many cores there are.
 """
 
-import math
-import threading
 import time
 from collections.abc import Callable
 from typing import Final, final
 
 from predictor.errors import DeadlineExceededError
 from predictor.instance import Cancellation
+from predictor.service.request_queue import RequestQueue
 
 QUIET_S: Final = 0.01
 """Predictions closer together than this count as continuous activity."""
@@ -21,26 +20,23 @@ LONGEST_PAUSE_S: Final = 0.2
 
 @final
 class PredictionActivity:
-    """Number of predictions in progress, and when the last one ended."""
+    """Whether predictions are in progress, or were a moment ago.
+
+    Args:
+        predictions: Their queue.
+        clock: As for the queue.
+        sleep: Waits for so many seconds.
+    """
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self,
+        predictions: RequestQueue,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._predictions = predictions
         self._clock, self._sleep = clock, sleep
-        self._lock = threading.Lock()
-        self._under_way = 0
-        self._last_s = -math.inf
-
-    def begin(self) -> None:
-        """Count a new prediction."""
-        with self._lock:
-            self._under_way += 1
-
-    def end(self) -> None:
-        """Count a prediction that was answered or dropped."""
-        with self._lock:
-            self._under_way -= 1
-            self._last_s = self._clock()
 
     def pause(self) -> None:
         """Wait until there was no prediction for QUIET_S, at most LONGEST_PAUSE_S."""
@@ -49,7 +45,7 @@ class PredictionActivity:
             self._sleep(QUIET_S / 4)
 
     def _is_busy(self) -> bool:
-        return self._under_way > 0 or self._clock() < self._last_s + QUIET_S
+        return self._predictions.held[0] > 0 or self._clock() < self._predictions.released_s + QUIET_S
 
 
 @final

@@ -3,6 +3,7 @@
 `QueuedRequests` is the policy: which request is next, dropped or rejected. `RequestQueue` makes it thread-safe.
 """
 
+import math
 import os
 import threading
 import time
@@ -239,10 +240,14 @@ class RequestQueue:
 
     Args:
         limits: As for `QueuedRequests`.
+        clock: As for `QueuedRequests`.
     """
 
-    def __init__(self, limits: QueueLimits) -> None:
-        self._waiting = QueuedRequests(limits)
+    def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._waiting = QueuedRequests(limits, clock=clock)
+        self._clock = clock
+        self.released_s = -math.inf
+        """When a request was last answered or dropped, in seconds of the clock."""
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._wakeups: SimpleQueue[None] = SimpleQueue()
@@ -344,6 +349,7 @@ class RequestQueue:
         with self._lock:
             for item in items:
                 self._waiting.release(item)
+            self.released_s = self._clock()
             if not self._waiting.held[0]:
                 self._idle.notify_all()
 

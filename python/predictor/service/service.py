@@ -75,10 +75,9 @@ class PredictionService:
         self._observer, self._wake = observer, wake
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
-        self._activity = PredictionActivity()
         self._predictions = RequestQueue(limits.predictions)
         self._explanations = RequestQueue(limits.explanations)
-        activity, longest_s = self._activity, limits.explanation_s
+        activity, longest_s = PredictionActivity(self._predictions), limits.explanation_s
         self._explaining = ExplanationWorker(
             "explain",
             self._explanations,
@@ -191,9 +190,6 @@ class PredictionService:
         """
         request = DecodedInstances(request) if isinstance(request, Sequence) else request
         item: Prediction = QueuedRequest(request, deadline, record=self._record("Predict", request, deadline))
-        activity = self._activity  # a queued request must not keep the service alive
-        activity.begin()
-        item.answer.add_done_callback(lambda _: activity.end())
         worker = self._put(reference, item)
         if here:
             worker.answer_waiting(math.inf)
