@@ -1,5 +1,6 @@
 """Model worker: batching queued requests, isolating failures, and dropping cancelled requests."""
 
+import asyncio
 import gc
 import logging
 import math
@@ -35,6 +36,7 @@ from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
 from predictor.registry import CHAMPION, ModelVersions, Registry
+from predictor.server.loop_bridge import TurnBatches
 from predictor.service import ModelWorker, PredictionService
 from predictor.wire import instances
 
@@ -184,6 +186,33 @@ def test_the_calling_thread_answers_only_batches_known_to_be_quick(watched_model
         assert thread_of(60.0) == "predict-small"  # not measured yet
         assert thread_of(60.0) == threading.current_thread().name
         assert thread_of(1e-9) == "predict-small"
+
+
+def test_requests_of_one_turn_of_an_event_loop_are_one_batch(watched_model: WatchedModel) -> None:
+    good = [Instance(input=recent_bars("AAPL"))]
+
+    async def ask() -> None:
+        with PredictionService(registry_of(watched_model), wake=TurnBatches().wake) as service:
+            for count in (1, 3, 3, 2):
+                answers = [service.predict("", good, Deadline()) for _ in range(count)]
+                assert all(len(done) == 1 for done in await asyncio.gather(*map(asyncio.wrap_future, answers)))
+
+    asyncio.run(ask())
+    assert watched_model.batches == [1, 3, 3, 2]
+
+
+def test_requests_of_a_turn_that_does_not_end_are_answered_by_the_thread(watched_model: WatchedModel) -> None:
+    names, good = threads_of(watched_model), [Instance(input=recent_bars("AAPL"))]
+
+    async def ask() -> None:
+        batches = TurnBatches()
+        with PredictionService(registry_of(watched_model), wake=batches.wake) as service:
+            answer = service.predict("", good, Deadline())
+            batches.finish()
+        assert answer.done()
+
+    asyncio.run(ask())
+    assert names == ["predict-small"]
 
 
 def test_a_closed_service_leaves_no_thread(watched_model: WatchedModel) -> None:
@@ -486,6 +515,7 @@ import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
 from predictor.instance import Deadline, Instance
 from predictor.registry import CHAMPION, ModelVersions, Registry
+from predictor.server.loop_bridge import TurnBatches
 from predictor.service import ModelWorker, PredictionService
 model = small_model(small_artifact())
 service = PredictionService(Registry(lines={"small": ModelVersions.of(model)}, problems=()))
