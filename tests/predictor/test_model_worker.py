@@ -184,6 +184,7 @@ def test_the_calling_thread_answers_only_batches_known_to_be_quick(watched_model
             return names[-1]
 
         assert thread_of(60.0) == "predict-small"  # not measured yet
+        assert thread_of(math.inf) == threading.current_thread().name
         assert thread_of(60.0) == threading.current_thread().name
         assert thread_of(1e-9) == "predict-small"
 
