@@ -3,31 +3,11 @@
 import struct
 from collections import Counter
 
-from http2_peer import (
-    ACK,
-    BLOCK,
-    DATA,
-    END_STREAM,
-    GREETING,
-    HEADERS,
-    RST_STREAM,
-    SETTINGS,
-    WINDOW_UPDATE,
-    frame,
-    frames,
-)
+import http2_peer as peer
 
-from predictor.http2 import (
-    Connection,
-    ConnectionEnded,
-    ConnectionLimits,
-    DataReceived,
-    Event,
-    StreamReset,
-    encode_headers,
-)
+from predictor import http2
 
-LIMITS = ConnectionLimits(
+LIMITS = http2.ConnectionLimits(
     4, window=65_535, connection_window=100_000, frame=16_384, header_list=600, resets=4, unsent=200_000
 )
 WINDOW, LARGEST = 65_535, (1 << 31) - 1
@@ -38,8 +18,8 @@ class FuzzedConnection:
     """A connection, and the windows that its client knows."""
 
     def __init__(self, greeting: bytes, *, is_cut: bool) -> None:
-        self.connection, self.is_cut, self.knows_windows = Connection(LIMITS), is_cut, True
-        self.events, self.output = list[Event](), bytearray()
+        self.connection, self.is_cut, self.knows_windows = http2.Connection(LIMITS), is_cut, True
+        self.events, self.output = list[http2.Event](), bytearray()
         self.windows, self.initial, self.frame, self.room = Counter[int](), WINDOW, 16_384, WINDOW
         self.unacknowledged, self.header_bytes, self.ended = Counter[int](), 0, set[int]()
         self.receive(greeting)
@@ -51,14 +31,14 @@ class FuzzedConnection:
         if operation <= UNKNOWN_KIND:
             self.send(operation, flags, stream, content)
         elif operation == BIG_DATA:
-            self.send(DATA, flags, stream, bytes(64 * size))
+            self.send(peer.DATA, flags, stream, bytes(64 * size))
         elif operation == REQUEST:
-            self.send(HEADERS, flags | 4, stream, BLOCK + content)
+            self.send(peer.HEADERS, flags | 4, stream, peer.BLOCK + content)
         elif operation == BYTES:
             self.knows_windows = False
             self.receive(content)
         elif operation == SEND_HEADERS:
-            block = encode_headers([(b":status", b"200"), (b"long", bytes(128 * size))])
+            block = http2.encode_headers([(b":status", b"200"), (b"long", bytes(128 * size))])
             self.header_bytes += len(block)
             connection.send_headers(stream, block, end=ends)
         elif operation == SEND_DATA:
@@ -74,42 +54,41 @@ class FuzzedConnection:
         self.check_output()
 
     def send(self, kind: int, flags: int, stream: int, content: bytes) -> None:
-        if kind == SETTINGS and not flags & ACK:
+        if kind == peer.SETTINGS and not flags & peer.ACK:
             for name, value in struct.iter_unpack(">HI", content[: len(content) // 6 * 6]):
                 self.initial = value if name == 4 else self.initial
                 self.frame = max(value, 16_384) if name == 5 else self.frame
-        elif kind == WINDOW_UPDATE:
+        elif kind == peer.WINDOW_UPDATE:
             self.windows[stream] += int.from_bytes(content) & LARGEST
-        elif kind == DATA:
+        elif kind == peer.DATA:
             self.room -= len(content)
-        self.receive(frame(kind, content, flags=flags, stream=stream))
+        self.receive(peer.frame(kind, content, flags=flags, stream=stream))
 
     def receive(self, data: bytes) -> None:
         was_ended, size = self.connection.ended is not None, max(5, len(data) // 8 if self.is_cut else len(data))
         for at in range(0, len(data), size):
             for event in self.connection.receive(data[at : at + size]):
-                assert not was_ended or isinstance(event, ConnectionEnded), "an event after the end"
+                assert not was_ended or isinstance(event, http2.ConnectionEnded), "an event after the end"
                 self.events.append(event)
-                if isinstance(event, DataReceived):
+                if isinstance(event, http2.DataReceived):
                     self.unacknowledged[event.stream] += len(event.data)
-                elif isinstance(event, StreamReset):
+                elif isinstance(event, http2.StreamReset):
                     self.ended.add(event.stream)
 
     def check_output(self) -> None:
         """The output stays within the client's windows, and the connection within its limits."""
         self.output += (output := self.connection.data_to_send())
-        for one in frames(output) if self.knows_windows else ():
+        for one in peer.frames(output) if self.knows_windows else ():
             size = len(one.content)
             assert size <= self.frame, "a frame is too large"
-            assert one.kind not in {DATA, HEADERS} or one.stream not in self.ended, (
-                "a frame after the end of its stream"
-            )
-            if one.kind == RST_STREAM or (one.kind in {DATA, HEADERS} and one.flags & END_STREAM):
+            if one.kind in {peer.DATA, peer.HEADERS}:
+                assert one.stream not in self.ended, "a frame after the end of its stream"
+            if one.kind == peer.RST_STREAM or (one.kind in {peer.DATA, peer.HEADERS} and one.flags & peer.END_STREAM):
                 self.ended.add(one.stream)
-            if one.kind == DATA and size:
+            if one.kind == peer.DATA and size:
                 self.windows.subtract({0: size, one.stream: size})
                 assert min(WINDOW + self.windows[0], self.initial + self.windows[one.stream]) >= 0, "beyond a window"
-            elif one.kind == WINDOW_UPDATE and not one.stream:
+            elif one.kind == peer.WINDOW_UPDATE and not one.stream:
                 self.room += int.from_bytes(one.content)
         assert self.connection.streams <= LIMITS.streams, "too many streams"
         assert self.connection.waiting <= LIMITS.unsent + self.header_bytes, "too much output waits"
@@ -118,7 +97,7 @@ class FuzzedConnection:
 
 def run_input(data: bytes) -> None:
     """Do the steps on two connections, of which one gets its bytes in small parts: both must do the same."""
-    greeting = b"" if data[:1] == b"\xf1" else GREETING
+    greeting = b"" if data[:1] == b"\xf1" else peer.GREETING
     whole, cut = (FuzzedConnection(greeting, is_cut=is_cut) for is_cut in (False, True))
     at = 0
     while at + 4 <= len(data):

@@ -1,5 +1,7 @@
 """Inputs that a fuzzer guided by coverage has found, and random ones; see `fuzz.py`."""
 
+import base64
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ INPUTS = (Path(__file__).parents[2] / "fixtures" / "http2_inputs.txt").read_text
 
 @pytest.mark.parametrize("number", range(len(INPUTS)))
 def test_windows_and_limits_hold_and_cuts_change_nothing(number: int) -> None:
-    run_input(bytes.fromhex(INPUTS[number]))
+    run_input(zlib.decompress(base64.b64decode(INPUTS[number])))
 
 
 @given(st.binary(max_size=300))
