@@ -250,7 +250,7 @@ def claim_champion(line: Path, version: int) -> int:
     with locked(line / _LOCK):
         aliases = read_aliases(line)
         if CHAMPION not in aliases:
-            _move(line, CHAMPION, version, MoveKind.FIRST, reason="the newest version when a server started")
+            _move(line, CHAMPION, version, MoveKind.FIRST, reason="a server found no champion")
     return aliases.get(CHAMPION, version)
 
 
