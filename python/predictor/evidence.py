@@ -10,7 +10,6 @@ Skill is a mean difference of losses with an asymptotic confidence sequence (Wau
 Newey-West errors.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import log, nan, sqrt
@@ -55,45 +54,23 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DailyShares:
-    """The share of each date's symbols whose outcome is inside, for D dates."""
+    """How many of each date's symbols have an outcome inside, for D dates; outcomes of one date are dependent."""
 
     dates: IntArray
     """[D] ascending, yyyymmdd."""
     symbols: IntArray
     """[D] forecasts of the date."""
-    lowest: FloatArray
-    """[D] with unknown outcomes counted outside; NaN if the date's outcomes are not due."""
-    highest: FloatArray
-    """[D] with unknown outcomes counted inside."""
+    inside: IntArray
+    """[D] outcomes inside."""
+    unknown: IntArray
+    """[D] outcomes that are not known."""
+    is_due: BoolArray
+    """[D] whether the date's outcomes could be known."""
 
     def of(self, side: Side) -> FloatArray:
-        """The shares that a test may use: unknown outcomes never help it."""
-        return self.highest if side is Side.TOO_FEW else self.lowest
-
-
-def pool_shares(dates: IntArray, inside: FloatArray, is_due: BoolArray) -> DailyShares:
-    """Pool symbols by date, because outcomes of one date are dependent.
-
-    Args:
-        dates: [N] the date of each forecast, in any order.
-        inside: [N] 1 inside, 0 outside, NaN unknown.
-        is_due: [N] whether the outcome could be known.
-    """
-    days, places = np.unique(dates, return_inverse=True)
-    count = np.bincount(places, minlength=days.size).astype(np.int32)
-    unknown, hits = np.bincount(places, np.isnan(inside)), np.bincount(places, np.nan_to_num(inside))
-    late = np.bincount(places, ~is_due) > 0
-    lowest, highest = hits / count, (hits + unknown) / count
-    lowest[late], highest[late] = nan, nan
-    return DailyShares(dates=days, symbols=count, lowest=lowest, highest=highest)
-
-
-def pool_losses(dates: IntArray, symbols: Sequence[str], losses: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Dates [D], ascending, and mean losses [D] of the known ones [N]; equal for any order of the rows."""
-    order = np.lexsort((losses, np.asarray(symbols), dates))
-    known = order[np.isfinite(losses[order])]
-    days, places = np.unique(dates[known], return_inverse=True)
-    return days, np.bincount(places, losses[known]) / np.bincount(places)
+        """[D] the share that a test may use, in which unknown outcomes never help it; NaN if it is not due."""
+        hits = self.inside + (self.unknown if side is Side.TOO_FEW else 0)
+        return np.where(self.is_due, hits / self.symbols, nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from predictor.arrays import FloatArray, IntArray
+from predictor.arrays import FloatArray
 from predictor.evidence import (
     DailyShares,
     Lamp,
@@ -15,8 +15,6 @@ from predictor.evidence import (
     SkillEvidence,
     assess_coverage,
     compare_losses,
-    pool_losses,
-    pool_shares,
 )
 from predictor.ledger import EvidenceRecord, Ledger
 
@@ -101,36 +99,36 @@ def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
     return {name: value if isfinite(value) else None for name, value in numbers}
 
 
+_OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective and f.as_of >= ?"
+
+
 def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
-    """The share of each date's symbols inside the band, at one horizon."""
+    """The outcomes of each date inside the band, at one horizon."""
     rows = ledger.query(
-        "select f.as_of, json_extract(f.target_sessions, ?) as session, s.is_inside from forecast f "
+        "select f.as_of, count(*) as symbols, sum(coalesce(s.is_inside, 0)) as inside, "  # noqa: S608 - no value in it
+        "sum(s.is_inside is null) as unknown, max(json_extract(f.target_sessions, ?)) as session from forecast f "
         "left join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
-        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective and f.as_of >= ?",
+        f"where {_OWN} group by f.as_of order by f.as_of",
         (f"$[{place}]", horizon, *subject, since),
     )
-    inside = np.array([np.nan if row["is_inside"] is None else row["is_inside"] for row in rows], np.float64)
-    is_due = np.array([row["session"] for row in rows], np.int64) <= ledger.last_session
-    return pool_shares(np.array([row["as_of"] for row in rows], np.int32), inside, is_due)
+    columns = np.array([tuple(row) for row in rows], np.int32).reshape(-1, 5)
+    dates, symbols, inside, unknown, sessions = columns.T
+    is_due = sessions <= ledger.last_session
+    return DailyShares(dates=dates, symbols=symbols, inside=inside, unknown=unknown, is_due=is_due)
 
 
 def _daily_losses(
     ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, since: int
 ) -> tuple[FloatArray, FloatArray]:
     """[D] mean losses of both by date, on the symbols and dates that both have scores of."""
-    both = [_losses(ledger, one, horizon, since) for one in (theirs, ours)]
-    shared = sorted(both[0].keys() & both[1].keys())
-    dates: IntArray = np.array([date for date, _ in shared], np.int32)
-    symbols = [symbol for _, symbol in shared]
-    pooled = [pool_losses(dates, symbols, np.array([losses[key] for key in shared], np.float64))[1] for losses in both]
-    return pooled[0], pooled[1]
-
-
-def _losses(ledger: Ledger, one: ModelVersion, horizon: int, since: int) -> dict[tuple[int, str], float]:
     rows = ledger.query(
-        "select f.as_of, f.symbol, s.pinball from forecast f "
+        "select avg(t.pinball), avg(s.pinball) from forecast f "  # noqa: S608 - no value is in the text
+        "join forecast g on g.symbol = f.symbol and g.as_of = f.as_of and g.model = ? and g.version = ? "
+        "and g.role <> 'client' and g.is_prospective "
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
-        "where f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective and f.as_of >= ?",
-        (horizon, *one, since),
+        "join score t on t.forecast = g.id and t.horizon = s.horizon and t.revision = 0 "
+        f"where {_OWN} group by f.as_of order by f.as_of",
+        (*theirs, horizon, *ours, since),
     )
-    return {(row["as_of"], row["symbol"]): row["pinball"] for row in rows}
+    theirs_daily, ours_daily = np.array([tuple(row) for row in rows], np.float64).reshape(-1, 2).T
+    return theirs_daily, ours_daily

@@ -12,7 +12,16 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.due_forecasts import PATIENCE, score_due_forecasts, score_outcome
 from predictor.evidence import Lamp
-from predictor.ledger import ForecastRecord, ForecastRole, Label, LabelStatus, Ledger, LedgerEvent, Score
+from predictor.ledger import (
+    EvidenceRecord,
+    ForecastRecord,
+    ForecastRole,
+    Label,
+    LabelStatus,
+    Ledger,
+    LedgerEvent,
+    Score,
+)
 from predictor.model_health import ModelVersion, assess_model, worst_lamp
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)
@@ -257,6 +266,22 @@ def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledge
     records = assess_model(ledger, ModelVersion("mine", 1), [])
     assert [record.state["days"] for record in records] == [0, 0, 0, 0]
     assert assess_model(ledger, ModelVersion("other", 1), []) == ()
+
+
+def test_evidence_does_not_depend_on_the_order_in_which_forecasts_arrive(tmp_path: Path) -> None:
+    found: list[list[EvidenceRecord]] = []
+    for order in (1, -1):
+        records = [forecast(PANEL, day, symbol) for day in range(20) for symbol in PANEL.symbols]
+        rivals = [replace(one, model="rival", values=one.values * 1.5, forecast_id=f"r{one.as_of}") for one in records]
+        with Ledger.open(tmp_path / f"ledger{order}", create=True) as ledger:
+            ledger.append([*records, *rivals][::order])
+            ledger.add_bars(with_columns(PANEL, "IBM", slice(8, 10), np.nan))
+            score_due_forecasts(ledger)
+            found.append(list(assess_model(ledger, ModelVersion("mine", 1), [ModelVersion("rival", 1)])))
+    for one, other in zip(*found, strict=True):
+        numbers = {name: pytest.approx(value, rel=1e-12) for name, value in other.state.items()}
+        assert (one.monitor, one.lamp, one.state) == (other.monitor, other.lamp, numbers)
+    assert [record.state["days"] for record in found[0][:3]] == [20, 20, 20]
 
 
 def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:

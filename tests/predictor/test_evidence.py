@@ -20,8 +20,6 @@ from predictor.evidence import (
     compare_losses,
     describe_notice,
     notice_days,
-    pool_losses,
-    pool_shares,
     standard_deviation,
 )
 from trainers.stock.evaluation.evaluation_set import standard_error
@@ -39,7 +37,14 @@ def hits(seed: int, shape: tuple[int, ...], share: float) -> FloatArray:
 
 def daily(shares: FloatArray, symbols: int = 1) -> DailyShares:
     dates = np.arange(20000101, 20000101 + shares.size, dtype=np.int32)
-    return DailyShares(dates=dates, symbols=np.full(shares.size, symbols, np.int32), lowest=shares, highest=shares)
+    inside = np.round(symbols * np.nan_to_num(shares)).astype(np.int32)
+    return DailyShares(
+        dates=dates,
+        symbols=np.full(shares.size, symbols, np.int32),
+        inside=inside,
+        unknown=np.zeros_like(inside),
+        is_due=np.isfinite(shares),
+    )
 
 
 # --- capital
@@ -106,45 +111,12 @@ def test_dates_that_are_not_due_have_no_capital() -> None:
     np.testing.assert_array_equal(wealth.guarded[0, :2], longer.guarded[0, :2])
 
 
-# --- pooling
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.0, 1.0, np.nan]), st.booleans()), min_size=1), st.data()
-)
-@settings(deadline=None)
-def test_pooled_shares_do_not_depend_on_the_order_of_rows(
-    rows: list[tuple[int, float, bool]], data: st.DataObject
-) -> None:
-    one, other = (
-        pool_shares(
-            np.array([r[0] for r in seen], np.int32), np.array([r[1] for r in seen]), np.array([r[2] for r in seen])
-        )
-        for seen in (rows, data.draw(st.permutations(rows)))
-    )
-    for name in ("dates", "symbols", "lowest", "highest"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-@given(st.lists(st.tuples(st.integers(1, 4), st.text("AB", max_size=2), st.floats(0, 1)), min_size=1), st.data())
-@settings(deadline=None)
-def test_pooled_losses_do_not_depend_on_the_order_of_rows(
-    rows: list[tuple[int, str, float]], data: st.DataObject
-) -> None:
-    one, other = (
-        pool_losses(np.array([r[0] for r in seen], np.int32), [r[1] for r in seen], np.array([r[2] for r in seen]))
-        for seen in (rows, data.draw(st.permutations(rows)))
-    )
-    np.testing.assert_array_equal(one[0], other[0])
-    np.testing.assert_array_equal(one[1], other[1])
-
-
 def test_unknown_outcomes_count_inside_against_too_few_and_outside_against_too_many() -> None:
-    dates = np.array([2, 1, 1, 2, 3], np.int32)
-    pooled = pool_shares(dates, np.array([np.nan, 1, 0, 1, np.nan]), np.array([True, True, True, True, False]))
-    assert pooled.dates.tolist() == [1, 2, 3]
-    np.testing.assert_array_equal(pooled.of(Side.TOO_FEW), [0.5, 1.0, np.nan])
-    np.testing.assert_array_equal(pooled.of(Side.TOO_MANY), [0.5, 0.5, np.nan])
+    counts = np.array([[1, 2, 3], [2, 2, 1], [1, 1, 0], [0, 1, 1]], np.int32)
+    is_due = np.array([True, True, False])
+    shares = DailyShares(dates=counts[0], symbols=counts[1], inside=counts[2], unknown=counts[3], is_due=is_due)
+    np.testing.assert_array_equal(shares.of(Side.TOO_FEW), [0.5, 1.0, np.nan])
+    np.testing.assert_array_equal(shares.of(Side.TOO_MANY), [0.5, 0.5, np.nan])
 
 
 # --- lamps

@@ -24,6 +24,7 @@ _PRAGMAS: Final = (
     "pragma synchronous = full",
     "pragma wal_autocheckpoint = 0",  # a checkpoint outside of the lock may corrupt the file before SQLite 3.51.3
     f"pragma journal_size_limit = {_LARGEST_LOG}",
+    "pragma cache_size = -65536",  # KiB; scores are looked up one by one
     "pragma mmap_size = 0",
     "pragma foreign_keys = on",
     "pragma trusted_schema = off",
