@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from market import bokeh_panel
 from safetensors.torch import load_file
 
 from predictor.bars import BarPanel
+from predictor.canonical import Json
 from predictor.errors import ConfigurationError
 from predictor.features import alpha158_features, default_features
 from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
@@ -61,6 +62,7 @@ class RecordedTraining:
         warn: Callable[[str], None],  # noqa: ARG002
         stepwise: StepProgress,  # noqa: ARG002
         keeping: CheckpointSettings,
+        sections: Mapping[str, Json] | None,  # noqa: ARG002
     ) -> TrainingResult:
         self.material, self.recipe, self.keeping = material, recipe, keeping
         return TrainingResult(folder=out, card={})

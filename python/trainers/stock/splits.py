@@ -84,8 +84,8 @@ class DataSplits:
             ]
         except ValueError as error:
             raise ConfigurationError(
-                f"splits is {text!r}, but must be rolling, or four ranges of dates with commas, such as "
-                "2000-01-03/2007-12-31,…"
+                f"splits is {text!r}, but must be four ranges of dates with commas, such as "
+                "2000-01-03/2007-12-31,…, or rolling"
             ) from error
         return cls.by_dates(ranges)
 
