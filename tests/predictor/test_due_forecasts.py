@@ -292,6 +292,8 @@ def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:
     since = LONG.sessions.tolist()[250]
     records = assess_model(ledger, ModelVersion("one", 1), [ModelVersion("two", 1)], since=since)
     assert [record.state["days"] for record in records] == [50, 50, 50]
+    means = ledger.scores(since=since).groupby("model")["pinball"].mean()
+    assert records[2].state["mean"] == pytest.approx(means["two"] - means["one"])
 
 
 def test_dates_that_are_not_due_wait(ledger: Ledger) -> None:
