@@ -17,6 +17,7 @@ from predictor.server import Address, ServerSettings, main, process_tuning, serv
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OURS = 0.00314
+OUR_THRESHOLDS = (701, 11, 12)
 """A distinctive switch interval."""
 
 
@@ -31,11 +32,13 @@ def own_handler(*_: object) -> None:
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """A program with its own signal handlers and switch interval."""
+    """A program with its own signal handlers, switch interval and garbage collection."""
     before = [signal.signal(number, own_handler) for number in SIGNALS]
-    interval = sys.getswitchinterval()
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(OURS)
+    gc.set_threshold(*OUR_THRESHOLDS)
     yield
+    gc.set_threshold(*thresholds)
     sys.setswitchinterval(interval)
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
@@ -49,6 +52,7 @@ def check_as_before() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == [own_handler, own_handler]
     assert sys.getswitchinterval() == pytest.approx(OURS)
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == OUR_THRESHOLDS
 
 
 def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[float]:
