@@ -63,6 +63,12 @@ OURS: Final = (
         'Example: quantra rollback demo --models models --reason "bands too narrow"',
     ),
     Command(
+        "daily",
+        "trainers.stock.daily.command:daily_command",
+        "Do the evenings that are due: record bars, score and make forecasts, and look at the evidence.",
+        "Example: quantra daily --models models --ledger ledger.db --bars bars.csv",
+    ),
+    Command(
         "demo",
         "trainers.demo.command:demo",
         "Train on real bars, serve, query from Python and C#, and write report.html; less than a minute.",

@@ -1,0 +1,317 @@
+"""One evening after another: record bars, score what fell due, forecast, and look at the evidence."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.covariates import CovariateSource
+from predictor.dates import as_date
+from predictor.due_forecasts import REVISED_BARS, score_due_forecasts
+from predictor.errors import InSampleError, QuantraError, listed, shown_date
+from predictor.evidence import Lamp
+from predictor.ledger import EvidenceRecord, ForecastRecord, ForecastRole, Ledger, LedgerEvent
+from predictor.model_health import SKILL, ModelVersion, assess_model, worst_lamp
+from predictor.sessions import SessionCalendar
+from trainers.progress import StepProgress, no_progress
+from trainers.stock.daily.recorded_models import (
+    BaselineFolder,
+    RecordedModel,
+    describe_engine,
+    find_champion,
+    load_challengers,
+    load_recorded,
+)
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.evaluation.bound_model import find_calendar
+
+EVENING: Final = "evening"
+"""Kind of the event that ends an evening's work; its detail says what was forecast and what failed."""
+ALARM: Final = "alarm"
+"""Kind of the event of a lamp's first red."""
+RETRAINING: Final = "retraining"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailySettings:
+    """What an evening's work needs besides bars."""
+
+    ledger: Ledger
+    line: Path
+    """The folder of the model's versions."""
+    covariates: CovariateSource = NO_SOURCE
+    look: int = 1
+    """Sessions between two looks at the evidence."""
+    accept_suspect_bars: bool = False
+    """Whether to forecast symbols whose bars contradict their history."""
+
+    @property
+    def baselines(self) -> BaselineFolder:
+        """The folder of the model's baselines."""
+        return BaselineFolder.beside(self.ledger.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailySummary:
+    """The state of a model after its last evening, and what this run did."""
+
+    model: str
+    champion: int
+    session: int
+    """The last evening's session, yyyymmdd; 0 for none."""
+    evenings: int
+    """Evenings of this run."""
+    rows: int
+    """Rows that it wrote into the ledger, apart from bars."""
+    bars: int
+    """New and revised bars that it wrote."""
+    lamp: Lamp
+    findings: tuple[str, ...]
+    """What a person should look at."""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    """Symbols without a forecast of the champion on the last evening, and why."""
+
+    def to_json(self) -> dict[str, Json]:
+        """All fields."""
+        return {
+            "model": self.model,
+            "champion": self.champion,
+            "session": self.session,
+            "evenings": self.evenings,
+            "rows": self.rows,
+            "bars": self.bars,
+            "lamp": self.lamp.value,
+            "findings": list(self.findings),
+            "refused": dict(self.refused),
+        }
+
+
+AfterEvening = Callable[[DailySettings, RecordedModel, int, Sequence[EvidenceRecord]], int]
+"""Called after an evening with the settings, its champion, its session and its evidence; returns rows written."""
+
+
+def do_nothing(_: DailySettings, __: RecordedModel, ___: int, ____: Sequence[EvidenceRecord]) -> int:
+    """Leave retraining and promotion to a person."""
+    return 0
+
+
+def run_evenings(
+    settings: DailySettings,
+    bars: BarPanel,
+    now: datetime,
+    *,
+    first: int = 0,
+    afterwards: AfterEvening = do_nothing,
+    stepwise: StepProgress = no_progress,
+) -> DailySummary:
+    """Do the evenings that are due, in order; a second run writes nothing.
+
+    An evening is due if its session has closed, has bars, and comes after the last evening in the ledger. Without one,
+    only the newest session is due. A run that was killed is repeated from the evening that it was in.
+
+    Args:
+        settings: ledger, model and covariates.
+        bars: with their history.
+        now: the time, which only decides whether the last session has closed.
+        first: without an evening in the ledger, begin with this session, yyyymmdd; 0 for the newest.
+        afterwards: what happens after each evening.
+        stepwise: shows the progress.
+
+    Raises:
+        InSampleError: the champion has seen labels after the first evening.
+        LedgerError: the ledger is of another universe, or cannot be written.
+        QuantraError: the champion cannot be loaded.
+    """
+    ledger, name = settings.ledger, settings.line.name
+    version = ModelVersion(name, find_champion(settings.line))
+    champion = load_recorded(settings.line / str(version.version), version, ForecastRole.CHAMPION)
+    calendar = find_calendar(champion.model)
+    closed = [day for day in bars.sessions.tolist() if _has_closed(calendar, day, now)]
+    done = find_last_evening(ledger, name)
+    due = [day for day in closed if day > done and day >= first]
+    if not (done or first):
+        due = due[-1:]
+    if due and not done and champion.last_seen > due[0]:
+        raise InSampleError(
+            f"{champion.reference} has seen labels up to {shown_date(champion.last_seen)}, so a forecast of "
+            f"{shown_date(due[0])} would prove nothing; give bars up to a later session"
+        )
+    known = due[0] if due else done
+    recorded, rows = 0, 0
+    if known:
+        recorded = _record_bars(ledger, bars.until(known))
+        rows = _score(ledger)
+    looks = [place % settings.look == 0 for place in range(len(due), 0, -1)]
+    before = known
+    for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: shown_date(due[k])):
+        if due[k] > before:
+            recorded += _record_bars(ledger, bars.between(before, due[k]))
+            rows += _score(ledger)
+            before = due[k]
+        rows += _run_evening(settings, due[k], afterwards, is_look=looks[k])
+    return summarise(settings, evenings=len(due), rows=rows, bars=recorded)
+
+
+def find_last_evening(ledger: Ledger, name: str) -> int:
+    """The session of a model's last evening, yyyymmdd; 0 for none."""
+    rows = ledger.query("select max(session) as last from event where kind = ? and model = ?", (EVENING, name))
+    return int(rows[0]["last"] or 0)
+
+
+def _has_closed(calendar: SessionCalendar, session: int, now: datetime) -> bool:
+    """Whether a session's bar is final; days that are not in the calendar end with their date in UTC."""
+    if session > calendar.last or not calendar.is_gapless(np.array([session], np.int32)):
+        return now.astimezone(UTC).date() > as_date(session)
+    return calendar.is_complete(session, now)
+
+
+def _record_bars(ledger: Ledger, bars: BarPanel) -> int:
+    added = ledger.add_bars(bars)
+    return added.new + added.revised
+
+
+def _score(ledger: Ledger) -> int:
+    due = score_due_forecasts(ledger)
+    return due.scored + due.unscorable + due.revised
+
+
+def _run_evening(settings: DailySettings, session: int, afterwards: AfterEvening, *, is_look: bool) -> int:
+    """Forecast after one session, look at the evidence, and end the evening with its event."""
+    ledger, name = settings.ledger, settings.line.name
+    bars = ledger.panel(last=session)
+    failed: dict[str, str] = {}
+    champion, *others = _load_all(settings, bars, failed)
+    rivals = [one.version for one in others]
+    batch = ledger.receipt.batch
+    made: list[ForecastRecord] = []
+    refused: dict[str, str] = {}
+    for one in (champion, *others):
+        if one.last_seen > session:
+            continue
+        try:
+            forecast = one.forecast(bars, settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
+        except QuantraError as error:
+            failed[one.reference] = error.message
+            continue
+        if one is champion:
+            refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
+        records = ForecastRecord.of(
+            forecast,
+            role=one.role,
+            engine=describe_engine(),
+            batch_rows=len(forecast.symbols) - len(forecast.refusals),
+            bars_batch=batch,
+            made_at=time.time_ns(),
+        )
+        made += records
+    rows = ledger.append(made)
+    evidence = assess_model(ledger, champion.version, rivals) if is_look else ()
+    ended = LedgerEvent(
+        kind=EVENING,
+        model=name,
+        version=champion.version.version,
+        session=session,
+        reason=f"{len(made)} forecasts" + (f", {len(refused)} symbols refused" if refused else ""),
+        detail={
+            "forecasts": len(made),
+            "refused": dict(refused),
+            "failed": dict(failed),
+            "accept_suspect_bars": settings.accept_suspect_bars,
+        },
+        key=f"{EVENING} {name} {session}",
+    )
+    rows += ledger.append([*evidence, *_new_alarms(champion.version, evidence)])
+    rows += afterwards(settings, champion, session, evidence)
+    return rows + ledger.append([ended])
+
+
+def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
+    """The champion, its challengers and its baselines."""
+    version = ModelVersion(settings.line.name, find_champion(settings.line))
+    champion = load_recorded(settings.line / str(version.version), version, ForecastRole.CHAMPION)
+    yield champion
+    yield from load_challengers(settings.line, champion, failed)
+    yield from settings.baselines.load(champion, bars, failed)
+
+
+def _new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord]) -> Iterator[LedgerEvent]:
+    """One event per monitor that is red, which the ledger keeps only once."""
+    for record in evidence:
+        if record.lamp is Lamp.RED:
+            yield LedgerEvent(
+                kind=ALARM,
+                model=champion.model,
+                version=champion.version,
+                session=record.session,
+                reason=describe_alarm(record),
+                key=f"{ALARM} {champion.model}@{champion.version} {record.monitor} {record.horizon}",
+            )
+
+
+def describe_alarm(record: EvidenceRecord) -> str:
+    """A red lamp in words."""
+    ahead = f"{record.horizon} session{'' if record.horizon == 1 else 's'} ahead"
+    who = f"{record.model}@{record.version}"
+    if record.monitor.startswith(SKILL):
+        return f"{who} is worse than {record.monitor.removeprefix(SKILL).strip()}, {ahead}"
+    return f"{who}, {ahead}: {record.monitor.removeprefix('coverage ')} outcomes in its band"
+
+
+def list_evidence(ledger: Ledger, version: ModelVersion) -> list[EvidenceRecord]:
+    """The newest evidence of a version."""
+    where = (
+        "model = ? and version = ? and session = (select max(session) from evidence where model = ? and version = ?)"
+    )
+    return ledger.records(EvidenceRecord, where, (*version, *version))
+
+
+def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars: int = 0) -> DailySummary:
+    """The state of a model by its ledger."""
+    ledger, name = settings.ledger, settings.line.name
+    version = ModelVersion(name, find_champion(settings.line))
+    evidence = list_evidence(ledger, version)
+    last = ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]
+    detail = dict(last[0].detail) if last else {}
+    return DailySummary(
+        model=name,
+        champion=version.version,
+        session=last[0].session if last else 0,
+        evenings=evenings,
+        rows=rows,
+        bars=bars,
+        lamp=worst_lamp(evidence),
+        findings=tuple(_list_findings(ledger, version, evidence, _texts(detail.get("failed")))),
+        refused=_texts(detail.get("refused")),
+    )
+
+
+def _texts(record: Json) -> dict[str, str]:
+    return {key: str(value) for key, value in record.items()} if isinstance(record, dict) else {}
+
+
+def _list_findings(
+    ledger: Ledger, champion: ModelVersion, evidence: Sequence[EvidenceRecord], failed: dict[str, str]
+) -> Iterator[str]:
+    """What a person should look at, from the ledger only, so that a second run finds the same."""
+    for record in evidence:
+        if record.lamp is Lamp.RED:
+            rival = record.monitor.removeprefix(SKILL).strip()
+            is_version = rival.startswith(f"{champion.model}@")
+            advice = f"quantra promote {rival}" if is_version else f"quantra retrain {champion.model}"
+            yield f"{describe_alarm(record)}; consider {advice}"
+    for reference, reason in failed.items():
+        yield f"{reference} made no forecast: {reason}"
+    revised = ledger.records(
+        LedgerEvent,
+        "kind = ? and batch > (select coalesce(max(batch), 0) from event where kind = ? and model = ? "
+        "and session < (select max(session) from event where kind = ? and model = ?))",
+        (REVISED_BARS, EVENING, champion.model, EVENING, champion.model),
+    )
+    if revised:
+        yield f"bars were revised: {listed([event.reason for event in revised])}"

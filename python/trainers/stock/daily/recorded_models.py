@@ -1,0 +1,175 @@
+"""The versions and baselines of a model whose forecasts are recorded every evening."""
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from predictor.artifact import is_artifact, name_folder_in_errors
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.errors import ArtifactError, ConfigurationError, QuantraError
+from predictor.features import default_features
+from predictor.forecast import Forecast
+from predictor.golden import AFTER_ALL_SESSIONS
+from predictor.inference import choose_device
+from predictor.instance import Deadline, GapPolicy, Instance
+from predictor.ledger import ForecastRole
+from predictor.model import Ensemble, Model
+from predictor.model_health import ModelVersion
+from predictor.networks import TargetKind
+from predictor.registry import CHAMPION, Runtime, load_model, read_aliases
+from predictor.registry.layout import versions_in
+from trainers.stock.backtest.refits import MAX_ROWS
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
+from trainers.stock.evaluation.evaluated_days import read_splits
+from trainers.stock.recipe import recipe_of
+from trainers.stock.training import train
+from trainers.stock.training_data import TrainingMaterial
+
+BASELINES: Final = ("har", "garch")
+"""Kinds without a network, which need no tuning."""
+_FIRST: Final = "1"
+_MOST_LOADED: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedModel:
+    """A version of a model, or a baseline, in its role."""
+
+    role: ForecastRole
+    version: ModelVersion
+    model: Judgeable
+    last_seen: int
+    """Last session of any label of its training, yyyymmdd: it forecasts from this session on."""
+
+    @property
+    def reference(self) -> str:
+        """Such as mine@3."""
+        return f"{self.version.model}@{self.version.version}"
+
+    def forecast(
+        self, bars: BarPanel, covariates: CovariateSource = NO_SOURCE, *, accept_suspect_bars: bool = False
+    ) -> Forecast:
+        """Forecast all symbols of bars that end with the session.
+
+        Raises:
+            QuantraError: no symbol can be forecast, or the model's calendar has ended.
+        """
+        info = self.model.info((), is_default=False)
+        recent = bars.last(info.bars_needed)
+        asked = Instance(
+            input=recent,
+            allow_incomplete_last_bar=True,
+            accept_suspect_bars=accept_suspect_bars,
+            gap_policy=GapPolicy.IGNORE,
+            covariates=covariates.for_model(info, recent),
+        )
+        (outcome,) = self.model.predict([asked], AFTER_ALL_SESSIONS, Deadline())
+        if isinstance(outcome, QuantraError):
+            raise outcome
+        return outcome
+
+
+def describe_engine() -> str:
+    """What computes forecasts here, with everything that their last bits depend on."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"eager, torch {torch.__version__}, {platform.machine()} {capability}, {torch.get_num_threads()} threads"
+
+
+@lru_cache(maxsize=_MOST_LOADED)
+def _load(folder: Path, name: str, version: int) -> Judgeable:
+    with name_folder_in_errors(folder):
+        model = load_model(folder, (name, version), Runtime(choose_device("cpu"), MAX_ROWS))
+    if not isinstance(model, Model | Ensemble):
+        raise ConfigurationError(f"{folder} holds a {type(model).__name__}, whose forecasts cannot be recorded")
+    return model
+
+
+def load_recorded(folder: Path, version: ModelVersion, role: ForecastRole) -> RecordedModel:
+    """Load an artifact.
+
+    Raises:
+        ArtifactError: it is damaged, or its card lacks the splits.
+    """
+    model = _load(folder.resolve(), *version)
+    return RecordedModel(role=role, version=version, model=model, last_seen=find_last_seen(model))
+
+
+def find_champion(line: Path) -> int:
+    """The version of a model's champion, or the newest of a model without one.
+
+    Raises:
+        ArtifactError: there is no version, or the aliases cannot be read.
+    """
+    versions = [version for version in versions_in(line) if is_artifact(line / str(version))]
+    champion = read_aliases(line).get(CHAMPION, max(versions, default=None))
+    if champion is None:
+        raise ArtifactError(f"{line} holds no version of a model; train one (quantra train stock --out {line})")
+    return champion
+
+
+def load_challengers(line: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:
+    """The versions after the champion that forecast the same; `failed` receives the reason of each that cannot."""
+    for number in sorted(versions_in(line)):
+        if number <= champion.version.version or not is_artifact(line / str(number)):
+            continue
+        version = ModelVersion(line.name, number)
+        try:
+            challenger = load_recorded(line / str(number), version, ForecastRole.CHALLENGER)
+        except QuantraError as error:
+            failed[f"{line.name}@{number}"] = error.message
+            continue
+        ours, theirs = (one.model.manifest for one in (challenger, champion))
+        if (ours.target, ours.quantiles) == (theirs.target, theirs.quantiles):
+            yield challenger
+        else:
+            failed[challenger.reference] = f"its target or quantiles are not those of {champion.reference}"
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFolder:
+    """The folder beside a ledger with the baselines of its models, which are small artifacts."""
+
+    path: Path
+
+    @classmethod
+    def beside(cls, ledger: Path) -> "BaselineFolder":
+        """The folder of a ledger's file."""
+        return cls(ledger.with_name(f"{ledger.name}.baselines"))
+
+    def load(self, champion: RecordedModel, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
+        """The baselines of a model, which are fitted once, on the days that its first champion learnt from."""
+        manifest = champion.model.manifest
+        for kind in BASELINES:
+            name = f"{champion.version.model}-{kind}"
+            if kind == "garch" and manifest.target.kind is not TargetKind.LOG_RETURN:
+                continue
+            try:
+                if not is_artifact(self.path / name / _FIRST):
+                    self._fit(kind, champion, bars, self.path / name / _FIRST)
+                yield load_recorded(self.path / name / _FIRST, ModelVersion(name, 1), ForecastRole.BASELINE)
+            except QuantraError as error:
+                failed[f"{name}@1"] = error.message
+
+    def find(self, version: ModelVersion) -> Path:
+        """The folder of a baseline; it may be missing."""
+        return self.path / version.model / str(version.version)
+
+    @staticmethod
+    def _fit(kind: str, champion: RecordedModel, bars: BarPanel, out: Path) -> None:
+        manifest = champion.model.manifest
+        recipe = replace(
+            recipe_of(kind),
+            target=manifest.target,
+            quantiles=manifest.quantiles,
+            calendar=find_calendar(champion.model).name,
+            parts=replace(read_splits(manifest.card), test=None),
+        )
+        out.parent.mkdir(parents=True, exist_ok=True)
+        train(TrainingMaterial(bars, default_features()), recipe, out, consume=iter)

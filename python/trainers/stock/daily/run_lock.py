@@ -1,0 +1,29 @@
+"""One `quantra daily` per ledger at a time."""
+
+import os
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from predictor.file_lock import try_lock
+
+
+@contextmanager
+def claim_run(ledger: Path) -> Generator[str]:
+    """Hold the right to run; yields an empty text, or who has it already.
+
+    Raises:
+        OSError: the folder is not writable, or its file system has no locks.
+    """
+    path = ledger.with_name(f"{ledger.name}.daily.lock")
+    with path.open("a+b", buffering=0) as file:
+        if not try_lock(file.fileno()):
+            file.seek(0)
+            yield file.read().decode(errors="replace") or "another process"
+            return
+        file.truncate(0)
+        since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
+        yield ""

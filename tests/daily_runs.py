@@ -1,0 +1,44 @@
+"""A tiny model and bars for tests of `quantra daily` and what follows from it."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from market import bokeh_panel
+
+from predictor.bars import BarPanel
+from predictor.features import default_features
+from predictor.golden import AFTER_ALL_SESSIONS
+from predictor.ledger import Ledger
+from predictor.networks import Target
+from trainers.stock import RollingSplits, StockRecipe, TrainingMaterial, train
+from trainers.stock.daily import DailySettings, DailySummary, run_evenings
+from trainers.stock.recipe import recipe_of
+
+LEARNT = 20091231
+"""The last session that the model has seen."""
+HAR = replace(
+    recipe_of("har"),
+    calendar="XNYS",
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    parts=RollingSplits(selection=40, calibration=120),
+)
+"""A recipe whose training takes no time."""
+
+
+@cache
+def daily_bars(until: int = 20100129) -> BarPanel:
+    return bokeh_panel("AAPL", "IBM", "MSFT").between(20070103, until)
+
+
+def save_daily_model(line: Path, version: int = 1, recipe: StockRecipe = HAR, until: int = LEARNT) -> Path:
+    """Train a version of the model in `line`, and return the folder of models."""
+    train(TrainingMaterial(daily_bars(until), default_features()), recipe, line / str(version), consume=iter)
+    return line.parent
+
+
+def evenings_of(ledger: Path, line: Path, bars: BarPanel, *, first: int = 0) -> DailySummary:
+    """Do the evenings that are due with a ledger's file."""
+    with Ledger.open(ledger, create=True) as opened:
+        return run_evenings(DailySettings(ledger=opened, line=line), bars, AFTER_ALL_SESSIONS, first=first)

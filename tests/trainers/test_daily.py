@@ -1,0 +1,320 @@
+"""Every evening: bars recorded, forecasts scored and made, the evidence looked at; once, in order, whatever happens."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_exits import program_exit_code
+from daily_runs import HAR, daily_bars, evenings_of, save_daily_model
+
+from predictor.bars import BarPanel
+from predictor.errors import InSampleError, LedgerError
+from predictor.evidence import Lamp
+from predictor.ledger import EvidenceRecord, ForecastRecord, Label, Ledger, LedgerEvent
+from predictor.networks import LSTMConfig
+from trainers.cli.commands import app
+from trainers.stock import Optimisation
+from trainers.stock.daily import DailySettings, run_evenings
+from trainers.stock.daily.evenings import ALARM, EVENING
+from trainers.stock.daily.run_lock import claim_run
+
+DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
+LSTM = replace(
+    HAR,
+    kind="lstm",
+    scale="har",
+    config=LSTMConfig(hidden=4, layers=1),
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`mine`: version 1, the champion, and 2, a challenger."""
+    models = save_daily_model(tmp_path_factory.mktemp("models") / "mine", recipe=LSTM)
+    return save_daily_model(models / "mine", 2)
+
+
+@pytest.fixture
+def models(saved_models: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved_models, tmp_path / "models"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def content(ledger: Path) -> dict[str, list[Any]]:
+    """What a ledger holds, without numbers and times."""
+    with Ledger.open(ledger) as opened:
+        tables: dict[str, list[Any]] = {
+            "forecast": opened.query(
+                "select forecast_id, symbol, role, model, version, as_of, [values], is_prospective from forecast "
+                "order by as_of, model, version, symbol"
+            ),
+            "label": opened.query(
+                "select f.as_of, f.model, f.symbol, l.horizon, l.revision, l.value, s.pinball from label l "
+                "join forecast f on f.id = l.forecast left join score s on s.forecast = f.id "
+                "and s.horizon = l.horizon and s.revision = l.revision order by 1, 2, 3, f.version, 4, 5"
+            ),
+            "evidence": opened.query("select session, monitor, horizon, lamp, state from evidence order by 1, 2, 3"),
+            "event": opened.query("select kind, session, reason, detail, key from event order by session, key"),
+        }
+    return {name: [tuple(row) for row in rows] for name, rows in tables.items()}
+
+
+def rows_of(ledger: Path, kind: type[Any], where: str = "1") -> list[Any]:
+    with Ledger.open(ledger) as opened:
+        return opened.records(kind, where)
+
+
+def changed(panel: BarPanel, symbol: str, place: int, change: Callable[[float], float]) -> BarPanel:
+    """The bars with all prices of one bar changed."""
+    columns = {name: np.copy(getattr(panel, name)) for name in panel.columns}
+    for name, values in columns.items():
+        if name != "volume" or np.isnan(change(1.0)):
+            values[panel.symbols.index(symbol), place] = change(values[panel.symbols.index(symbol), place])
+    return replace(panel, **columns)
+
+
+# --- which evenings
+
+
+def test_the_first_run_forecasts_the_newest_session_with_every_model(models: Path, ledger: Path) -> None:
+    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    assert (summary.evenings, summary.session, summary.champion) == (1, DAYS[3], 1)
+    found = {(one.model, one.version, one.role.value, one.symbol) for one in rows_of(ledger, ForecastRecord)}
+    versions = [("mine", 1, "champion"), ("mine", 2, "challenger")]
+    versions += [("mine-har", 1, "baseline"), ("mine-garch", 1, "baseline")]
+    assert found == {(*version, symbol) for version in versions for symbol in ("AAPL", "IBM", "MSFT")}
+    assert all(one.is_prospective and one.as_of == DAYS[3] for one in rows_of(ledger, ForecastRecord))
+
+
+def test_a_second_run_writes_nothing(models: Path, ledger: Path) -> None:
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    with Ledger.open(ledger) as opened:
+        before = opened.receipt
+    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    assert (summary.evenings, summary.rows, summary.bars) == (0, 0, 0)
+    with Ledger.open(ledger) as opened:
+        assert opened.receipt == before
+
+
+def test_a_missed_week_gives_what_single_evenings_give(models: Path, tmp_path: Path) -> None:
+    for day in DAYS[:7]:
+        evenings_of(tmp_path / "single.db", models / "mine", daily_bars(day))
+    evenings_of(tmp_path / "late.db", models / "mine", daily_bars(DAYS[0]))
+    summary = evenings_of(tmp_path / "late.db", models / "mine", daily_bars(DAYS[6]))
+    assert summary.evenings == 6
+    assert content(tmp_path / "late.db") == content(tmp_path / "single.db")
+
+
+def test_a_session_that_has_not_closed_waits(models: Path, ledger: Path) -> None:
+    at_noon = datetime(2010, 1, 7, 17, tzinfo=UTC)
+    with Ledger.open(ledger, create=True) as opened:
+        settings = DailySettings(ledger=opened, line=models / "mine")
+        summary = run_evenings(settings, daily_bars(20100107), at_noon)
+        assert (summary.session, opened.last_session) == (20100106, 20100106)
+
+
+def test_a_clock_that_went_back_changes_nothing(models: Path, ledger: Path) -> None:
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    before = content(ledger)
+    with Ledger.open(ledger) as opened:
+        settings = DailySettings(ledger=opened, line=models / "mine")
+        summary = run_evenings(settings, daily_bars(DAYS[5]), datetime(2009, 1, 1, tzinfo=UTC))
+    assert (summary.evenings, content(ledger)) == (0, before)
+
+
+def test_days_that_the_champion_has_seen_are_refused(models: Path, ledger: Path) -> None:
+    with pytest.raises(InSampleError, match=r"2009-12-31.*2009-12-30 would prove nothing"):
+        evenings_of(ledger, models / "mine", daily_bars(20091230))
+
+
+def test_a_challenger_forecasts_no_day_that_it_has_seen(models: Path, ledger: Path) -> None:
+    save_daily_model(models / "mine", 3, until=DAYS[5])
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[6]), first=DAYS[4])
+    assert {one.as_of for one in rows_of(ledger, ForecastRecord, "version = 3")} == set(DAYS[5:7])
+
+
+# --- scores and evidence
+
+
+def test_due_forecasts_are_scored_and_the_evidence_is_recorded(models: Path, ledger: Path) -> None:
+    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[4]), first=DAYS[0])
+    assert len(rows_of(ledger, Label)) == 3 * 4 * (4 + 2)  # symbols, models, evenings with outcomes after 1 and 3
+    assert summary.lamp is Lamp.LEARNING
+    monitors = {one.monitor for one in rows_of(ledger, EvidenceRecord, f"session = {DAYS[4]}")}
+    assert {"coverage too few", "skill against mine@2", "skill against mine-har@1"} <= monitors
+
+
+def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Path) -> None:
+    jumps = daily_bars(20100226)
+    for place in range(jumps.sessions.tolist().index(DAYS[0]), len(jumps.sessions)):
+        for symbol in jumps.symbols:
+            jumps = changed(jumps, symbol, place, lambda price, up=place % 2: price * (1.12 if up else 1.0))
+    with Ledger.open(ledger, create=True) as opened:
+        settings = DailySettings(ledger=opened, line=models / "mine", accept_suspect_bars=True)
+        summary = run_evenings(settings, jumps, datetime.now(UTC), first=DAYS[0])
+    assert summary.lamp is Lamp.RED
+    assert "mine@1, 1 session ahead: too few outcomes in its band; consider quantra retrain mine" in summary.findings
+    alarms = [event.reason for event in rows_of(ledger, LedgerEvent, f"kind = '{ALARM}'")]
+    assert len(alarms) == len(set(alarms)) < len(rows_of(ledger, EvidenceRecord, "lamp = 'red'"))
+
+
+def test_a_large_revision_needs_a_person_until_the_next_evening(models: Path, ledger: Path) -> None:
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
+    revised = changed(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
+    for _ in range(2):
+        summary = evenings_of(ledger, models / "mine", revised)
+        assert ["IBM: its outcome of" in finding for finding in summary.findings] == [True]
+    later = changed(daily_bars(DAYS[5]), "IBM", -4, lambda price: price * 1.01)
+    assert evenings_of(ledger, models / "mine", later).findings == ()
+
+
+# --- faults
+
+
+def test_one_bad_symbol_fails_alone(models: Path, ledger: Path) -> None:
+    bad = changed(daily_bars(DAYS[3]), "IBM", -1, lambda price: price * 1000)
+    summary = evenings_of(ledger, models / "mine", bad)
+    assert set(summary.refused) == {"IBM"}
+    assert "2010-01-07" in summary.refused["IBM"]
+    assert {one.symbol for one in rows_of(ledger, ForecastRecord)} == {"AAPL", "MSFT"}
+
+
+def test_a_symbol_without_tonights_bar_fails_alone(models: Path, ledger: Path) -> None:
+    halted = changed(daily_bars(DAYS[3]), "IBM", -1, lambda _: np.nan)
+    summary = evenings_of(ledger, models / "mine", halted)
+    assert set(summary.refused) == {"IBM"}
+    assert {one.symbol for one in rows_of(ledger, ForecastRecord, "model = 'mine'")} == {"AAPL", "MSFT"}
+
+
+def test_a_damaged_challenger_fails_alone_and_needs_a_person(models: Path, ledger: Path) -> None:
+    (models / "mine" / "2" / "weights.safetensors").write_bytes(b"")
+    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    assert [finding.startswith("mine@2 made no forecast: ") for finding in summary.findings] == [True]
+    assert len(rows_of(ledger, ForecastRecord, "model = 'mine'")) == 3
+
+
+def test_bars_of_another_universe_write_nothing(models: Path, ledger: Path) -> None:
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    before = content(ledger)
+    with pytest.raises(LedgerError, match="another universe"):
+        evenings_of(ledger, models / "mine", daily_bars(DAYS[4]).select("AAPL"))
+    assert content(ledger) == before
+
+
+class CrashError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_run_that_ends_at_any_write_is_completed_by_the_next(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool
+) -> None:
+    evenings_of(tmp_path / "whole.db", models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
+    expected, append = content(tmp_path / "whole.db"), Ledger.append
+    for crash_at in range(1, 12):
+        ledger, writes = tmp_path / f"{crash_at}-{is_stored}.db", [0]
+        shutil.copytree(tmp_path / "whole.db.baselines", f"{ledger}.baselines")
+
+        def crashing(self: Ledger, records: Iterable[Any], at: int = crash_at, count: list[int] = writes) -> int:
+            count[0] += 1
+            if count[0] == at and not is_stored:
+                raise CrashError
+            rows = append(self, records)
+            if count[0] == at:
+                raise CrashError
+            return rows
+
+        monkeypatch.setattr(Ledger, "append", crashing)
+        with pytest.raises(CrashError):
+            evenings_of(ledger, models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
+        monkeypatch.setattr(Ledger, "append", append)
+        evenings_of(ledger, models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
+        assert content(ledger) == expected
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from daily_runs import daily_bars, evenings_of
+from predictor.ledger import Ledger
+append, count = Ledger.append, [0]
+def dying(self, records):
+    rows = append(self, records)
+    count[0] += 1
+    if count[0] == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rows
+Ledger.append = dying
+evenings_of(Path(sys.argv[1]), Path(sys.argv[2]), daily_bars(int(sys.argv[3])), first=int(sys.argv[4]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_killed_run_is_completed_and_the_chain_verifies(models: Path, tmp_path: Path) -> None:
+    ledger, line = tmp_path / "killed.db", models / "mine"
+    words = [sys.executable, "-c", KILLED, ledger, line, str(DAYS[2]), str(DAYS[0])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(words, check=False, env=environment, capture_output=True)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
+    assert 0 < len(rows_of(ledger, LedgerEvent, f"kind = '{EVENING}'")) < 3
+    evenings_of(ledger, line, daily_bars(DAYS[2]), first=DAYS[0])
+    evenings_of(tmp_path / "whole.db", line, daily_bars(DAYS[2]), first=DAYS[0])
+    assert content(ledger) == content(tmp_path / "whole.db")
+    with Ledger.open(ledger) as opened:
+        assert not opened.verify().problem
+
+
+# --- the command
+
+
+def run_daily(models: Path, ledger: Path, bars: Path, *flags: object) -> int:
+    return program_exit_code(app, "daily", "--models", models, "--ledger", ledger, "--bars", bars, "--json", *flags)
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    daily_bars(DAYS[3]).write_csv(tmp_path / "bars.csv")
+    return tmp_path / "bars.csv"
+
+
+def test_the_command_reports_the_evening(models: Path, ledger: Path, csv: Path, capsys: Capture) -> None:
+    assert run_daily(models, ledger, csv) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["model"], found["champion"], found["session"], found["evenings"]) == ("mine", 1, DAYS[3], 1)
+    assert (found["lamp"], found["findings"], found["refused"]) == ("learning", [], {})
+
+
+def test_the_command_ends_with_3_if_a_person_should_look(models: Path, ledger: Path, csv: Path) -> None:
+    (models / "mine" / "2" / "weights.safetensors").write_bytes(b"")
+    assert [run_daily(models, ledger, csv) for _ in range(2)] == [3, 3]
+
+
+def test_a_second_daily_says_who_runs_and_ends_with_0(models: Path, ledger: Path, csv: Path, capsys: Capture) -> None:
+    with claim_run(ledger) as holder:
+        assert holder == ""
+        assert run_daily(models, ledger, csv) == 0
+    assert f"process {os.getpid()} on " in json.loads(capsys.readouterr().out)["skipped"]
+    assert not ledger.exists()
+
+
+def test_the_model_is_named_if_there_are_several(models: Path, ledger: Path, csv: Path) -> None:
+    shutil.copytree(models / "mine", models / "yours")
+    assert run_daily(models, ledger, csv) == 2
+    assert run_daily(models, ledger, csv, "--name", "yours") == 0
+    assert {one.model for one in rows_of(ledger, LedgerEvent)} == {"yours"}
