@@ -69,6 +69,18 @@ OURS: Final = (
         "Example: quantra daily --models models --ledger ledger.db --bars bars.csv",
     ),
     Command(
+        "simulate",
+        "trainers.stock.daily.command:simulate_command",
+        "Live through the evenings of some years in minutes, as `quantra daily` would have done.",
+        "Example: quantra simulate --bars bars.csv --from 2010-01-04 --to 2012-12-31 --out simulated",
+    ),
+    Command(
+        "replay",
+        "trainers.stock.daily.command:replay_command",
+        "Compute recorded forecasts again from recorded bars and weights, and compare every bit.",
+        "Example: quantra replay --sample 100 --ledger ledger.db --models models",
+    ),
+    Command(
         "demo",
         "trainers.demo.command:demo",
         "Train on real bars, serve, query from Python and C#, and write report.html; less than a minute.",

@@ -1,5 +1,8 @@
-"""`quantra daily`."""
+"""`quantra daily`, `quantra simulate` and `quantra replay`."""
 
+import shutil
+import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +15,20 @@ from rich.text import Text
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import print_next_commands, quantra, write_json
+from predictor.covariates import CovariateSource
 from predictor.errors import listed, shown_date
 from predictor.evidence import Lamp
-from predictor.ledger import Ledger
-from predictor.registry import find_line
+from predictor.golden import AFTER_ALL_SESSIONS
+from predictor.ledger import Ledger, LedgerEvent
+from predictor.registry import claim_first_champion, find_line, find_version
 from predictor.registry.layout import names_in
-from trainers.stock.daily.evenings import DailySettings, DailySummary, run_evenings
+from trainers.progress import no_progress, progress_on
+from trainers.stock.daily.evenings import EVENING, AfterEvening, DailySettings, DailySummary, do_nothing, run_evenings
+from trainers.stock.daily.renewal import Renewal
+from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
 from trainers.stock.daily.run_lock import claim_run
 from trainers.stock.lifecycle.command import PERSON_NEEDED, ModelsFolder
+from trainers.stock.splits import find_day
 
 _COLOURS = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
@@ -28,6 +37,29 @@ AcceptSuspectBars = Annotated[
     bool, typer.Option("--accept-suspect-bars", help="Use bars that contradict their history, with a warning.")
 ]
 ModelName = Annotated[str, typer.Option(metavar="NAME", help="The model; by default the only one of the folder.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewalFlags:
+    """What happens after an evening without a person."""
+
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Train the next version if an alarm is red or the calendar ends.")
+    ] = False
+    promote: Annotated[
+        bool, typer.Option("--promote", help="With --retrain: make a version the champion if it passes all gates.")
+    ] = False
+
+    @property
+    def afterwards(self) -> AfterEvening:
+        """The flags as an action.
+
+        Raises:
+            BadParameter: --promote is given without --retrain.
+        """
+        if self.promote and not self.retrain:
+            raise typer.BadParameter("--promote needs --retrain; to promote a version by hand, use quantra promote")
+        return Renewal(promotes=self.promote) if self.retrain else do_nothing
 
 
 @with_flags
@@ -39,6 +71,7 @@ def daily_command(
     models: ModelsFolder = Path("models"),
     name: ModelName = "",
     accept_suspect_bars: AcceptSuspectBars = False,
+    renewal: RenewalFlags,
     as_json: AsJson = False,
 ) -> None:
     """Do the evenings that are due: record bars, score and make forecasts, and look at the evidence.
@@ -58,11 +91,120 @@ def daily_command(
                 covariates=files.read(),
                 accept_suspect_bars=accept_suspect_bars,
             )
-            summary = run_evenings(settings, panel, datetime.now(UTC))
+            summary = run_evenings(settings, panel, datetime.now(UTC), afterwards=renewal.afterwards)
     print_summary(summary, as_json=as_json)
     if not as_json:
         print_next_commands(quantra("ledger", "show", ledger))
     if summary.findings:
+        raise typer.Exit(PERSON_NEEDED)
+
+
+@with_flags
+def simulate_command(
+    *,
+    bars: BarsFlags,
+    files: CovariateFlags,
+    first: Annotated[str, typer.Option("--from", metavar="DATE", help="The first evening.")],
+    last: Annotated[str, typer.Option("--to", metavar="DATE", help="The last evening.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the ledger and a copy of the model.")],
+    models: ModelsFolder = Path("models"),
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="The model, or NAME@VERSION; by default the only one of the folder.")
+    ] = "",
+    renewal: RenewalFlags,
+    look: Annotated[int, typer.Option(metavar="N", min=1, help="Sessions between two looks at the evidence.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Live through the evenings of some years in minutes, as `quantra daily` would have done.
+
+    It works on a copy of one version of the model in --out. A simulation that was stopped continues.
+    """
+    torch.set_num_threads(1)
+    begin, end = find_day("--from", first), find_day("--to", last)
+    panel = bars.read()
+    line = copy_version(models, name or choose_line(models, name).name, out / "models")
+    with Ledger.open(out / LEDGER_FILE, create=True) as opened:
+        settings = DailySettings(ledger=opened, line=line, covariates=files.read(), look=look, accept_suspect_bars=True)
+        summary = run_evenings(
+            settings,
+            panel.until(end),
+            AFTER_ALL_SESSIONS,
+            first=begin,
+            afterwards=renewal.afterwards,
+            stepwise=no_progress if as_json else progress_on(sys.stdout),
+        )
+        happened = opened.records(LedgerEvent, f"kind <> '{EVENING}'")
+    if not as_json:
+        for event in happened:
+            typer.echo(f"{shown_date(event.session)}  {event.kind}: {event.reason}")
+    print_summary(summary, as_json=as_json)
+    if not as_json:
+        ledger = out / LEDGER_FILE
+        print_next_commands(
+            quantra("ledger", "show", ledger),
+            quantra("replay", "--sample", 100, "--ledger", ledger, "--models", out / "models"),
+        )
+
+
+LEDGER_FILE = "ledger.db"
+
+
+def copy_version(models: Path, reference: str, out: Path) -> Path:
+    """Copy one version of a model into another folder of models, where it is the champion; kept if it is there."""
+    line, version = find_version(models, reference)
+    copied = out / line.name
+    if not copied.exists():
+        shutil.copytree(line / str(version), copied / str(version))
+        claim_first_champion(copied / str(version))
+    return copied
+
+
+def replay_command(
+    *,
+    forecast_id: Annotated[
+        str, typer.Argument(metavar="FORECAST_ID", help="A recorded forecast.", show_default=False)
+    ] = "",
+    ledger: Annotated[Path, typer.Option(metavar="FILE", help="The ledger.")],
+    models: ModelsFolder = Path("models"),
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Replay N forecasts instead, drawn from all models.")
+    ] = None,
+    covariates: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Covariates. Repeatable.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute recorded forecasts again from recorded bars and weights, and compare every bit.
+
+    The result is recorded as an event. The exit code is 3 if any forecast differs.
+    """
+    torch.set_num_threads(1)
+    if bool(forecast_id) == (sample is not None):
+        raise typer.BadParameter("give either FORECAST_ID or --sample N")
+    with Ledger.open(ledger) as opened:
+        records = find_forecasts(opened, forecast_id) if sample is None else sample_forecasts(opened, sample)
+        stepwise = no_progress if as_json else progress_on(sys.stderr)
+        source = CovariateSource.read(covariates or (), None)
+        replays = replay_forecasts(opened, models, records, source, stepwise=stepwise)
+        record_replays(opened, replays)
+    different = [replay for replay in replays if replay.differences]
+    if as_json:
+        found = [
+            {
+                "forecast_id": replay.record.forecast_id,
+                "symbol": replay.record.symbol,
+                "model": f"{replay.record.model}@{replay.record.version}",
+                "as_of": replay.record.as_of,
+                "differences": list(replay.differences),
+            }
+            for replay in different
+        ]
+        write_json({"equal": len(replays) - len(different), "different": found})
+    else:
+        typer.echo(f"{len(replays) - len(different)} of {len(replays)} forecasts are equal to the last bit.")
+        for replay in different:
+            record = replay.record
+            who = f"{record.model}@{record.version}, {record.symbol}, {shown_date(record.as_of)}"
+            typer.echo(f"{record.forecast_id} ({who}): {'; '.join(replay.differences)}")
+    if different:
         raise typer.Exit(PERSON_NEEDED)
 
 

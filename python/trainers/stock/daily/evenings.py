@@ -16,7 +16,7 @@ from predictor.dates import as_date
 from predictor.due_forecasts import REVISED_BARS, score_due_forecasts
 from predictor.errors import InSampleError, QuantraError, listed, shown_date
 from predictor.evidence import Lamp
-from predictor.ledger import EvidenceRecord, ForecastRecord, ForecastRole, Ledger, LedgerEvent
+from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion, assess_model, worst_lamp
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
@@ -24,9 +24,8 @@ from trainers.stock.daily.recorded_models import (
     BaselineFolder,
     RecordedModel,
     describe_engine,
-    find_champion,
     load_challengers,
-    load_recorded,
+    load_champion,
 )
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.evaluation.bound_model import find_calendar
@@ -36,6 +35,8 @@ EVENING: Final = "evening"
 ALARM: Final = "alarm"
 """Kind of the event of a lamp's first red."""
 RETRAINING: Final = "retraining"
+CALENDAR_NOTICE: Final = 60
+"""Sessions before the end of a model's calendar from which a new training is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +130,7 @@ def run_evenings(
         QuantraError: the champion cannot be loaded.
     """
     ledger, name = settings.ledger, settings.line.name
-    version = ModelVersion(name, find_champion(settings.line))
-    champion = load_recorded(settings.line / str(version.version), version, ForecastRole.CHAMPION)
+    champion = load_champion(settings.line)
     calendar = find_calendar(champion.model)
     closed = [day for day in bars.sessions.tolist() if _has_closed(calendar, day, now)]
     done = find_last_evening(ledger, name)
@@ -233,8 +233,7 @@ def _run_evening(settings: DailySettings, session: int, afterwards: AfterEvening
 
 def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
     """The champion, its challengers and its baselines."""
-    version = ModelVersion(settings.line.name, find_champion(settings.line))
-    champion = load_recorded(settings.line / str(version.version), version, ForecastRole.CHAMPION)
+    champion = load_champion(settings.line)
     yield champion
     yield from load_challengers(settings.line, champion, failed)
     yield from settings.baselines.load(champion, bars, failed)
@@ -263,6 +262,13 @@ def describe_alarm(record: EvidenceRecord) -> str:
     return f"{who}, {ahead}: {record.monitor.removeprefix('coverage ')} outcomes in its band"
 
 
+def count_sessions_left(champion: RecordedModel, session: int) -> int:
+    """Sessions that a model can forecast before its calendar ends."""
+    calendar = find_calendar(champion.model)
+    reach = champion.model.manifest.target.reach
+    return max(0, len(calendar.sessions(session, calendar.last)) - 1 - reach) if session <= calendar.last else 0
+
+
 def list_evidence(ledger: Ledger, version: ModelVersion) -> list[EvidenceRecord]:
     """The newest evidence of a version."""
     where = (
@@ -274,20 +280,19 @@ def list_evidence(ledger: Ledger, version: ModelVersion) -> list[EvidenceRecord]
 def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars: int = 0) -> DailySummary:
     """The state of a model by its ledger."""
     ledger, name = settings.ledger, settings.line.name
-    version = ModelVersion(name, find_champion(settings.line))
-    evidence = list_evidence(ledger, version)
-    last = ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]
-    detail = dict(last[0].detail) if last else {}
+    champion = load_champion(settings.line)
+    evidence = list_evidence(ledger, champion.version)
+    last = next(iter(ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]), None)
     return DailySummary(
         model=name,
-        champion=version.version,
-        session=last[0].session if last else 0,
+        champion=champion.version.version,
+        session=last.session if last else 0,
         evenings=evenings,
         rows=rows,
         bars=bars,
         lamp=worst_lamp(evidence),
-        findings=tuple(_list_findings(ledger, version, evidence, _texts(detail.get("failed")))),
-        refused=_texts(detail.get("refused")),
+        findings=tuple(_list_findings(ledger, champion, evidence, last)) if last else (),
+        refused=_texts(last.detail.get("refused")) if last else {},
     )
 
 
@@ -296,22 +301,25 @@ def _texts(record: Json) -> dict[str, str]:
 
 
 def _list_findings(
-    ledger: Ledger, champion: ModelVersion, evidence: Sequence[EvidenceRecord], failed: dict[str, str]
+    ledger: Ledger, champion: RecordedModel, evidence: Sequence[EvidenceRecord], last: LedgerEvent
 ) -> Iterator[str]:
-    """What a person should look at, from the ledger only, so that a second run finds the same."""
+    """What a person should look at, from the ledger and the models only, so that a second run finds the same."""
+    name = champion.version.model
     for record in evidence:
         if record.lamp is Lamp.RED:
             rival = record.monitor.removeprefix(SKILL).strip()
-            is_version = rival.startswith(f"{champion.model}@")
-            advice = f"quantra promote {rival}" if is_version else f"quantra retrain {champion.model}"
-            yield f"{describe_alarm(record)}; consider {advice}"
-    for reference, reason in failed.items():
+            is_version = rival.startswith(f"{name}@")
+            advice = f"quantra promote {rival} --reason REASON" if is_version else f"quantra retrain {name}"
+            yield f"{describe_alarm(record)}; consider: {advice}"
+    left = count_sessions_left(champion, last.session)
+    if left <= CALENDAR_NOTICE:
+        yield f"the calendar of {champion.reference} ends in {left} sessions; consider: quantra retrain {name}"
+    for reference, reason in _texts(last.detail.get("failed")).items():
         yield f"{reference} made no forecast: {reason}"
     revised = ledger.records(
         LedgerEvent,
-        "kind = ? and batch > (select coalesce(max(batch), 0) from event where kind = ? and model = ? "
-        "and session < (select max(session) from event where kind = ? and model = ?))",
-        (REVISED_BARS, EVENING, champion.model, EVENING, champion.model),
+        "kind = ? and batch > (select coalesce(max(batch), 0) from event where kind = ? and model = ? and session < ?)",
+        (REVISED_BARS, EVENING, name, last.session),
     )
     if revised:
         yield f"bars were revised: {listed([event.reason for event in revised])}"

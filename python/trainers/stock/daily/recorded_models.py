@@ -12,7 +12,7 @@ import torch
 from predictor.artifact import is_artifact, name_folder_in_errors
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
-from predictor.errors import ArtifactError, ConfigurationError, QuantraError
+from predictor.errors import ConfigurationError, QuantraError
 from predictor.features import default_features
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -22,7 +22,7 @@ from predictor.ledger import ForecastRole
 from predictor.model import Ensemble, Model
 from predictor.model_health import ModelVersion
 from predictor.networks import TargetKind
-from predictor.registry import CHAMPION, Runtime, load_model, read_aliases
+from predictor.registry import Runtime, find_version, load_model
 from predictor.registry.layout import versions_in
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.data import NO_SOURCE
@@ -101,17 +101,15 @@ def load_recorded(folder: Path, version: ModelVersion, role: ForecastRole) -> Re
     return RecordedModel(role=role, version=version, model=model, last_seen=find_last_seen(model))
 
 
-def find_champion(line: Path) -> int:
-    """The version of a model's champion, or the newest of a model without one.
+def load_champion(line: Path) -> RecordedModel:
+    """The champion of a model, or the newest version of a model without one.
 
     Raises:
-        ArtifactError: there is no version, or the aliases cannot be read.
+        VersionNotFoundError: there is no version.
+        ArtifactError: it is damaged, or the aliases cannot be read.
     """
-    versions = [version for version in versions_in(line) if is_artifact(line / str(version))]
-    champion = read_aliases(line).get(CHAMPION, max(versions, default=None))
-    if champion is None:
-        raise ArtifactError(f"{line} holds no version of a model; train one (quantra train stock --out {line})")
-    return champion
+    _, number = find_version(line.parent, line.name)
+    return load_recorded(line / str(number), ModelVersion(line.name, number), ForecastRole.CHAMPION)
 
 
 def load_challengers(line: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:

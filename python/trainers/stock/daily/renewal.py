@@ -1,0 +1,135 @@
+"""Retrain a model when an alarm is red or its calendar ends, and promote a version that passes its gates."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from predictor.artifact import next_version
+from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
+from predictor.evidence import Lamp
+from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent
+from predictor.model_health import SKILL, ModelVersion
+from predictor.registry.layout import versions_in
+from trainers.loop import LoopError
+from trainers.stock.daily.evenings import (
+    CALENDAR_NOTICE,
+    RETRAINING,
+    DailySettings,
+    count_sessions_left,
+    describe_alarm,
+)
+from trainers.stock.daily.recorded_models import RecordedModel
+from trainers.stock.daily.replay import record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.lifecycle.promotion import (
+    SHADOW_SESSIONS,
+    check_gates,
+    list_failed,
+    list_shadow_sessions,
+    promote,
+    record_moves,
+)
+from trainers.stock.lifecycle.retraining import plan_retraining
+from trainers.stock.lifecycle.version_comparison import compare_versions, load_version
+from trainers.stock.training import train
+
+COOL_DOWN: Final = 60
+"""Sessions between two trainings."""
+RETRY: Final = 252
+"""Sessions after which a version that was not promoted is trained again."""
+_REPLAYED: Final = 50
+"""Forecasts of a challenger that are replayed before its promotion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """What happens after an evening without a person."""
+
+    promotes: bool = False
+    """Whether a version that passes its gates becomes the champion; otherwise a person promotes it."""
+
+    def __call__(
+        self, settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
+    ) -> int:
+        """Retrain if that is due, or promote the newest version if that is due; returns the rows written."""
+        newest, rows = max(versions_in(settings.line)), 0
+        if self.promotes and newest != champion.version.version:
+            rows = _promote_if_better(settings, champion, newest, session)
+        wait = COOL_DOWN if newest == champion.version.version else RETRY
+        if _count_since(settings.ledger, settings.line.name, session) >= wait:
+            rows += _retrain_if_due(settings, champion, session, evidence)
+        return rows
+
+
+def _retrain_if_due(
+    settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
+) -> int:
+    reason = next(_list_reasons(champion, session, evidence), "")
+    if not reason:
+        return 0
+    name, number, detail = settings.line.name, 0, reason
+    try:
+        plan = plan_retraining(settings.line.parent, name, settings.ledger.panel(last=session), settings.covariates)
+        out = next_version(settings.line)
+        train(plan.material, plan.recipe, out, consume=iter, sections=plan.card())
+        number = int(out.name)
+    except (QuantraError, LoopError) as error:
+        detail = f"{reason}, but the training failed: {error}"
+    key = f"{RETRAINING} {name} {session}"
+    event = LedgerEvent(kind=RETRAINING, model=name, version=number, session=session, reason=detail, key=key)
+    return settings.ledger.append([event])
+
+
+def _list_reasons(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
+    """Why a training is due."""
+    versions = f"{SKILL} {champion.version.model}@"
+    for record in evidence:
+        if record.lamp is Lamp.RED and not record.monitor.startswith(versions):
+            yield describe_alarm(record)
+    if count_sessions_left(champion, session) <= CALENDAR_NOTICE:
+        yield f"the calendar of {champion.reference} ends"
+
+
+def _count_since(ledger: Ledger, name: str, session: int) -> int:
+    """Evenings since the last training; RETRY without one."""
+    rows = ledger.query("select max(session) as last from event where kind = ? and model = ?", (RETRAINING, name))
+    if rows[0]["last"] is None:
+        return RETRY
+    query = "select count(distinct as_of) as days from forecast where model = ? and as_of > ? and as_of <= ?"
+    return int(ledger.query(query, (name, rows[0]["last"], session))[0]["days"])
+
+
+def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest: int, session: int) -> int:
+    """Promote the newest version if it passes all gates, which are checked every SHADOW_SESSIONS of its forecasts."""
+    ledger, models = settings.ledger, settings.line.parent
+    version = ModelVersion(settings.line.name, newest)
+    old, new = (
+        load_version(models, f"{settings.line.name}@{number}", settings.covariates)
+        for number in (champion.version.version, newest)
+    )
+    shadow = len(list_shadow_sessions(new, ledger))
+    if not shadow or shadow % SHADOW_SESSIONS:
+        return 0
+    replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAYED, version), settings.covariates)
+    record_replays(ledger, replays, session)
+    try:
+        comparison = compare_versions(old, new, ledger.panel(last=session))
+    except (ConfigurationError, InSampleError) as error:
+        reason = f"{new.reference} cannot be compared: {error.message}"
+        ledger.append([_note(version, session, reason)])
+        return 2
+    gates = check_gates(old, new, comparison=comparison, ledger=ledger)
+    if list_failed(gates):
+        return 1
+    promote(new, old, gates, reason=f"it passed its gates on {shown_date(session)}")
+    return 1 + record_moves(settings.line, ledger)
+
+
+def _note(version: ModelVersion, session: int, reason: str) -> LedgerEvent:
+    return LedgerEvent(
+        kind="comparison",
+        model=version.model,
+        version=version.version,
+        session=session,
+        reason=reason,
+        key=f"comparison {version.model}@{version.version} {session}",
+    )

@@ -1,0 +1,176 @@
+"""Recorded forecasts, computed again from recorded bars and weights."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from predictor.artifact import is_artifact
+from predictor.bars import BarPanel
+from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError, QuantraError
+from predictor.forecast import Forecast
+from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.model_health import ModelVersion
+from trainers.progress import StepProgress, no_progress
+from trainers.stock.daily.evenings import EVENING
+from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, describe_engine, load_recorded
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.lifecycle.promotion import REPLAY
+
+_RECORDED: Final = "role <> 'client' and bars_batch > 0"
+"""Forecasts whose bars are in the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replay:
+    """One forecast that was computed again."""
+
+    record: ForecastRecord
+    differences: tuple[str, ...]
+    """What differs from the record; empty if all bits are equal."""
+
+
+def find_forecasts(ledger: Ledger, forecast_id: str) -> list[ForecastRecord]:
+    """The symbols of a recorded forecast.
+
+    Raises:
+        ConfigurationError: there is no such forecast, or it was a client's.
+    """
+    found = ledger.records(ForecastRecord, f"forecast_id = ? and {_RECORDED}", (forecast_id,))
+    if not found:
+        raise ConfigurationError(
+            f"{ledger.path} holds no forecast {forecast_id!r} that can be replayed; `quantra ledger export` writes all"
+        )
+    return found
+
+
+def sample_forecasts(ledger: Ledger, count: int, version: ModelVersion | None = None) -> list[ForecastRecord]:
+    """At most `count` recorded forecasts, of all models or one version; always the same draw."""
+    of_version = "" if version is None else " and model = ? and version = ?"
+    query = f"select id from forecast where {_RECORDED}{of_version} order by id"  # noqa: S608 - no value is in the text
+    numbers = [int(row["id"]) for row in ledger.query(query, version or ())]
+    drawn = np.random.default_rng(0).permutation(len(numbers))[:count]
+    return [ledger.records(ForecastRecord, "id = ?", (numbers[k],))[0] for k in sorted(drawn.tolist())]
+
+
+def replay_forecasts(
+    ledger: Ledger,
+    models: Path,
+    records: Sequence[ForecastRecord],
+    covariates: CovariateSource = NO_SOURCE,
+    *,
+    stepwise: StepProgress = no_progress,
+) -> tuple[Replay, ...]:
+    """Compute forecasts again, those of one evening together, as they were made."""
+
+    def evening_of(record: ForecastRecord) -> tuple[int, int, str, int]:
+        return record.as_of, record.bars_batch, record.model, record.version
+
+    evenings = [list(group) for _, group in groupby(sorted(records, key=evening_of), evening_of)]
+    panels = _RecordedPanels(ledger)
+    found: list[Replay] = []
+    for evening in stepwise(evenings, title="replaying", tell=lambda evening: str(evening[0].as_of)):
+        found += _replay_evening(ledger, models, evening, panels, covariates)
+    return tuple(found)
+
+
+def record_replays(ledger: Ledger, replays: Sequence[Replay], evening: int = 0) -> None:
+    """Record the result as one event per model version, which the promotion of a version looks at.
+
+    Those of an evening, yyyymmdd, are recorded once.
+    """
+    counts: dict[tuple[str, int], list[int]] = {}
+    for replay in replays:
+        count = counts.setdefault((replay.record.model, replay.record.version), [0, 0])
+        count[bool(replay.differences)] += 1
+    ledger.append(
+        LedgerEvent(
+            kind=REPLAY,
+            model=model,
+            version=version,
+            session=evening or ledger.last_session,
+            key=f"{REPLAY} {model}@{version} {evening}" if evening else "",
+            reason=f"{equal} equal, {different} different",
+            detail={"equal": equal, "different": different},
+        )
+        for (model, version), (equal, different) in counts.items()
+    )
+
+
+class _RecordedPanels:
+    """Bars as they were known, of which the last is kept for the models of one evening."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._last: tuple[tuple[int, int], BarPanel] | None = None
+
+    def read(self, as_of: int, batch: int) -> BarPanel:
+        if self._last is None or self._last[0] != (as_of, batch):
+            self._last = (as_of, batch), self._ledger.panel(last=as_of, batch=batch)
+        return self._last[1]
+
+
+def _replay_evening(
+    ledger: Ledger,
+    models: Path,
+    records: Sequence[ForecastRecord],
+    panels: _RecordedPanels,
+    covariates: CovariateSource,
+) -> Iterator[Replay]:
+    first = records[0]
+    try:
+        model = _find_model(ledger, models, first)
+        bars = panels.read(first.as_of, first.bars_batch)
+        accepts = _accepted_suspect_bars(ledger, first)
+        forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
+    except QuantraError as error:
+        yield from (Replay(record=record, differences=(error.message,)) for record in records)
+        return
+    for record in records:
+        yield Replay(record=record, differences=tuple(_differences(record, forecast)))
+
+
+def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> RecordedModel:
+    """The artifact of a model or a baseline.
+
+    Raises:
+        ConfigurationError: it is missing.
+        ArtifactError: it is damaged.
+    """
+    version = ModelVersion(record.model, record.version)
+    folders = (models / record.model / str(record.version), BaselineFolder.beside(ledger.path).find(version))
+    folder = next(filter(is_artifact, folders), None)
+    if folder is None:
+        raise ConfigurationError(f"there is no artifact {folders[0]}; restore it from a backup")
+    return load_recorded(folder, version, record.role)
+
+
+def _accepted_suspect_bars(ledger: Ledger, record: ForecastRecord) -> bool:
+    """Whether the evening's forecasts read suspect bars."""
+    where = "kind = ? and session = ? and (? = model or ? like model || '-%')"
+    events = ledger.records(LedgerEvent, where, (EVENING, record.as_of, record.model, record.model))
+    return any(event.detail.get("accept_suspect_bars") is True for event in events)
+
+
+def _differences(record: ForecastRecord, forecast: Forecast) -> Iterator[str]:
+    """What differs between a record and the forecast that was computed again."""
+    if forecast.weights_hash != record.weights_hash:
+        yield f"weights: recorded {record.weights_hash[:12]}, now {forecast.weights_hash[:12]}"
+    if record.symbol in forecast.refusals:
+        yield f"{record.symbol} is refused: {forecast.refusals[record.symbol].message}"
+        return
+    values = np.asarray(forecast.values[forecast.symbols.index(record.symbol)], np.float64)
+    if values.shape != record.values.shape:
+        yield f"shape: recorded {record.values.shape}, now {values.shape}"
+    elif values.tobytes() != record.values.tobytes():
+        yield f"values: by at most {np.abs(values - record.values).max():.1e}"
+    elif forecast.forecast_id != record.forecast_id:
+        yield f"inputs: forecast id {record.forecast_id} is now {forecast.forecast_id}"
+    else:
+        return
+    if record.engine != describe_engine():
+        yield f"engine: recorded {record.engine}; now {describe_engine()}"

@@ -1,0 +1,214 @@
+"""Recorded evenings lived through again: simulations, replays to the last bit, and models that renew themselves."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_exits import program_exit_code
+from daily_runs import daily_bars, evenings_of, save_daily_model
+
+from predictor.errors import ConfigurationError
+from predictor.golden import AFTER_ALL_SESSIONS
+from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
+from predictor.model_health import ModelVersion
+from predictor.registry import read_aliases
+from trainers.cli.commands import app
+from trainers.loop import LoopError
+from trainers.stock.daily import DailySettings, renewal, run_evenings
+from trainers.stock.daily.evenings import RETRAINING
+from trainers.stock.daily.recorded_models import RecordedModel
+from trainers.stock.daily.renewal import Renewal
+from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.lifecycle.promotion import REPLAY
+
+DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `models/mine/1`, and a ledger of five evenings."""
+    folder = tmp_path_factory.mktemp("saved")
+    save_daily_model(folder / "models" / "mine")
+    evenings_of(folder / "ledger.db", folder / "models" / "mine", daily_bars(DAYS[4]), first=DAYS[0])
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "saved"))
+
+
+@pytest.fixture
+def ledger(folder: Path) -> Iterator[Ledger]:
+    with Ledger.open(folder / "ledger.db") as opened:
+        yield opened
+
+
+# --- replays
+
+
+def test_every_forecast_replays_to_the_last_bit_although_bars_were_revised_since(folder: Path, ledger: Ledger) -> None:
+    revised = replace(daily_bars(DAYS[4]), volume=2 * daily_bars(DAYS[4]).volume)
+    columns = {name: 1.01 * getattr(revised, name) for name in ("open", "high", "low", "close")}
+    assert ledger.add_bars(replace(revised, **columns)).revised > 1000
+    records = sample_forecasts(ledger, 1000)
+    replays = replay_forecasts(ledger, folder / "models", records)
+    assert len(records) == 5 * 3 * 3  # evenings, symbols, and a model with two baselines
+    assert [replay.differences for replay in replays] == [()] * len(records)
+
+
+def test_a_sample_is_the_same_draw_of_one_version(ledger: Ledger) -> None:
+    drawn, again = (sample_forecasts(ledger, 4, ModelVersion("mine-har", 1)) for _ in range(2))
+    assert [one.number for one in drawn] == [one.number for one in again]
+    assert [one.model for one in drawn] == ["mine-har"] * 4
+
+
+def test_a_replay_names_what_differs(folder: Path, ledger: Ledger) -> None:
+    (record,) = sample_forecasts(ledger, 1, ModelVersion("mine", 1))
+    moved = replace(record, values=np.nextafter(record.values, np.inf), engine="another")
+    (found,) = replay_forecasts(ledger, folder / "models", [moved])
+    assert found.differences[0].startswith("values: by at most ")
+    assert found.differences[1].startswith("engine: recorded another; now eager, torch ")
+    (found,) = replay_forecasts(ledger, folder / "models", [replace(record, weights_hash="ab" * 32)])
+    assert found.differences[0].startswith("weights: recorded abababababab, now ")
+    (found,) = replay_forecasts(ledger, folder / "models", [replace(record, forecast_id="other")])
+    assert found.differences[0].startswith("inputs: forecast id other is now ")
+
+
+def test_a_replay_without_the_artifact_says_so(folder: Path, ledger: Ledger) -> None:
+    records = sample_forecasts(ledger, 2, ModelVersion("mine", 1))
+    shutil.rmtree(folder / "models" / "mine" / "1")
+    for found in replay_forecasts(ledger, folder / "models", records):
+        assert "restore it from a backup" in found.differences[0]
+
+
+def test_a_replay_is_recorded_per_version_for_the_gate_of_a_promotion(folder: Path, ledger: Ledger) -> None:
+    record_replays(ledger, replay_forecasts(ledger, folder / "models", sample_forecasts(ledger, 1000)))
+    events = ledger.records(LedgerEvent, "kind = ?", (REPLAY,))
+    found = {event.model: dict(event.detail) for event in events}
+    assert found == {name: {"equal": 15, "different": 0} for name in ("mine", "mine-har", "mine-garch")}
+
+
+def test_an_unknown_forecast_cannot_be_replayed(ledger: Ledger) -> None:
+    with pytest.raises(ConfigurationError, match="no forecast 'nothing'"):
+        find_forecasts(ledger, "nothing")
+
+
+def replay(folder: Path, *words: object) -> int:
+    flags = ("--ledger", folder / "ledger.db", "--models", folder / "models", "--json")
+    return program_exit_code(app, "replay", *words, *flags)
+
+
+def test_the_command_replays_one_forecast_or_a_sample(folder: Path, ledger: Ledger, capsys: Capture) -> None:
+    forecast_id = ledger.records(ForecastRecord)[0].forecast_id
+    assert replay(folder, forecast_id) == 0
+    assert json.loads(capsys.readouterr().out) == {"equal": 3, "different": []}
+    assert replay(folder, "--sample", 7) == 0
+    assert json.loads(capsys.readouterr().out)["equal"] == 7
+    assert (replay(folder), replay(folder, forecast_id, "--sample", 1)) == (2, 2)
+
+
+def test_a_difference_needs_a_person(folder: Path, capsys: Capture) -> None:
+    shutil.rmtree(folder / "models" / "mine" / "1")
+    save_daily_model(folder / "models" / "mine", until=20091130)
+    assert replay(folder, "--sample", 1000) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equal"], len(found["different"])) == (30, 15)
+
+
+# --- renewals
+
+
+def renewed(folder: Path, until: int, *, promotes: bool = False) -> list[LedgerEvent]:
+    """Live through further evenings with a rule, and return the events of trainings and promotions."""
+    with Ledger.open(folder / "ledger.db") as opened:
+        settings = DailySettings(ledger=opened, line=folder / "models" / "mine", look=5)
+        run_evenings(settings, daily_bars(until), AFTER_ALL_SESSIONS, afterwards=Renewal(promotes=promotes))
+        return [event for event in opened.records(LedgerEvent) if event.kind in {RETRAINING, "champion"}]
+
+
+@pytest.fixture
+def ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every calendar looks as if it ended soon, as it does years after a training."""
+
+    def count_few(_: RecordedModel, __: int) -> int:
+        return 10
+
+    monkeypatch.setattr(renewal, "count_sessions_left", count_few)
+
+
+@pytest.mark.usefixtures("ends_soon")
+def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: Path) -> None:
+    (event,) = renewed(folder, DAYS[7])
+    assert (event.version, event.session, event.reason) == (2, DAYS[5], "the calendar of mine@1 ends")
+    assert read_aliases(folder / "models" / "mine") == {"champion": 1}
+    with Ledger.open(folder / "ledger.db") as opened:
+        assert {one.as_of for one in opened.records(ForecastRecord, "version = 2")} == set(DAYS[6:8])
+
+
+def test_no_training_is_due_while_all_is_well(folder: Path) -> None:
+    assert renewed(folder, DAYS[7]) == []
+
+
+@pytest.mark.usefixtures("ends_soon")
+def test_a_training_that_fails_is_recorded_and_the_champion_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise LoopError("the loss is not finite")
+
+    monkeypatch.setattr(renewal, "train", fail)
+    (event,) = renewed(folder, DAYS[7])
+    assert (event.version, event.reason.endswith("the training failed: the loss is not finite")) == (0, True)
+    assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1"]
+
+
+@pytest.mark.usefixtures("ends_soon")
+@pytest.mark.parametrize("promotes", [True, False])
+def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folder: Path, *, promotes: bool) -> None:
+    moves = [event for event in renewed(folder, 20100625, promotes=promotes) if event.kind == "champion"]
+    assert read_aliases(folder / "models" / "mine")["champion"] == (2 if promotes else 1)
+    assert [move.version for move in moves] == ([1, 2] if promotes else [])
+    for move in moves[1:]:
+        gates = move.detail["gates"]
+        assert isinstance(gates, list)
+        assert {"losses", "shadow", "replay"} <= {str(gate["name"]) for gate in gates if isinstance(gate, dict)}
+
+
+# --- simulations
+
+
+def simulate(folder: Path, out: Path, *flags: object, until: str = "2010-01-15") -> int:
+    words = ("--models", folder / "models", "--bars", folder / "bars.csv", "--out", out, "--json")
+    return program_exit_code(app, "simulate", "--from", "2010-01-04", "--to", until, *words, *flags)
+
+
+def test_a_simulation_leaves_the_models_alone_and_a_second_one_does_nothing(
+    folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    daily_bars().write_csv(folder / "bars.csv")
+    assert simulate(folder, tmp_path / "out") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["evenings"], found["session"]) == (10, 20100115)
+    assert simulate(folder, tmp_path / "out") == 0
+    assert json.loads(capsys.readouterr().out)["evenings"] == 0
+    assert (tmp_path / "out" / "models" / "mine" / "aliases.json").exists()
+    assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1"]
+
+
+def test_a_simulation_gives_the_forecasts_of_the_evenings(folder: Path, ledger: Ledger, tmp_path: Path) -> None:
+    daily_bars().write_csv(folder / "bars.csv")
+    assert simulate(folder, tmp_path / "out", until="2010-01-08") == 0
+    with Ledger.open(tmp_path / "out" / "ledger.db") as opened:
+        both = [[one.forecast_id for one in each.records(ForecastRecord)] for each in (opened, ledger)]
+    assert both[0] == both[1]
+
+
+def test_promotions_need_trainings(folder: Path, tmp_path: Path) -> None:
+    daily_bars().write_csv(folder / "bars.csv")
+    assert simulate(folder, tmp_path / "out", "--promote") == 2
