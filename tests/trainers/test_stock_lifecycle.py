@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -297,18 +298,49 @@ def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
     np.testing.assert_allclose(known.values, more.values, rtol=1e-9)
 
 
-def test_the_same_recipe_is_equal_to_itself_in_a_walk_forward(models: Path) -> None:
-    found = compare_recipes(*pair_of(models), bars(), start=20110103, refit=200)
-    assert found.losses.improvement.value == 0
-    assert found.decision is True
+def test_a_walk_forward_of_one_recipe_is_refused(models: Path) -> None:
+    with pytest.raises(ConfigurationError, match="have the same recipe, so a walk forward does not tell them apart"):
+        compare_recipes(*pair_of(models), bars(), start=20110103, refit=200)
+
+
+def test_a_copy_of_the_champion_is_not_decided_for(models: Path) -> None:
+    shutil.copytree(models / "mine" / "1", models / "mine" / "5")
+    with pytest.raises(ConfigurationError, match="mine@5 and mine@1 forecast the same values on all 626 days"):
+        compare_versions(*pair_of(models, "mine@1", "mine@5"), bars())
+
+
+def test_only_another_recipe_is_pointed_to_a_walk_forward(models: Path) -> None:
+    with pytest.raises(InSampleError, match=r"give later bars$"):
+        compare_versions(*pair_of(models), bars(SECOND))
+    with pytest.raises(InSampleError, match=r"walk forward \(--start DATE --refit 63\)$"):
+        compare_versions(*pair_of(models, "mine@1", "mine@3"), bars(FIRST))
+
+
+def test_a_comparison_warns_of_a_bar_that_contradicts_its_symbol(
+    models: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    wrong = {name: getattr(bars(), name).copy() for name in bars().columns if name != "volume"}
+    for values in wrong.values():
+        values[0, -1] *= 100
+    replace(bars(), **wrong).write_csv(files["later"])
+    words = ("compare", "mine@1", "mine@2", "--models", models, "--bars", files["later"])
+    assert program_exit_code(app, *words) == 0
+    assert "AAPL 2012-06-29: close is" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_missing_champion_is_told_with_the_command_that_replaces_it(models: Path, capsys: Capture) -> None:
+    shutil.rmtree(models / "mine" / "1")
+    assert program_exit_code(app, "promote", "mine@2", "--models", models, "--reason", "lost") == 1
+    assert "put version 1 back, or run `quantra alias mine champion 4`" in capsys.readouterr().err
 
 
 def test_the_command_shows_the_days_and_the_decision(models: Path, files: dict[str, Path], capsys: Capture) -> None:
     words = ("compare", "mine@champion", "mine@2", "--models", models, "--bars", files["later"])
     assert program_exit_code(app, *words) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "days up to 2010-12-31 are left out: one of them has seen their labels" in shown
-    assert "a refresh of the same recipe: not worse by more than 1 %?" in shown
+    assert "days up to 2010-12-31 are left out: mine@2 has seen their labels" in shown
+    assert re.search(r"outcomes in the band: mine@1 [\d.]+ %, mine@2 [\d.]+ %; promised 80 %", shown)
+    assert "a refresh of the same recipe: not worse by more than 1 %? mean loss " in shown
     assert program_exit_code(app, *words, "--json") == 0
     assert json.loads(capsys.readouterr().out)["seen_until"] == SECOND
 
@@ -486,7 +518,8 @@ def test_a_promotion_is_recorded_with_its_evidence_in_the_history_and_the_ledger
     assert [gate.name for gate in move.gates if gate.overridden] == ["shadow"]
     with Ledger.open(ledger) as book:
         events = book.records(LedgerEvent, "kind = 'champion'")
-    assert [(event.version, event.reason) for event in events] == [(1, "the first version"), (2, "newer bars")]
+    told_of = [(event.version, event.reason) for event in events]
+    assert told_of == [(1, "first: the first version"), (2, "promote: newer bars")]
     assert events[-1].detail["gates"] == told["gates"]
 
 
@@ -524,7 +557,7 @@ def test_a_refresh_is_not_promoted_by_a_walk_forward_of_its_recipe(
     models: Path, files: dict[str, Path], capsys: Capture
 ) -> None:
     words = ("promote", "mine@2", "--models", models, "--bars", files["later"], "--reason", "newer bars")
-    assert program_exit_code(app, *words, "--start", "2011-01-03", "--refit", 200) == 2
+    assert program_exit_code(app, *words, "--start", "2011-01-03", "--refit", 200) == 1
     assert "have the same recipe" in " ".join(capsys.readouterr().err.split())
 
 
@@ -538,7 +571,7 @@ def test_a_rollback_makes_the_champion_before_the_champion_again(models: Path, l
     assert (told["version"], told["previous"], told["kind"]) == (1, 2, "rollback")
     assert champion_of(models) == 1
     with Ledger.open(ledger) as book:
-        assert book.records(LedgerEvent)[-1].reason == "worse"
+        assert book.records(LedgerEvent)[-1].reason == "rollback: worse"
 
 
 def test_a_rollback_to_an_artifact_that_was_removed_is_refused(models: Path, capsys: Capture) -> None:

@@ -131,10 +131,14 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
     if not at and version is None:
         version = max(versions, default=None)
     if version is None or not artifact.is_artifact(line / str(version)):
-        raise VersionNotFoundError(
+        problem = (
             f"{models} holds no {reference[:SHOWN]}; {name} has the versions {sorted(versions)} and the aliases "
             f"{dict(sorted(aliases.items()))}"
         )
+        lost = [alias for alias, named in aliases.items() if named == version]
+        if lost and versions:
+            problem += f"; put version {version} back, or run `quantra alias {name} {lost[0]} {max(versions)}`"
+        raise VersionNotFoundError(problem)
     return line, version
 
 

@@ -25,6 +25,8 @@ from predictor.registry import CHAMPION, AliasMove, GateResult, find_line, read_
 from trainers.loop import launched_rank
 from trainers.options import RunOptions
 from trainers.stock.command import print_finished, print_result, run_training
+from trainers.stock.data_warnings import check_models, drop_before_calendar, emit, list_networks
+from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
 from trainers.stock.flags import choose_version_folder
 from trainers.stock.lifecycle.promotion import check_gates, list_failed, promote, roll_back_champion
@@ -36,6 +38,7 @@ from trainers.stock.lifecycle.version_comparison import (
     compare_versions,
     load_version,
 )
+from trainers.stock.progress_output import warn_on_stderr
 
 PERSON_NEEDED = 3
 """The exit code of a promotion that a person has to decide about."""
@@ -127,7 +130,10 @@ def compare_command(
 def _compare(
     champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, start: int | None, refit: int | None
 ) -> VersionComparison:
-    """Compare the versions, or with `refit` their recipes."""
+    """Compare the versions, or with `refit` their recipes, after warnings about the bars."""
+    models = [model for one in (champion, challenger) for model in list_networks(one.standing.model)]
+    known = drop_before_calendar(bars, find_calendar(champion.standing.model))
+    emit(check_models(models, known, champion.source.covariates), warn_on_stderr)
     if refit is None:
         return compare_versions(champion, challenger, bars, start=start)
     if start is None:
@@ -141,7 +147,7 @@ def _comparison_parts(found: VersionComparison) -> Iterator[RenderableType]:
     head = f"{found.challenger} against {found.champion}, {found.by}: {found.days} days, {span}"
     yield Text(head, style="bold")
     if found.seen_until:
-        yield Text(f"days up to {shown_date(found.seen_until)} are left out: one of them has seen their labels")
+        yield Text(f"days up to {shown_date(found.seen_until)} are left out: {found.seen_by} has seen their labels")
     table = Table(box=None, pad_edge=False)
     for name in ("sessions ahead", "smaller loss", "90 % interval of one look"):
         table.add_column(name, justify="right")
@@ -149,7 +155,8 @@ def _comparison_parts(found: VersionComparison) -> Iterator[RenderableType]:
     for name, gain in rows:
         table.add_row(name, f"{100 * gain.value:+.2f} %", f"{100 * gain.lower:+.2f} to {100 * gain.upper:+.2f} %")
     yield table
-    inside = " and ".join(f"{100 * share:.1f} %" for share in found.coverage)
+    names = (found.champion, found.challenger)
+    inside = ", ".join(f"{name} {100 * share:.1f} %" for name, share in zip(names, found.coverage, strict=True))
     yield Text(f"outcomes in the band: {inside}; promised {100 * found.promised:g} %")
     yield Text(f"{found.need}? {found.sentence}")
 
@@ -191,11 +198,6 @@ def promote_command(
             return
         comparison: VersionComparison | None = None
         if champion is not None and (bars.bars or bars.bars_env):
-            if refit is not None and challenger.has_recipe_of(champion):
-                raise typer.BadParameter(
-                    f"{challenger.reference} and {champion.reference} have the same recipe, so a walk forward does not "
-                    "tell them apart; leave --refit out"
-                )
             comparison = _compare_if_possible(champion, challenger, bars.read(), days.start, refit)
         gates = check_gates(champion, challenger, comparison=comparison, ledger=book, overridden=tuple(override or ()))
         failed = list_failed(gates)
@@ -262,5 +264,5 @@ def rollback_command(
     if as_json:
         write_json({"model": name, **asdict(move)})
         return
-    typer.echo(f"{name}@{move.version} is the champion again; it was version {move.previous}.")
+    typer.echo(f"{name}@{move.version} is the champion again, in place of {name}@{move.previous}.")
     print_next_commands(quantra("models", "--history", "--models", models))

@@ -175,7 +175,7 @@ def _event_of(name: str, move: AliasMove) -> LedgerEvent:
         kind="champion",
         model=name,
         version=move.version,
-        reason=move.reason,
+        reason=f"{move.kind.value}: {move.reason}",
         detail={
             "move": move.kind.value,
             "previous": move.previous,

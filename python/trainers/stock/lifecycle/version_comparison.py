@@ -104,8 +104,10 @@ class VersionComparison:
     """Whether both have the same recipe."""
     by: str
     """What was compared: versions, or recipes in a walk forward."""
+    seen_by: str
+    """The version that has seen the latest days in training; empty in a walk forward."""
     seen_until: int
-    """Last session that either has seen in training, yyyymmdd; only later days count. 0 in a walk forward."""
+    """Last session that it has seen, yyyymmdd; only later days count. 0 in a walk forward."""
     first_day: int
     """First decision day, yyyymmdd."""
     last_day: int
@@ -143,12 +145,16 @@ class VersionComparison:
     @property
     def sentence(self) -> str:
         """The comparison in words."""
-        value = f"{100 * self.losses.improvement.value:+.2f} %"
-        days = f"{self.days} days, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
+        gain = self.losses.improvement.value
+        found = (
+            f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
+            f"{self.days} days, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
+        )
         if self.bounds.lower is None or self.bounds.upper is None:
-            return f"{value} on {days}; undecided: {self.bounds.days_short} more days are needed for bounds"
+            return f"{found}; undecided: {self.bounds.days_short} more days are needed for bounds"
         verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
-        return f"{value} on {days}, {100 * self.bounds.lower:+.2f} to {100 * self.bounds.upper:+.2f} %: {verdict}"
+        bounds = f"{100 * self.bounds.lower:+.2f} to {100 * self.bounds.upper:+.2f} % smaller"
+        return f"{found}; {bounds}, however often one looks: {verdict}"
 
     def to_json(self) -> dict[str, Json]:
         """All fields, the decision and the sentence; NaN becomes null."""
@@ -168,7 +174,7 @@ def compare_versions(
 
     Raises:
         InSampleError: one has seen all the days; the message names it.
-        ConfigurationError: the versions forecast different things, or the bars do not fit them.
+        ConfigurationError: the versions forecast different things, or the same values, or the bars do not fit them.
         CovariateMissingError: no file has a covariate that one reads.
     """
     _check_comparable(champion, challenger)
@@ -177,10 +183,11 @@ def compare_versions(
     try:
         part = select_unseen_part(bars.sessions, seen.standing.last_seen, target, calendar, start=start)
     except InSampleError as error:
+        walk = ", or compare their recipes in a walk forward (--start DATE --refit 63)"
+        instead = "" if challenger.has_recipe_of(champion) else walk
         raise InSampleError(
             f"{champion.reference} and {challenger.reference} cannot be compared on these days, because "
-            f"{seen.reference} has seen labels up to {shown_date(seen.standing.last_seen)}: give later bars, or "
-            "compare their recipes in a walk forward (--refit 63)"
+            f"{seen.reference} has seen labels up to {shown_date(seen.standing.last_seen)}: give later bars{instead}"
         ) from error
     for one in (champion, challenger):
         bars = drop_before_calendar(bars, find_calendar(one.standing.model))
@@ -192,7 +199,7 @@ def compare_versions(
         windows = bound.windows(part)
         test = EvaluationSet.of(bound.history, windows, model.manifest.quantiles)
         judged.append(JudgedForecasts(test=test, values=bound.forecasts(windows).calibrated))
-    return _compare(champion, challenger, bars, judged[0], judged[1], by="versions", seen_until=seen.standing.last_seen)
+    return _compare(champion, challenger, bars, judged[0], judged[1], by="versions", seen=seen)
 
 
 def compare_recipes(
@@ -210,10 +217,16 @@ def compare_recipes(
         refit: sessions between trainings.
 
     Raises:
-        ConfigurationError: a version is an ensemble, both forecast different things, or the bars are too few.
+        ConfigurationError: a version is an ensemble, both have the same recipe or forecast different things, or the
+            bars are too few.
         LoopError: a training failed.
     """
     _check_comparable(champion, challenger)
+    if challenger.has_recipe_of(champion):
+        raise ConfigurationError(
+            f"{challenger.reference} and {champion.reference} have the same recipe, so a walk forward does not tell "
+            "them apart; leave --refit out, and give bars after the training of both"
+        )
     reach = champion.standing.model.manifest.target.reach
     end = int(bars.sessions[max(0, len(bars.sessions) - 1 - reach)])
     folds = split_sessions(bars.sessions, WalkForwardPlan(start=start, end=end, refit=refit))
@@ -262,10 +275,15 @@ def _compare(
     new: JudgedForecasts,
     *,
     by: str,
-    seen_until: int = 0,
+    seen: ComparedVersion | None = None,
 ) -> VersionComparison:
     old, new = old.shared_with(new)
     test = old.test
+    if np.array_equal(old.values, new.values):
+        raise ConfigurationError(
+            f"{challenger.reference} and {champion.reference} forecast the same values on all {test.days} days: one is "
+            "a copy of the other, so there is nothing to decide; name another version"
+        )
     check_outcomes_vary(test)
     first, last = test.span
     inside = [float(np.nanmean(mark_inside(test, one.values))) for one in (old, new)]
@@ -277,7 +295,8 @@ def _compare(
         challenger=challenger.reference,
         is_refresh=challenger.has_recipe_of(champion),
         by=by,
-        seen_until=seen_until,
+        seen_by="" if seen is None else seen.reference,
+        seen_until=0 if seen is None else seen.standing.last_seen,
         first_day=first,
         last_day=last,
         days=test.days,
