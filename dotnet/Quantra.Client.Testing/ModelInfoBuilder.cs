@@ -66,6 +66,9 @@ public sealed record ModelInfoBuilder
     /// <inheritdoc cref="ModelInfo.IsPanelModel"/>
     public bool IsPanelModel { get; init; }
 
+    /// <inheritdoc cref="ModelInfo.IsScaledPerHorizon"/>
+    public bool IsScaledPerHorizon { get; init; }
+
     /// <summary>Builds the description. Change its other properties with <c>with</c>.</summary>
     /// <returns>A valid description.</returns>
     /// <exception cref="ArgumentException">Horizons or quantiles are out of order or out of range.</exception>
@@ -96,6 +99,7 @@ public sealed record ModelInfoBuilder
             Calendar = Calendar,
             CalendarEnds = null,
             IsPanelModel = IsPanelModel,
+            IsScaledPerHorizon = IsScaledPerHorizon,
             ExplainMethods = [AttributionBuilder.Method],
             WeightsHash = Weights,
             CardJson = "{}",

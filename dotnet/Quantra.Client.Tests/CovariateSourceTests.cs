@@ -141,6 +141,7 @@ public sealed class CovariateSourceTests : IDisposable
         Calendar = "XNYS",
         CalendarEnds = null,
         IsPanelModel = false,
+        IsScaledPerHorizon = false,
         ExplainMethods = [],
         WeightsHash = "",
         CardJson = "{}",

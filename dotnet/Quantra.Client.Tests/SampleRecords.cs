@@ -196,6 +196,7 @@ internal static class SampleRecords
             Calendar = "XNYS",
             CalendarEnds = Monday,
             IsPanelModel = false,
+            IsScaledPerHorizon = true,
             ExplainMethods = ["integrated-gradients"],
             WeightsHash = "weights",
             CardJson = "{}",

@@ -99,6 +99,7 @@ internal static class ResponseReader
         Calendar = model.Calendar,
         CalendarEnds = SessionNumber.ToDateOrNull(model.CalendarEnds),
         IsPanelModel = model.IsPanelModel,
+        IsScaledPerHorizon = model.IsScaledPerHorizon,
         ExplainMethods = [.. model.ExplainMethods.Select(Method)],
         WeightsHash = model.WeightsHash,
         CardJson = model.CardJson,

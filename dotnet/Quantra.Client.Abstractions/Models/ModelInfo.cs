@@ -66,6 +66,9 @@ public sealed record ModelInfo
     /// <summary>Whether the model looks across the symbols of a panel.</summary>
     public required bool IsPanelModel { get; init; }
 
+    /// <summary>Whether windows need a location and a scale for each horizon, instead of one for all.</summary>
+    public required bool IsScaledPerHorizon { get; init; }
+
     /// <summary>Explanation methods that the model has, for example "integrated-gradients".</summary>
     public required IReadOnlyList<string> ExplainMethods { get; init; }
 
@@ -113,6 +116,7 @@ public sealed record ModelInfo
         Calendar,
         CalendarEnds,
         IsPanelModel,
+        IsScaledPerHorizon,
         ValueEquality.Of(ExplainMethods),
         WeightsHash,
         CardJson,
