@@ -118,6 +118,13 @@ def test_scores_do_not_depend_on_the_order_in_which_bars_arrive(tmp_path: Path) 
     assert found[0] == found[1]
 
 
+def test_horizons_count_from_the_base_session(ledger: Ledger) -> None:
+    ledger.append([replace(forecast(PANEL, 12, horizons=(1,)), as_of=DAYS[10])])
+    ledger.add_bars(PANEL)
+    score_due_forecasts(ledger)
+    assert [label.value for label in ledger.records(Label)] == pytest.approx([returns(PANEL, "IBM", 12, 1)])
+
+
 def _split(panel: BarPanel, day: int) -> BarPanel:
     ratio = np.ones_like(panel.close)
     ratio[panel.symbols.index("IBM"), day] = 4.0

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,9 +197,36 @@ def test_the_first_forecast_of_a_day_counts_but_clients_may_ask_again(ledger: Le
 
 
 def test_a_forecast_after_a_later_bar_is_not_prospective(ledger: Ledger) -> None:
-    ledger.add_bars(PANEL.until(DAYS[-2]))
-    ledger.append([forecast(DAYS[-2], is_prospective=False), forecast(DAYS[-3], is_prospective=True)])
+    ledger.add_bars(PANEL.until(DAYS[-3]))
+    ledger.append([forecast(is_prospective=False), forecast(DAYS[-4], is_prospective=True)])
     assert [one.is_prospective for one in ledger.records(ForecastRecord)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"values": np.array([[0.0, np.nan, 0.1], [0.0, 0.1, 0.2]])}, "a value is not finite"),
+        ({"values": np.zeros((1, 3))}, r"shape \(1, 3\), but must have \(2, 3\)"),
+        ({"values": np.array([[0.0, 0.2, 0.1], [0.0, 0.1, 0.2]])}, "its quantiles cross"),
+        ({"target_sessions": (DAYS[-2],)}, "2 horizons, but 1 target sessions"),
+        ({"base_session": DAYS[-2]}, "are not all after its base"),
+    ],
+)
+def test_a_forecast_that_could_never_be_scored_is_refused(
+    ledger: Ledger, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(LedgerError, match=f"forecast of IBM by mine@1 on .* is not recorded: .*{problem}"):
+        ledger.append([forecast(symbol="AAPL"), forecast(**changes)])
+    assert ledger.records(ForecastRecord) == []
+
+
+def test_opening_another_file_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "bars.csv").write_text("symbol,date,close")
+    with pytest.raises(LedgerError, match="it is not a ledger"):
+        Ledger.open(tmp_path / "bars.csv")
+    with pytest.raises(LedgerError, match="it is a folder; give the path of a ledger"):
+        Ledger.open(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["bars.csv"]
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(ledger: Ledger) -> None:

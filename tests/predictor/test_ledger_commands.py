@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from market import bokeh_panel
@@ -26,6 +27,7 @@ from trainers.cli.commands import app
 
 PANEL = bokeh_panel("AAPL", "IBM").last(10)
 DAYS = PANEL.sessions.tolist()
+VALUES = np.sort(PANEL.close[:, :2] / 1000)
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def _records() -> Sequence[ForecastRecord | Label | Score | EvidenceRecord | Led
             horizons=(1, 2),
             target_sessions=(DAYS[8], DAYS[9]),
             quantiles=(0.1, 0.9),
-            values=PANEL.close[:, :2] / 1000,
+            values=VALUES,
             anchor=194.27,
             bars_batch=1,
             made_at=1,
@@ -152,7 +154,7 @@ def test_exported_tables_are_those_of_the_ledger(path: Path, tmp_path: Path) -> 
     assert rows == {"forecasts": 2, "scores": 2, "evidence": 2, "events": 2, "bars": 20}
     tables = {file.stem: pl.read_parquet(file) for file in (tmp_path / "a" / "out").iterdir()}
     assert tables["bars"].filter(pl.col("symbol") == "IBM")["close"].to_list() == PANEL.select("IBM").close[0].tolist()
-    assert tables["forecasts"]["q0.9"].to_list() == (PANEL.close[:, 1] / 1000).tolist()
+    assert tables["forecasts"]["q0.9"].to_list() == VALUES[:, 1].tolist()
     assert tables["scores"]["session"].dt.strftime("%Y%m%d").cast(pl.Int64).to_list() == DAYS[8:]
     assert tables["scores"]["pinball"].to_list() == [0.004, None]
     assert tables["events"]["made_at"].dtype == pl.Datetime("ns", "UTC")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -380,7 +381,7 @@ def judged(models: Path, lower: float | None, upper: float | None, *, refresh: b
 def shadow_forecasts(
     version: ComparedVersion, sessions: int, *, role: ForecastRole = ForecastRole.CHALLENGER
 ) -> list[ForecastRecord]:
-    days = bars().sessions[-sessions:].tolist()
+    days = bars().sessions[-sessions - 1 :].tolist()
     return [
         ForecastRecord(
             forecast_id=f"{version.reference} {day}",
@@ -395,14 +396,14 @@ def shadow_forecasts(
             base_session=day,
             target_kind="log-return",
             horizons=(1,),
-            target_sessions=(),
+            target_sessions=(following,),
             quantiles=(0.5,),
             values=np.zeros((1, 1)),
             anchor=None,
             bars_batch=0,
             made_at=0,
         )
-        for day in days
+        for day, following in pairwise(days)
     ]
 
 
@@ -429,7 +430,9 @@ def fill(
 ) -> None:
     version = load_version(models, "mine@2")
     with Ledger.open(path) as book:
-        book.append(shadow_forecasts(version, sessions, role=role))
+        for forecast in shadow_forecasts(version, sessions, role=role):
+            book.add_bars(bars().last(sessions + 3).until(forecast.as_of))
+            book.append([replace(forecast, bars_batch=book.receipt.batch)])
         book.append([replay_event(2, equal=100, different=different)])
 
 
@@ -468,6 +471,13 @@ def test_forecasts_after_the_fact_are_no_shadow(models: Path, ledger: Path) -> N
     with Ledger.open(ledger) as book:
         book.add_bars(bars())
     fill(ledger, models)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+
+
+def test_forecasts_from_bars_that_the_ledger_lacks_are_no_shadow(models: Path, ledger: Path) -> None:
+    with Ledger.open(ledger) as book:
+        book.append(shadow_forecasts(load_version(models, "mine@2"), 20))
+        book.append([replay_event(2, equal=100, different=0)])
     assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
 
 

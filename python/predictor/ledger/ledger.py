@@ -118,7 +118,7 @@ class Ledger:
             The number of new rows; records that the ledger has already are skipped.
 
         Raises:
-            LedgerError: the disk is full, or the ledger is damaged.
+            LedgerError: the disk is full, the ledger is damaged, or a forecast could never be scored.
         """
         with self._store.batch() as batch:
             for kind, group in groupby(records, type):
@@ -130,6 +130,13 @@ class Ledger:
 
     def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
         """Add forecasts, and record whether a bar after their last session was known."""
+        for forecast in forecasts:
+            if problem := forecast.problem:
+                raise LedgerError(
+                    f"{self.path}: the forecast of {forecast.symbol} by {forecast.model}@{forecast.version} on "
+                    f"{shown_date(forecast.as_of)} is not recorded: {problem}",
+                    metadata={"file": str(self.path)},
+                )
         newest = self._store.number("select max(last_session) from bar")
         place = schema.columns_of(ForecastRecord).index("is_prospective")
         rows = map(schema.row_of, forecasts)

@@ -72,6 +72,22 @@ class ForecastRecord:
     is_prospective: bool = False
     """Whether no later bar was in the ledger; set by the ledger when it is written."""
 
+    @property
+    def problem(self) -> str:
+        """Why the forecast could never be scored; empty if it can be."""
+        sessions, horizons = len(self.target_sessions), len(self.horizons)
+        if sessions != horizons:
+            return f"it has {horizons} horizons, but {sessions} target sessions"
+        if any(session <= self.base_session for session in self.target_sessions):
+            return f"its target sessions {list(self.target_sessions)} are not all after its base {self.base_session}"
+        if self.values.shape != (horizons, len(self.quantiles)):
+            return f"its values have the shape {self.values.shape}, but must have {(horizons, len(self.quantiles))}"
+        if not np.isfinite(self.values).all():
+            return "a value is not finite"
+        if (np.diff(self.values) < 0).any():
+            return "its quantiles cross"
+        return ""
+
     @classmethod
     def of(
         cls, forecast: Forecast, *, role: ForecastRole, engine: str, batch_rows: int, bars_batch: int, made_at: int

@@ -57,6 +57,8 @@ class Receipt:
 
 
 _HASH_DIGITS: Final = 64
+_SQLITE: Final = b"SQLite format 3\0"
+_NOT_A_LEDGER: Final = "it is not a ledger, or it is damaged; give the path of one, or restore it from a backup"
 
 
 @final
@@ -88,12 +90,20 @@ def _refuse(path: Path, error: sqlite3.DatabaseError) -> NoReturn:
     if code == "SQLITE_FULL":
         problem = "the disk is full, and this write was not recorded; free some space and run it again"
     elif code == "SQLITE_NOTADB":
-        problem = "it is not a ledger, or it is damaged; give the path of one, or restore it from a backup"
+        problem = _NOT_A_LEDGER
     elif code.startswith("SQLITE_CORRUPT"):
         problem = f"the ledger is damaged ({error}); restore it from a backup, or move it away to begin a new one"
     else:
         problem = f"the ledger cannot be used ({error}); check its permissions and its disk"
     raise LedgerError(f"{path}: {problem}", metadata={"file": str(path), "code": code}) from error
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a file that is not SQLite's before a lock file is made beside it."""
+    with path.open("rb") as file:
+        start = file.read(len(_SQLITE))
+    if start not in {_SQLITE, b""}:
+        raise LedgerError(f"{path}: {_NOT_A_LEDGER}", metadata={"file": str(path), "code": "SQLITE_NOTADB"})
 
 
 @final
@@ -110,12 +120,13 @@ class LedgerStore:
     """
 
     def __init__(self, path: Path, *, create: bool) -> None:
-        if not path.is_file():
-            if not create:
-                raise LedgerError(
-                    f"{path}: the file does not exist; give the path of a ledger", metadata={"file": str(path)}
-                )
+        if path.is_file():
+            _check_header(path)
+        elif create:
             check_file(path)
+        else:
+            problem = "it is a folder" if path.is_dir() else "the file does not exist"
+            raise LedgerError(f"{path}: {problem}; give the path of a ledger", metadata={"file": str(path)})
         self.path = path
         self._lock_file = path.with_name(path.name + ".lock")
         self._thread_lock = threading.RLock()

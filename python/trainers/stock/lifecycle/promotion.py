@@ -92,10 +92,13 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
 
 
 def list_shadow_sessions(version: ComparedVersion, ledger: Ledger) -> list[int]:
-    """The sessions, yyyymmdd, that a version forecast before their outcomes, with the weights that it has now."""
+    """The sessions, yyyymmdd, that a version forecast before their outcomes, with the weights that it has now.
+
+    Forecasts from bars that the ledger does not have do not count, because it cannot tell when they were made.
+    """
     query = (
         "select distinct as_of from forecast where model = ? and version = ? and weights_hash = ? and role <> 'client' "
-        "and is_prospective order by as_of"
+        "and is_prospective and bars_batch > 0 order by as_of"
     )
     values = (version.line.name, version.version, version.standing.model.identity.weights_hash)
     return [int(row["as_of"]) for row in ledger.query(query, values)]
