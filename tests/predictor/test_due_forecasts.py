@@ -275,6 +275,15 @@ def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledge
     assert assess_model(ledger, ModelVersion("other", 1), []) == ()
 
 
+def test_a_rivals_forecasts_after_the_fact_are_no_evidence(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 11)])
+    ledger.add_bars(PANEL)
+    ledger.append([replace(forecast(PANEL, 11), model="rival", forecast_id="later")])
+    score_due_forecasts(ledger)
+    records = assess_model(ledger, ModelVersion("mine", 1), [ModelVersion("rival", 1)])
+    assert [record.state["days"] for record in records] == [1, 1, 0, 1, 1, 0]
+
+
 def test_evidence_does_not_depend_on_the_order_in_which_forecasts_arrive(tmp_path: Path) -> None:
     found: list[list[EvidenceRecord]] = []
     for order in (1, -1):

@@ -73,7 +73,7 @@ EVIDENCE = EvidenceRecord(
 EVENT = LedgerEvent(kind="promotion", model="mine", version=1, reason="first", detail={"from": None}, key="once")
 
 
-def _revised(panel: BarPanel, symbol: str, column: int, factor: float) -> BarPanel:
+def _revised(panel: BarPanel, symbol: str, column: int | slice, factor: float) -> BarPanel:
     adj_close = np.copy(panel.adj_close) if panel.adj_close is not None else np.empty(0)
     adj_close[panel.symbols.index(symbol), column] *= factor
     return replace(panel, adj_close=adj_close)
@@ -118,6 +118,17 @@ def test_an_unknown_volume_is_no_change(ledger: Ledger) -> None:
     panel = PANEL.without_volumes(PANEL.present)
     assert ledger.add_bars(panel).new == 90
     assert (ledger.add_bars(panel).revised, ledger.add_bars(PANEL).revised) == (0, 90)
+
+
+def test_a_part_of_the_bars_after_a_dividend_is_refused(ledger: Ledger) -> None:
+    ledger.add_bars(PANEL.until(DAYS[-3]))
+    paid = _revised(PANEL, "IBM", slice(-3), 0.98)
+    with pytest.raises(LedgerError, match="must continue it, but those of IBM have changed; give the whole history"):
+        ledger.add_bars(paid.last(10))
+    with pytest.raises(LedgerError, match="must continue it, but none of these bars is in the ledger"):
+        ledger.add_bars(PANEL.last(2))
+    assert ledger.add_bars(PANEL.last(10)).new == 6
+    assert ledger.add_bars(paid).revised == 27
 
 
 def test_bars_missing_in_a_shorter_panel_stay(ledger: Ledger) -> None:

@@ -25,6 +25,7 @@ from predictor.audit_record import AuditVerdict, write_audit
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.errors import ConfigurationError, InSampleError
+from predictor.evidence import challenger_alpha
 from predictor.features import default_features
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig, Target
@@ -273,6 +274,19 @@ def test_versions_of_another_target_are_refused(models: Path) -> None:
 def test_a_version_is_not_compared_with_itself(models: Path) -> None:
     with pytest.raises(ConfigurationError, match="mine@1 is compared with itself"):
         compare_versions(*pair_of(models, "mine", "mine@1"), bars())
+
+
+def test_bounds_need_the_days_of_the_longest_horizon(models: Path) -> None:
+    far = replace(HAR, target=Target(horizons=(1, 20)))
+    for version, until in ((5, 20091130), (6, FIRST)):
+        save_version(models / "mine", version, until, far)
+    found = compare_versions(*pair_of(models, "mine@5", "mine@6"), bars(20101029))
+    assert (found.bounds.lower, found.bounds.days_short) == (None, 200 - found.days)
+
+
+def test_the_second_version_after_the_champion_has_a_smaller_share_of_the_error_probability(models: Path) -> None:
+    found = [compare_versions(*pair_of(models, "mine@1", other), bars()) for other in ("mine@2", "mine@3")]
+    assert [one.bounds.alpha for one in found] == [challenger_alpha(1), challenger_alpha(2)]
 
 
 def test_another_network_is_a_new_recipe_and_other_splits_are_not(models: Path) -> None:

@@ -30,6 +30,10 @@ _LEAST_SHARED: Final = 0.5
 """Share of the symbols with a bar on the ledger's last session that further bars must have."""
 
 
+_SAME_FACTOR: Final = 1e-4
+"""Largest relative change of adj_close / close that is rounding."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarsAdded:
     """What new bars changed in a ledger."""
@@ -178,13 +182,14 @@ class Ledger:
 
         Raises:
             LedgerError: the ledger is of another universe: it has other columns, another calendar or currency, or the
-                panel lacks more than half of its symbols.
+                panel lacks more than half of its symbols; or the panel is a part whose adj_close contradicts its own.
         """
         with self._store.batch() as batch:
             self._check_universe(batch, panel)
             known = self._read_bars(panel.symbols, int(panel.sessions[0]), int(panel.sessions[-1]), batch.number)
             given = np.stack([getattr(panel, name) for name in panel.columns], axis=-1)
             before = _placed(known, panel)
+            self._check_adjustment(panel, given, before)
             same = (given == before) | (np.isnan(given) & np.isnan(before))
             changed = panel.present & ~same.all(axis=-1)
             revised = int((changed & ~np.isnan(before[..., panel.columns.index("close")])).sum())
@@ -268,6 +273,26 @@ class Ledger:
         if have != given:
             row = (given.calendar, given.currency, json.dumps(given.columns))
             batch.add("insert into universe (batch, calendar, currency, columns) values (?, ?, ?, ?)", iter([row]))
+
+    def _check_adjustment(self, panel: BarPanel, given: FloatArray, before: FloatArray) -> None:
+        """Refuse a part of the history whose adjusted closes [S, T, C] do not continue the earlier, recorded ones."""
+        first = int(panel.sessions[0])
+        if "adj_close" not in panel.columns or not self._store.number(
+            "select count(*) from bar where first_session < ?", (first,)
+        ):
+            return
+        adjusted, close = (panel.columns.index(name) for name in ("adj_close", "close"))
+        change = given[..., adjusted] / given[..., close] / (before[..., adjusted] / before[..., close]) - 1
+        known = np.isfinite(change)
+        moved = [panel.symbols[row] for row in np.flatnonzero((known & (np.abs(change) > _SAME_FACTOR)).any(axis=1))]
+        if known.any() and not moved:
+            return
+        problem = f"those of {listed(moved)} have changed" if moved else "none of these bars is in the ledger"
+        raise LedgerError(
+            f"{self.path}: the bars begin on {shown_date(first)}, after those of the ledger, so their adjusted closes "
+            f"must continue it, but {problem}; give the whole history, because a dividend or split changes all of it",
+            metadata={"file": str(self.path)},
+        )
 
     def _refuse(self, problem: str) -> None:
         raise LedgerError(
