@@ -38,7 +38,7 @@ def save_daily_model(line: Path, version: int = 1, recipe: StockRecipe = HAR, un
     return line.parent
 
 
-def evenings_of(ledger: Path, line: Path, bars: BarPanel, *, first: int = 0) -> DailySummary:
+def evenings_of(ledger: Path, line: Path, bars: BarPanel, *, first: int = 0, look: int = 1) -> DailySummary:
     """Do the evenings that are due with a ledger's file."""
     with Ledger.open(ledger, create=True) as opened:
-        return run_evenings(DailySettings(ledger=opened, line=line), bars, AFTER_ALL_SESSIONS, first=first)
+        return run_evenings(DailySettings(ledger=opened, line=line, look=look), bars, AFTER_ALL_SESSIONS, first=first)

@@ -12,6 +12,7 @@ import numpy as np
 from audits import audit_record
 from backtests import backtest
 from cards import full_card
+from daily_runs import daily_bars, evenings_of, save_daily_model
 from evaluations import evaluation
 from market import bokeh_panel
 
@@ -23,6 +24,7 @@ from predictor.dates import as_date
 from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal, InternalAxis
+from predictor.ledger import Ledger
 from predictor.replacement import replace_file
 from predictor.report import (
     PastForecasts,
@@ -35,6 +37,8 @@ from predictor.report import (
 from trainers.stock.audit.page import render_audit
 from trainers.stock.backtest.page import render_backtest
 from trainers.stock.bars_report import check_bars, list_warnings, write_bars_page
+from trainers.stock.daily import DailySettings
+from trainers.stock.daily.page import render_evenings
 from trainers.stock.evaluation.page import render_evaluation
 
 NAME: Final = "demo/1"
@@ -169,6 +173,15 @@ def _check(path: Path) -> None:
     write_bars_page(path, checked.reading, checked.findings, tuple(list_warnings(checked)))
 
 
+def _evenings(path: Path) -> None:
+    """Write the page of four months of evenings."""
+    folder = path.parent / "evenings"
+    line = save_daily_model(folder / "models" / "mine") / "mine"
+    summary = evenings_of(folder / "ledger.db", line, daily_bars(20100507), first=20100104, look=20)
+    with Ledger.open(folder / "ledger.db") as ledger:
+        replace_file(path, render_evenings(DailySettings(ledger=ledger, line=line), summary).encode())
+
+
 STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "report": _report,
     "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS, card(), past()),
@@ -177,6 +190,7 @@ STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "backtest": lambda path: replace_file(path, render_backtest(NAME, backtest()).encode()),
     "check": _check,
     "audit": lambda path: replace_file(path, render_audit(NAME, audit_record()).encode()),
+    "evenings": _evenings,
 }
 
 

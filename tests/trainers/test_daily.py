@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from command_exits import program_exit_code
 from daily_runs import HAR, daily_bars, evenings_of, save_daily_model
+from pages import HOSTILE, assert_loads_nothing, page_of
 
 from predictor.bars import BarPanel
 from predictor.errors import InSampleError, LedgerError
@@ -25,7 +26,8 @@ from predictor.networks import LSTMConfig
 from trainers.cli.commands import app
 from trainers.stock import Optimisation
 from trainers.stock.daily import DailySettings, run_evenings
-from trainers.stock.daily.evenings import ALARM, EVENING
+from trainers.stock.daily.evenings import ALARM, EVENING, summarise
+from trainers.stock.daily.page import render_evenings
 from trainers.stock.daily.run_lock import claim_run
 
 DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
@@ -318,3 +320,45 @@ def test_the_model_is_named_if_there_are_several(models: Path, ledger: Path, csv
     assert run_daily(models, ledger, csv) == 2
     assert run_daily(models, ledger, csv, "--name", "yours") == 0
     assert {one.model for one in rows_of(ledger, LedgerEvent)} == {"yours"}
+
+
+# --- the page
+
+
+def page_text(ledger: Path, line: Path) -> str:
+    with Ledger.open(ledger) as opened:
+        settings = DailySettings(ledger=opened, line=line)
+        return render_evenings(settings, summarise(settings))
+
+
+def test_a_second_run_writes_the_same_bytes(models: Path, ledger: Path, csv: Path, tmp_path: Path) -> None:
+    pages = [tmp_path / "first.html", tmp_path / "second.html"]
+    for page in pages:
+        assert run_daily(models, ledger, csv, "--report", page) == 0
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    assert_loads_nothing(pages[0].read_text())
+
+
+def test_the_page_shows_tonights_forecasts_with_the_highest_median_first(models: Path, ledger: Path) -> None:
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    found = rows_of(ledger, ForecastRecord, "role = 'champion'")
+    expected = sorted((100 * np.expm1(one.values[-1]) for one in found), key=lambda row: -row[1])
+    numbers = page_of(page_text(ledger, models / "mine")).numbers
+    assert numbers == pytest.approx([row[k] for row in expected for k in (1, 0, 2)])
+
+
+def test_the_page_shows_events_findings_and_what_is_not_known_yet(models: Path, ledger: Path) -> None:
+    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
+    revised = changed(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
+    evenings_of(ledger, models / "mine", revised)
+    words = page_of(page_text(ledger, models / "mine")).words
+    assert "A person should look." in words
+    assert "revised bars" in words
+    assert "cannot say yet when 0.65 instead of 0.80 would be noticed" in words
+
+
+def test_a_symbols_name_or_reason_cannot_inject_a_script(models: Path, ledger: Path) -> None:
+    hostile = replace(daily_bars(DAYS[3]), symbols=("AAPL", HOSTILE, "MSFT"))
+    bad = changed(hostile, "MSFT", -1, lambda price: price * 1000)
+    evenings_of(ledger, models / "mine", bad)
+    assert HOSTILE not in page_text(ledger, models / "mine")

@@ -8,6 +8,7 @@ from predictor.charts.evaluation import BookCurve, book_curves, calibration, int
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
 from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
 from predictor.charts.pictures import BarsPanel, Panel, QuantilePanel, draw
+from predictor.charts.sequences import LookSeries, look_lines
 from predictor.charts.svg import fan_svg
 from predictor.charts.theme import largest
 
@@ -17,6 +18,7 @@ __all__ = [
     "BookCurve",
     "Candles",
     "FanChart",
+    "LookSeries",
     "Panel",
     "PastFan",
     "QuantilePanel",
@@ -31,6 +33,7 @@ __all__ = [
     "importance_heatmap",
     "interval_rows",
     "largest",
+    "look_lines",
     "loss_curve",
     "pit_histogram",
     "quantile_lines",

@@ -81,6 +81,12 @@ OURS: Final = (
         "Example: quantra replay --sample 100 --ledger ledger.db --models models",
     ),
     Command(
+        "schedule",
+        "trainers.stock.daily.schedule:schedule_command",
+        "Print the entry that runs `quantra daily` in this folder on every weekday.",
+        "Example: quantra schedule cron --at 18:30 --bars bars.csv --ledger ledger.db",
+    ),
+    Command(
         "demo",
         "trainers.demo.command:demo",
         "Train on real bars, serve, query from Python and C#, and write report.html; less than a minute.",

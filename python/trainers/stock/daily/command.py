@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.covariates import CovariateSource
 from predictor.errors import listed, shown_date
@@ -22,6 +22,7 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.registry import claim_first_champion, find_line, find_version
 from predictor.registry.layout import names_in
+from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
 from trainers.stock.daily.evenings import EVENING, AfterEvening, DailySettings, DailySummary, do_nothing, run_evenings
 from trainers.stock.daily.renewal import Renewal
@@ -72,6 +73,7 @@ def daily_command(
     name: ModelName = "",
     accept_suspect_bars: AcceptSuspectBars = False,
     renewal: RenewalFlags,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Do the evenings that are due: record bars, score and make forecasts, and look at the evidence.
@@ -92,6 +94,7 @@ def daily_command(
                 accept_suspect_bars=accept_suspect_bars,
             )
             summary = run_evenings(settings, panel, datetime.now(UTC), afterwards=renewal.afterwards)
+            write_page(report, settings, summary)
     print_summary(summary, as_json=as_json)
     if not as_json:
         print_next_commands(quantra("ledger", "show", ledger))
@@ -133,6 +136,7 @@ def simulate_command(
             afterwards=renewal.afterwards,
             stepwise=no_progress if as_json else progress_on(sys.stdout),
         )
+        write_page(out / PAGE_FILE, settings, summary)
         happened = opened.records(LedgerEvent, f"kind <> '{EVENING}'")
     if not as_json:
         for event in happened:
@@ -147,6 +151,15 @@ def simulate_command(
 
 
 LEDGER_FILE = "ledger.db"
+PAGE_FILE = "page.html"
+
+
+def write_page(path: Path | None, settings: DailySettings, summary: DailySummary) -> None:
+    """Write the page of the last evening, if one is asked for and there was an evening."""
+    if path is not None and summary.session:
+        from trainers.stock.daily.page import render_evenings  # slow to import
+
+        replace_file(path, render_evenings(settings, summary).encode())
 
 
 def copy_version(models: Path, reference: str, out: Path) -> Path:

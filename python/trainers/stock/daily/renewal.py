@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from predictor.artifact import next_version
-from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
+from predictor.errors import QuantraError, shown_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
 from predictor.registry.layout import versions_in
 from trainers.loop import LoopError
 from trainers.stock.daily.evenings import (
-    CALENDAR_NOTICE,
     RETRAINING,
     DailySettings,
     count_sessions_left,
@@ -36,6 +35,8 @@ COOL_DOWN: Final = 60
 """Sessions between two trainings."""
 RETRY: Final = 252
 """Sessions after which a version that was not promoted is trained again."""
+RENEWED_BEFORE: Final = 300
+"""Sessions before the end of a calendar from which a new version is due, so that it can be compared in time."""
 _REPLAYED: Final = 50
 """Forecasts of a challenger that are replayed before its promotion."""
 
@@ -85,7 +86,7 @@ def _list_reasons(champion: RecordedModel, session: int, evidence: Sequence[Evid
     for record in evidence:
         if record.lamp is Lamp.RED and not record.monitor.startswith(versions):
             yield describe_alarm(record)
-    if count_sessions_left(champion, session) <= CALENDAR_NOTICE:
+    if count_sessions_left(champion, session) <= RENEWED_BEFORE:
         yield f"the calendar of {champion.reference} ends"
 
 
@@ -113,7 +114,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     record_replays(ledger, replays, session)
     try:
         comparison = compare_versions(old, new, ledger.panel(last=session))
-    except (ConfigurationError, InSampleError) as error:
+    except QuantraError as error:
         reason = f"{new.reference} cannot be compared: {error.message}"
         ledger.append([_note(version, session, reason)])
         return 2

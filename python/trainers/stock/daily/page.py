@@ -1,0 +1,214 @@
+"""HTML page of a model's evenings, in one self-contained file, from its ledger only."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from predictor import charts
+from predictor.arrays import FloatArray
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.dates import as_date
+from predictor.errors import shown_date
+from predictor.evidence import ALPHA, Lamp, Side, describe_notice
+from predictor.forecast import LOG_RETURN
+from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
+from predictor.model_health import COVERAGE, SKILL, ModelVersion
+from predictor.report import PageBuilder
+from predictor.skill import Verdict
+from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
+
+_MOST_FANS: Final = 60
+"""Symbols whose fan is drawn in the table."""
+_MOST_PAST: Final = 4
+"""Symbols whose past fans are drawn beside what happened."""
+_AGO: Final = (20, 40, 60)
+"""Sessions between tonight and the past fans."""
+_BARS: Final = charts.SESSIONS_SHOWN + 1
+_UNIT: Final = 1e4
+"""Losses are shown in units of 1/10,000."""
+_VERDICTS: Final = {Lamp.GREEN: Verdict.BETTER, Lamp.RED: Verdict.WORSE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanRow:
+    """Tonight's forecast of one symbol at the last horizon."""
+
+    symbol: str
+    middle: float
+    """The median, in percent for returns."""
+    low: float
+    high: float
+    fan: str
+    """A small chart; empty beyond the first symbols."""
+
+
+def render_evenings(settings: DailySettings, summary: DailySummary) -> str:
+    """The page as deterministic HTML; raises MissingPackageError without the packages of pages."""
+    ledger, version = settings.ledger, ModelVersion(summary.model, summary.champion)
+    page = PageBuilder("trainers.stock.daily")
+    tonight = ledger.records(
+        ForecastRecord, "model = ? and version = ? and as_of = ? and role <> 'client'", (*version, summary.session)
+    )
+    evidence = ledger.records(EvidenceRecord, "model = ? and version = ?", version)
+    newest = [one for one in evidence if one.session == evidence[-1].session]
+    events = ledger.records(LedgerEvent, f"kind <> '{EVENING}' and model in ('', ?)", (summary.model,))
+    first = tonight[0] if tonight else None
+    return page.render(
+        {
+            "summary": summary,
+            "look": _VERDICTS.get(summary.lamp, Verdict.UNDECIDED),
+            "horizon": first.horizons[-1] if first else 0,
+            "is_return": first is not None and first.target_kind == LOG_RETURN,
+            "levels": (first.quantiles[0], first.quantiles[-1]) if first else (),
+            "most_fans": _MOST_FANS,
+            "rows": sorted(map(_row, tonight), key=lambda row: (-row.middle, row.symbol)) if tonight else (),
+            "past": list(_past_fans(settings, page, tonight)),
+            "coverage": list(_coverage_charts(page, evidence)),
+            "skill": list(_skill_charts(page, evidence)),
+            "lamps": [(describe_monitor(one), one.lamp.value, describe_state(one)) for one in newest],
+            "events": [(shown_date(one.session) if one.session else "", one) for one in events],
+        }
+    )
+
+
+def _row(record: ForecastRecord) -> FanRow:
+    values = 100 * np.expm1(record.values) if record.target_kind == LOG_RETURN else record.values
+    middle = len(record.quantiles) // 2
+    return FanRow(
+        symbol=record.symbol,
+        middle=float(values[-1, middle]),
+        low=float(values[-1, 0]),
+        high=float(values[-1, -1]),
+        fan=charts.fan_svg(record.horizons, record.quantiles, values, title=record.symbol, start=0.0)
+        if record.target_kind == LOG_RETURN
+        else charts.fan_svg(record.horizons, record.quantiles, values, title=record.symbol),
+    )
+
+
+def _past_fans(
+    settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
+) -> Iterator[tuple[str, str]]:
+    """Tonight's fan of the first symbols, with earlier ones beside the bars since."""
+    shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MOST_PAST]
+    if not shown:
+        return
+    bars = settings.ledger.panel([one.symbol for one in shown], last=shown[0].as_of).last(_BARS)
+    for row, record in enumerate(shown):
+        there = bars.present[row]
+        close = bars.close[row, there]
+        sessions = bars.sessions[there]
+        days = [int(sessions[-1 - ago]) for ago in _AGO if ago < len(sessions)]
+        past = settings.ledger.records(
+            ForecastRecord,
+            "symbol = ? and model = ? and role = 'champion' and as_of in (select value from json_each(?))",
+            (record.symbol, record.model, json.dumps(days)),
+        )
+        chart = charts.FanChart(
+            candles=_candles(bars, row),
+            target_dates=[as_date(day) for day in record.target_sessions],
+            quantiles=record.quantiles,
+            prices=float(close[-1]) * np.exp(record.values),
+            past=[
+                _past_fan(one, float(close[sessions == one.as_of][0]))
+                for one in past
+                if one.quantiles == record.quantiles
+            ],
+            title=record.symbol,
+            currency=bars.currency,
+        )
+        yield record.symbol, page.chart(charts.fan(chart), f"{record.symbol}: past and tonight's forecasts", top=64)
+
+
+def _candles(bars: BarPanel, row: int) -> charts.Candles:
+    there = bars.present[row]
+    columns = {name: getattr(bars, name)[row, there] for name in ("open", "high", "low", "close")}
+    return charts.Candles(dates=bars.sessions[there], **columns)
+
+
+def _past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
+    return charts.PastFan(
+        start=as_date(record.as_of),
+        close=close,
+        target_dates=tuple(map(as_date, record.target_sessions)),
+        prices=close * np.exp(record.values),
+    )
+
+
+def _number(record: EvidenceRecord, name: str) -> float:
+    value = record.state.get(name)
+    return float(value) if isinstance(value, int | float) else np.nan
+
+
+def _series(
+    name: str, records: Sequence[EvidenceRecord], field: str, *bounds: str, unit: float = 1.0
+) -> charts.LookSeries:
+    def column(one: str) -> FloatArray:
+        return unit * np.array([_number(record, one) for record in records])
+
+    lower, upper = map(column, bounds) if bounds else (None, None)
+    dates = np.array([record.session for record in records], np.int32)
+    return charts.LookSeries(name=name, dates=dates, values=column(field), lower=lower, upper=upper)
+
+
+def _coverage_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
+    """The share inside the band, and the capital of the bets against it."""
+    looks = [one for one in evidence if one.monitor == f"{COVERAGE} {Side.TOO_FEW}" and one.state.get("days")]
+    horizons = sorted({one.horizon for one in looks})
+    if not horizons or len({one.session for one in looks}) == 1:
+        return
+    by_horizon = {horizon: [one for one in looks if one.horizon == horizon] for horizon in horizons}
+    shares = [_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
+    promised = _number(looks[0], "promised")
+    figure = charts.look_lines(
+        shares, title="Share inside the band", what="share inside", level=promised, level_name="promised"
+    )
+    yield page.chart(figure, "Share of outcomes inside the band", top=64)
+    capital = [_series(f"{horizon} ahead", of, "guarded") for horizon, of in by_horizon.items()]
+    figure = charts.look_lines(capital, title="Capital", what="capital", level=1 / ALPHA, level_name="red", is_log=True)
+    yield page.chart(figure, "Capital of the bets that the band is too narrow", top=64)
+
+
+def _skill_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[tuple[str, str]]:
+    """The difference of losses from each rival at the shortest horizon, with its bounds."""
+    looks = [one for one in evidence if one.monitor.startswith(SKILL) and one.state.get("lower") is not None]
+    shortest = min((one.horizon for one in looks), default=0)
+    for monitor in sorted({one.monitor for one in looks}):
+        of = [one for one in looks if one.monitor == monitor and one.horizon == shortest]
+        if len(of) <= 1:
+            continue
+        rival = monitor.removeprefix(SKILL).strip()
+        series = _series("smaller loss", of, "mean", "lower", "upper", unit=_UNIT)
+        figure = charts.look_lines(
+            [series], title=rival, what="smaller loss (1/10,000)", level=0.0, level_name="no difference"
+        )
+        yield f"Against {rival}, {shortest} ahead", page.chart(figure, f"Skill against {rival}", top=64)
+
+
+def describe_monitor(record: EvidenceRecord) -> str:
+    """Name of a monitor with its horizon."""
+    return f"{record.monitor}, {record.horizon} ahead"
+
+
+def describe_state(record: EvidenceRecord) -> str:
+    """What a monitor has seen, and what it cannot know yet."""
+    if record.lamp is Lamp.RED:
+        return describe_alarm(record)
+    days = _whole(record.state.get("days"))
+    if record.monitor.startswith(SKILL):
+        bounded = record.state.get("lower") is not None
+        known = "the bounds include no difference" if bounded else "too few outcomes for bounds"
+        return f"{days} dates; {known}" if record.lamp is Lamp.LEARNING else f"{days} dates; better"
+    share = record.state.get("share")
+    inside = f", {100 * share:.1f} % inside" if isinstance(share, float) else ""
+    if record.monitor != f"{COVERAGE} {Side.TOO_FEW}":
+        return f"{days} dates{inside}"
+    notice = describe_notice(_number(record, "promised"), _whole(record.state.get("notice_days")))
+    return f"{days} dates{inside}; it {notice}"
+
+
+def _whole(value: Json) -> int:
+    return int(value) if isinstance(value, int | float) else 0
