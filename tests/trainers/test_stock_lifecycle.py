@@ -42,11 +42,13 @@ from trainers.stock import (
 )
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.ensembles import join
+from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote
 from trainers.stock.lifecycle.promotion import list_failed
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
 from trainers.stock.lifecycle.walk_forward import WalkedRecipe, walk_forward
 from trainers.stock.recipe import recipe_of
+from trainers.stock.splits import SplitPart
 
 FIRST, SECOND = 20091231, 20101231
 """The ends of the bars of versions 1 and 2."""
@@ -313,6 +315,18 @@ def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
     np.testing.assert_allclose(known.values, more.values, rtol=1e-9)
 
 
+def test_a_walk_forward_gives_the_calibrated_forecasts_of_a_model_trained_before_its_days(models: Path) -> None:
+    source = load_version(models, "mine@1").source
+    (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
+    walked = walk_forward(WalkedRecipe(recipe=source.known_recipe(), features=source.features), bars(), (fold,))
+    known = TrainingMaterial(bars().between(fold.learn_first, fold.learn_last), default_features())
+    train(known, HAR, models / "mine" / "5", consume=iter)
+    bound = bind_model(load_version(models, "mine@5").standing.model, bars())
+    windows = bound.windows(SplitPart("test", 20110104, 20110405))
+    values = bound.forecasts(windows).calibrated
+    np.testing.assert_allclose(walked.values[: len(bars().symbols)], values[: len(bars().symbols)], rtol=1e-5)
+
+
 def test_a_walk_forward_of_one_recipe_is_refused(models: Path) -> None:
     with pytest.raises(ConfigurationError, match="have the same recipe, so a walk forward does not tell them apart"):
         compare_recipes(*pair_of(models), bars(), start=20110103, refit=200)
@@ -559,6 +573,16 @@ def test_a_promotion_that_was_killed_before_the_ledger_is_completed_by_repeating
     assert "mine@2 is the champion of mine already." in capsys.readouterr().out
     with Ledger.open(ledger) as book:
         assert [event.version for event in book.records(LedgerEvent)] == [1, 2]
+
+
+def test_moves_of_the_same_second_are_all_recorded_in_the_ledger(models: Path, ledger: Path) -> None:
+    first, second = pair_of(models)
+    with Ledger.open(ledger) as book:
+        for _ in range(2):
+            promote(second, first, (), reason="there", ledger=book)
+            promote(first, second, (), reason="back", ledger=book)
+        moves = book.records(LedgerEvent)
+    assert [move.version for move in moves] == [1, 2, 1, 2, 1]
 
 
 def test_a_version_is_not_promoted_past_a_gate_from_python(models: Path) -> None:

@@ -170,10 +170,10 @@ def record_moves(line: Path, ledger: Ledger) -> int:
     Each move has its own key, so that it is recorded once, and moves that were made without the ledger follow.
     """
     moves = [move for move in read_moves(line, read_aliases(line)) if move.alias == CHAMPION]
-    return ledger.append(_event_of(line.name, move) for move in moves)
+    return ledger.append(_event_of(line.name, place, move) for place, move in enumerate(moves))
 
 
-def _event_of(name: str, move: AliasMove) -> LedgerEvent:
+def _event_of(name: str, place: int, move: AliasMove) -> LedgerEvent:
     return LedgerEvent(
         kind="champion",
         model=name,
@@ -185,5 +185,5 @@ def _event_of(name: str, move: AliasMove) -> LedgerEvent:
             "at": move.at,
             "gates": [asdict(gate) for gate in move.gates],
         },
-        key=f"champion {name} {move.previous} to {move.version} at {move.at}",
+        key=f"champion {name} {move.previous} to {move.version} at {move.at}, move {place}",
     )
