@@ -1,4 +1,4 @@
-"""The life of a model after training: false alarms, delays and false promotions of the evidence, and the ledger's cost.
+"""The life of a model after training: errors and delays of the evidence, and the cost of the ledger and of evenings.
 
 The streams are returns of S symbols that share a market factor, with bands that cover 80 %. From a change on, their
 volatility is so much higher that the bands cover 65 %.
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import NormalDist
@@ -26,8 +27,13 @@ from predictor.evidence import (
     least_skill_days,
     skill_radius,
 )
+from predictor.features import default_features
+from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger
 from predictor.sessions import SessionCalendar
+from trainers.stock import RollingSplits, TrainingMaterial, train
+from trainers.stock.daily import DailySettings, DailySummary, run_evenings
+from trainers.stock.recipe import recipe_of
 
 DAYS: Final = 1000
 CHANGE: Final = 300
@@ -39,6 +45,7 @@ LOUDER: Final = BAND / NormalDist().inv_cdf(0.825)
 FALSE_REACH, PROMOTION_REACH, DELAY_REACH, WRITE_REACH = 0.05, 0.07, 0.15, 15.0
 STUDY: Final = {(1, 1): (95, 98), (20, 1): (717, None), (1, 50): (19, 22), (20, 50): (224, 282)}
 """Median days from the change to amber and to red, by horizon and symbols, in the study that the method comes from."""
+DAILY_REACH: Final = 180.0
 LEVELS: Final = np.array([0.1, 0.5, 0.9])
 STUDY_PROMOTIONS: Final = {(1, 50): 0.05, (5, 50): 0.07, (20, 50): 0.06, (1, 1): 0.06}
 NARROW: Final = 0.25
@@ -225,6 +232,38 @@ def ledger_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
         yield shown("verify, µs per row", 1e6 * verified / rows, detail=f"{rows:,} rows")
 
 
+def daily_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
+    """Processor time of `quantra daily` with one model and two baselines, and what a second run writes."""
+    made, random = universe(60 if quick else 1026, 1000), np.random.default_rng(1)
+    spread = 0.01 * random.uniform(0.2, 1, (4, *made.close.shape))
+    panel = replace(
+        made,
+        open=made.close * (1 + spread[0] - spread[1]),
+        high=made.close * (1 + spread[0] + spread[2]),
+        low=made.close * (1 - spread[1] - spread[3]),
+        volume=np.exp(random.normal(13, 0.5, made.close.shape)),
+    )
+    days = panel.sessions.tolist()
+    recipe = replace(recipe_of("har"), parts=RollingSplits(selection=60, calibration=250))
+    learnt = panel.until(days[-40]).rows(slice(50))
+    train(TrainingMaterial(learnt, default_features()), recipe, folder / "models" / "mine" / "1", consume=iter)
+    with Ledger.open(folder / "daily.db", create=True) as ledger:
+        settings = DailySettings(ledger=ledger, line=folder / "models" / "mine")
+        summaries: list[DailySummary] = []
+
+        def run_until(day: int) -> None:
+            summaries.append(run_evenings(settings, panel.until(day), AFTER_ALL_SESSIONS))
+
+        first = processor_time(lambda: run_until(days[-3]))
+        yield shown("daily, first evening, s", first, detail=f"{len(panel.symbols)} symbols; fits two baselines")
+        each = processor_time(lambda: run_until(days[-2]))
+        detail = f"{len(panel.symbols)} symbols, one model and two baselines"
+        yield at_most("daily, an evening, s", each, DAILY_REACH, detail=detail, judged=not quick)
+        again = processor_time(lambda: run_until(days[-2]))
+        written = summaries[-1].rows + summaries[-1].bars
+        yield at_most("daily, rows of a second run", float(written), 0.0, detail=f"{again:.1f} s")
+
+
 def append_in_parts(ledger: Ledger, records: list[ForecastRecord]) -> None:
     for first in range(0, len(records), 100):
         ledger.append(records[first : first + 100])
@@ -240,7 +279,12 @@ def main() -> int:
     arguments = parse_arguments(__doc__ or "")
     quick = arguments.quick
     with tempfile.TemporaryDirectory() as folder:
-        rows = chain(coverage_rows(quick=quick), promotion_rows(quick=quick), ledger_rows(Path(folder), quick=quick))
+        rows = chain(
+            coverage_rows(quick=quick),
+            promotion_rows(quick=quick),
+            ledger_rows(Path(folder), quick=quick),
+            daily_rows(Path(folder), quick=quick),
+        )
         return publish(rows, arguments.json)
 
 
