@@ -171,7 +171,7 @@ def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Pa
         settings = DailySettings(ledger=opened, line=models / "mine", accept_suspect_bars=True)
         summary = run_evenings(settings, jumps, datetime.now(UTC), first=DAYS[0])
     assert summary.lamp is Lamp.RED
-    assert "mine@1, 1 session ahead: too few outcomes in its band; consider quantra retrain mine" in summary.findings
+    assert "mine@1, 1 session ahead: too few outcomes in its band; consider: quantra retrain mine" in summary.findings
     alarms = [event.reason for event in rows_of(ledger, LedgerEvent, f"kind = '{ALARM}'")]
     assert len(alarms) == len(set(alarms)) < len(rows_of(ledger, EvidenceRecord, "lamp = 'red'"))
 

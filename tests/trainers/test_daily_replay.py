@@ -139,7 +139,7 @@ def ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     def count_few(_: RecordedModel, __: int) -> int:
         return 10
 
-    monkeypatch.setattr(renewal, "count_sessions_left", count_few)
+    monkeypatch.setattr(RecordedModel, "count_sessions_left", count_few)
 
 
 @pytest.mark.usefixtures("ends_soon")
@@ -178,6 +178,31 @@ def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folde
         gates = move.detail["gates"]
         assert isinstance(gates, list)
         assert {"losses", "shadow", "replay"} <= {str(gate["name"]) for gate in gates if isinstance(gate, dict)}
+
+
+@pytest.mark.usefixtures("ends_soon")
+def test_a_champion_whose_calendar_has_ended_is_replaced_without_a_comparison(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def can_forecast(model: RecordedModel, _: int) -> bool:
+        return model.reference != "mine@1"
+
+    monkeypatch.setattr(RecordedModel, "can_forecast", can_forecast)
+    (move,) = [event for event in renewed(folder, 20100212, promotes=True) if event.version == 2 and event.detail]
+    gates = move.detail["gates"]
+    assert isinstance(gates, list)
+    assert {gate["name"]: gate["overridden"] for gate in gates if isinstance(gate, dict)}["losses"] is True
+
+
+def test_a_baseline_whose_calendar_has_ended_is_fitted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def can_forecast(model: RecordedModel, _: int) -> bool:
+        return model.reference != "mine-har@1"
+
+    monkeypatch.setattr(RecordedModel, "can_forecast", can_forecast)
+    renewed(folder, DAYS[6])
+    with Ledger.open(folder / "ledger.db") as opened:
+        found = {(one.model, one.version) for one in opened.records(ForecastRecord, f"as_of > {DAYS[4]}")}
+    assert found == {("mine", 1), ("mine-har", 2), ("mine-garch", 1)}
 
 
 # --- simulations

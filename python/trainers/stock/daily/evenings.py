@@ -262,13 +262,6 @@ def describe_alarm(record: EvidenceRecord) -> str:
     return f"{who}, {ahead}: {record.monitor.removeprefix('coverage ')} outcomes in its band"
 
 
-def count_sessions_left(champion: RecordedModel, session: int) -> int:
-    """Sessions that a model can forecast before its calendar ends."""
-    calendar = find_calendar(champion.model)
-    reach = champion.model.manifest.target.reach
-    return max(0, len(calendar.sessions(session, calendar.last)) - 1 - reach) if session <= calendar.last else 0
-
-
 def list_evidence(ledger: Ledger, version: ModelVersion) -> list[EvidenceRecord]:
     """The newest evidence of a version."""
     where = (
@@ -311,7 +304,7 @@ def _list_findings(
             is_version = rival.startswith(f"{name}@")
             advice = f"quantra promote {rival} --reason REASON" if is_version else f"quantra retrain {name}"
             yield f"{describe_alarm(record)}; consider: {advice}"
-    left = count_sessions_left(champion, last.session)
+    left = champion.count_sessions_left(last.session)
     if left <= CALENDAR_NOTICE:
         yield f"the calendar of {champion.reference} ends in {left} sessions; consider: quantra retrain {name}"
     for reference, reason in _texts(last.detail.get("failed")).items():

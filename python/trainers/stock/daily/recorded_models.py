@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from predictor.artifact import is_artifact, name_folder_in_errors
+from predictor.artifact import is_artifact, name_folder_in_errors, next_version
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError
@@ -34,7 +34,6 @@ from trainers.stock.training_data import TrainingMaterial
 
 BASELINES: Final = ("har", "garch")
 """Kinds without a network, which need no tuning."""
-_FIRST: Final = "1"
 _MOST_LOADED: Final = 8
 
 
@@ -52,6 +51,16 @@ class RecordedModel:
     def reference(self) -> str:
         """Such as mine@3."""
         return f"{self.version.model}@{self.version.version}"
+
+    def count_sessions_left(self, session: int) -> int:
+        """Sessions after this one, yyyymmdd, that it can forecast before its calendar ends."""
+        calendar, reach = find_calendar(self.model), self.model.manifest.target.reach
+        return max(0, len(calendar.sessions(session, calendar.last)) - 1 - reach) if session <= calendar.last else 0
+
+    def can_forecast(self, session: int) -> bool:
+        """Whether its calendar covers the targets of this session, yyyymmdd."""
+        calendar, reach = find_calendar(self.model), self.model.manifest.target.reach
+        return session <= calendar.last and len(calendar.sessions(session, calendar.last)) > reach
 
     def forecast(
         self, bars: BarPanel, covariates: CovariateSource = NO_SOURCE, *, accept_suspect_bars: bool = False
@@ -142,18 +151,27 @@ class BaselineFolder:
         return cls(ledger.with_name(f"{ledger.name}.baselines"))
 
     def load(self, champion: RecordedModel, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
-        """The baselines of a model, which are fitted once, on the days that its first champion learnt from."""
+        """The baselines of a model, fitted on its champion's training days, and again when their calendar ends."""
         manifest = champion.model.manifest
         for kind in BASELINES:
             name = f"{champion.version.model}-{kind}"
             if kind == "garch" and manifest.target.kind is not TargetKind.LOG_RETURN:
                 continue
             try:
-                if not is_artifact(self.path / name / _FIRST):
-                    self._fit(kind, champion, bars, self.path / name / _FIRST)
-                yield load_recorded(self.path / name / _FIRST, ModelVersion(name, 1), ForecastRole.BASELINE)
+                yield self._load_newest(kind, name, champion, bars)
             except QuantraError as error:
-                failed[f"{name}@1"] = error.message
+                failed[name] = error.message
+
+    def _load_newest(self, kind: str, name: str, champion: RecordedModel, bars: BarPanel) -> RecordedModel:
+        out = next_version(self.path / name)
+        newest = int(out.name) - 1
+        if newest:
+            version = ModelVersion(name, newest)
+            found = load_recorded(out.with_name(str(newest)), version, ForecastRole.BASELINE)
+            if found.can_forecast(int(bars.sessions[-1])):
+                return found
+        self._fit(kind, champion, bars, out)
+        return load_recorded(out, ModelVersion(name, newest + 1), ForecastRole.BASELINE)
 
     def find(self, version: ModelVersion) -> Path:
         """The folder of a baseline; it may be missing."""

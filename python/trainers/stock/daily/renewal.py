@@ -1,11 +1,12 @@
 """Retrain a model when an alarm is red or its calendar ends, and promote a version that passes its gates."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from predictor.artifact import next_version
-from predictor.errors import QuantraError, shown_date
+from predictor.errors import InSampleError, QuantraError, shown_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
@@ -14,11 +15,11 @@ from trainers.loop import LoopError
 from trainers.stock.daily.evenings import (
     RETRAINING,
     DailySettings,
-    count_sessions_left,
     describe_alarm,
 )
 from trainers.stock.daily.recorded_models import RecordedModel
 from trainers.stock.daily.replay import record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.lifecycle.promotion import (
     SHADOW_SESSIONS,
     check_gates,
@@ -86,7 +87,7 @@ def _list_reasons(champion: RecordedModel, session: int, evidence: Sequence[Evid
     for record in evidence:
         if record.lamp is Lamp.RED and not record.monitor.startswith(versions):
             yield describe_alarm(record)
-    if count_sessions_left(champion, session) <= RENEWED_BEFORE:
+    if champion.count_sessions_left(session) <= RENEWED_BEFORE:
         yield f"the calendar of {champion.reference} ends"
 
 
@@ -100,7 +101,10 @@ def _count_since(ledger: Ledger, name: str, session: int) -> int:
 
 
 def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest: int, session: int) -> int:
-    """Promote the newest version if it passes all gates, which are checked every SHADOW_SESSIONS of its forecasts."""
+    """Promote the newest version if it passes all gates, which are checked every SHADOW_SESSIONS of its forecasts.
+
+    A champion whose calendar has ended is replaced without the gate of losses, because it forecasts nothing.
+    """
     ledger, models = settings.ledger, settings.line.parent
     version = ModelVersion(settings.line.name, newest)
     old, new = (
@@ -112,25 +116,13 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
         return 0
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAYED, version), settings.covariates)
     record_replays(ledger, replays, session)
-    try:
-        comparison = compare_versions(old, new, ledger.panel(last=session))
-    except QuantraError as error:
-        reason = f"{new.reference} cannot be compared: {error.message}"
-        ledger.append([_note(version, session, reason)])
-        return 2
-    gates = check_gates(old, new, comparison=comparison, ledger=ledger)
+    comparison = None
+    with suppress(InSampleError):  # no day of the champion's calendar is left that the new version has not seen
+        shared = ledger.panel(last=min(session, find_calendar(champion.model).last))
+        comparison = compare_versions(old, new, shared)
+    overridden = () if champion.can_forecast(session) else ("losses",)
+    gates = check_gates(old, new, comparison=comparison, ledger=ledger, overridden=overridden)
     if list_failed(gates):
         return 1
     promote(new, old, gates, reason=f"it passed its gates on {shown_date(session)}")
     return 1 + record_moves(settings.line, ledger)
-
-
-def _note(version: ModelVersion, session: int, reason: str) -> LedgerEvent:
-    return LedgerEvent(
-        kind="comparison",
-        model=version.model,
-        version=version.version,
-        session=session,
-        reason=reason,
-        key=f"comparison {version.model}@{version.version} {session}",
-    )
