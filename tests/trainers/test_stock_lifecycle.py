@@ -370,6 +370,7 @@ def test_the_command_shows_the_days_and_the_decision(models: Path, files: dict[s
     assert "days up to 2010-12-31 are left out: mine@2 has seen their labels" in shown
     assert re.search(r"outcomes in the band: mine@1 [\d.]+ %, mine@2 [\d.]+ %; promised 80 %", shown)
     assert "a refresh of the same recipe: not worse by more than 1 %? mean loss " in shown
+    assert "mine@2 against mine@1, versions: 374 days of 2 symbols, 2011-01-03 to 2012-06-26" in shown
     assert program_exit_code(app, *words, "--json") == 0
     assert json.loads(capsys.readouterr().out)["seen_until"] == SECOND
 
@@ -511,6 +512,16 @@ def test_forecasts_from_bars_that_the_ledger_lacks_are_no_shadow(models: Path, l
 
 def test_a_replay_that_differed_fails(models: Path, ledger: Path) -> None:
     fill(ledger, models, different=1)
+    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["replay"]
+
+
+@pytest.mark.parametrize("last", [(0, 0), (100, 1)])
+def test_the_last_replay_counts_and_must_have_replayed_something(
+    models: Path, ledger: Path, last: tuple[int, int]
+) -> None:
+    fill(ledger, models)
+    with Ledger.open(ledger) as book:
+        book.append([replay_event(2, equal=last[0], different=last[1])])
     assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["replay"]
 
 

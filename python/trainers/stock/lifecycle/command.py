@@ -144,7 +144,9 @@ def _compare(
 def _comparison_parts(found: VersionComparison) -> Iterator[RenderableType]:
     """Which days were compared, a row per horizon, and the decision."""
     span = f"{shown_date(found.first_day)} to {shown_date(found.last_day)}"
-    head = f"{found.challenger} against {found.champion}, {found.by}: {found.days} days, {span}"
+    head = (
+        f"{found.challenger} against {found.champion}, {found.by}: {found.days} days of {found.shown_symbols}, {span}"
+    )
     yield Text(head, style="bold")
     if found.seen_until:
         yield Text(f"days up to {shown_date(found.seen_until)} are left out: {found.seen_by} has seen their labels")

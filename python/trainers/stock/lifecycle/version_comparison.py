@@ -143,12 +143,17 @@ class VersionComparison:
         return "a new recipe: better"
 
     @property
+    def shown_symbols(self) -> str:
+        """The number of symbols in words."""
+        return "1 symbol" if len(self.symbols) == 1 else f"{len(self.symbols)} symbols"
+
+    @property
     def sentence(self) -> str:
         """The comparison in words."""
         gain = self.losses.improvement.value
         found = (
             f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
-            f"{self.days} days, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
+            f"{self.days} days of {self.shown_symbols}, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
         )
         if self.bounds.lower is None or self.bounds.upper is None:
             return f"{found}; undecided: {self.bounds.days_short} more days are needed for bounds"
