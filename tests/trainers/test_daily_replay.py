@@ -194,6 +194,18 @@ def test_a_champion_whose_calendar_has_ended_is_replaced_without_a_comparison(
     assert {gate["name"]: gate["overridden"] for gate in gates if isinstance(gate, dict)}["losses"] is True
 
 
+@pytest.mark.usefixtures("ends_soon")
+def test_versions_with_too_few_days_to_compare_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ConfigurationError("split test has no room for a target that reaches 20 sessions")
+
+    monkeypatch.setattr(renewal, "compare_versions", fail)
+    assert [event.kind for event in renewed(folder, 20100212, promotes=True)] == [RETRAINING]
+    with Ledger.open(folder / "ledger.db") as opened:
+        (replayed,) = opened.records(LedgerEvent, "kind = ?", (REPLAY,))
+    assert (replayed.version, replayed.detail["different"]) == (2, 0)
+
+
 def test_a_baseline_whose_calendar_has_ended_is_fitted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def can_forecast(model: RecordedModel, _: int) -> bool:
         return model.reference != "mine-har@1"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from predictor.artifact import next_version
-from predictor.errors import InSampleError, QuantraError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
@@ -117,7 +117,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAYED, version), settings.covariates)
     record_replays(ledger, replays, session)
     comparison = None
-    with suppress(InSampleError):  # no day of the champion's calendar is left that the new version has not seen
+    with suppress(InSampleError, ConfigurationError):  # no or too few days that both cover and have not seen
         shared = ledger.panel(last=min(session, find_calendar(champion.model).last))
         comparison = compare_versions(old, new, shared)
     overridden = () if champion.can_forecast(session) else ("losses",)
