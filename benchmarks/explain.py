@@ -66,7 +66,7 @@ def trained(bars: BarPanel, recipe: StockRecipe) -> Artifact:
 def test_windows(bars: BarPanel, made: Artifact, recipe: StockRecipe, rows: int) -> Inputs:
     """Windows spread evenly over the test years."""
     history = History(bars, made.pipeline)
-    every = history.windows(DataSplits.by_shares(bars.sessions, recipe.shares).test)
+    every = history.windows(DataSplits.by_shares(bars.sessions, recipe.shares).require_test())
     chosen = np.linspace(0, len(every) - 1, rows).astype(np.int64)
     return history.gather(TrainingWindows(symbols=every.symbols[chosen], positions=every.positions[chosen])).inputs
 

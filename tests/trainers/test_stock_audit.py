@@ -494,7 +494,7 @@ def test_a_record_from_before_the_yardstick_was_named_reads_back_with_the_only_o
 def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model) -> None:
     history = History(bars(), model.pipeline)
     splits = StockRecipe().splits(bars().sessions)
-    windows = history.windows(splits.test)
+    windows = history.windows(splits.require_test())
     case = InformationSet.of(history, splits, splits.calibration.last, model.manifest.quantiles)
     fitted = case.fitted(YARDSTICK, YARDSTICK_FIT)
     days = np.unique(windows.positions)

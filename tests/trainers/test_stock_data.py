@@ -116,7 +116,7 @@ def test_they_are_so_next_to_a_missing_bar() -> None:
 def test_targets_times_scale_are_the_raw_log_returns(lag: int) -> None:
     target = Target(lag=lag)
     found = History(bars(), pipeline_for(bars(), StockRecipe(calendar="XNYS", target=target)))
-    windows = found.windows(splits().test)
+    windows = found.windows(splits().require_test())
     batch = found.gather(windows)
     spread = torch.from_numpy(np.sqrt(np.array(target.horizons, np.float64)))
     back = restore(batch.target.double()[..., None], batch.inputs.location, batch.inputs.scale, spread)[..., 0].numpy()
@@ -130,7 +130,7 @@ def test_targets_times_scale_are_the_raw_log_returns(lag: int) -> None:
 
 
 def test_targets_are_of_the_size_of_one() -> None:
-    targets = history().targets(history().windows(splits().test)).numpy()
+    targets = history().targets(history().windows(splits().require_test())).numpy()
     assert 0.5 < targets.std() < 2
 
 
@@ -208,7 +208,7 @@ def test_a_window_with_one_known_outcome_is_kept_and_the_loss_counts_one() -> No
 def test_the_loss_is_the_mean_over_known_targets_alone_and_so_is_its_gradient() -> None:
     made = small_artifact()
     network = made.network().eval().requires_grad_()
-    batch = history().gather(history().windows(splits().test))
+    batch = history().gather(history().windows(splits().require_test()))
     target = torch.where(torch.rand(batch.target.shape, generator=torch.Generator().manual_seed(0)) < 0.4, torch.nan, 1)
     target *= batch.target
     loss = QuantileTask(network, made.manifest.quantiles).loss(batch._replace(target=target))
@@ -295,7 +295,7 @@ def test_no_forecast_knows_what_comes_after_its_day(session: int) -> None:
 def test_log_volatility_targets_come_back_as_parkinsons_estimate() -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 5))
     found = History(bars(), pipeline_for(bars(), StockRecipe(calendar="XNYS", target=target)))
-    windows = found.windows(splits().test)
+    windows = found.windows(splits().require_test())
     batch = found.gather(windows)
     one = torch.ones(2, dtype=torch.float64)
     back = restore(batch.target.double()[..., None], batch.inputs.location, batch.inputs.scale, one)[..., 0].numpy()

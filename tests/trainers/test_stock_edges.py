@@ -257,7 +257,7 @@ def refitting_of(source: ModelSource) -> SeedRefits:
 def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given_edges_model: ModelSource) -> None:
     recipe, refitting = given_edges_model.known_recipe(), refitting_of(given_edges_model)
     reading = bind_model(model_of(given_edges_model), graph_bars())
-    windows = reading.windows(refitting.splits.test)
+    windows = reading.windows(refitting.splits.require_test())
     ours = reading.forecasts(windows).calibrated
     again = refit_and_forecast(refitting, recipe.optimisation.seed, windows, ConsumerChain())
     np.testing.assert_allclose(again, ours, rtol=0, atol=1e-7)

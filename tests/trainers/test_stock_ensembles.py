@@ -107,7 +107,7 @@ def test_the_offsets_differ_from_none_and_leave_the_median(stored: StoredEnsembl
 def test_the_test_part_moves_no_number(
     stored: StoredEnsemble, folders: dict[str, Path], bars: BarPanel, splits: DataSplits, tmp_path: Path
 ) -> None:
-    cut = bars.sessions >= splits.test.first
+    cut = bars.sessions >= splits.require_test().first
     changed = replace(bars, **{name: np.where(cut, 3 * getattr(bars, name), getattr(bars, name)) for name in PRICES})
     made = artifact.load_ensemble(join(changed, folders, tmp_path / "1").folder)
     found, expected = made.manifest.conformal.offsets, stored.manifest.conformal.offsets
@@ -136,7 +136,7 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     later = replace(
         splits,
         calibration=replace(splits.calibration, last=int(bars.sessions[place])),
-        test=replace(splits.test, first=int(bars.sessions[place + 1])),
+        test=replace(splits.require_test(), first=int(bars.sessions[place + 1])),
     )
     short = _saved(tmp_path / "short" / "1", artifact_of("gru", encoder_length=20, features=(2, 3), seed=3), later)
     fitted_on: list[int] = []
@@ -175,7 +175,7 @@ def test_the_common_days_lie_after_all_that_any_member_has_seen() -> None:
     )
     assert (found.train.last, found.selection.last) == (20051231, 20081231)
     assert (found.calibration.first, found.calibration.last) == (20090101, 20091231)
-    assert (found.test.first, found.test.last) == (20110101, 20111231)
+    assert found.test == SplitPart("test", 20110101, 20111231)
 
 
 def test_calibration_days_that_another_member_was_trained_on_are_refused() -> None:

@@ -172,7 +172,7 @@ def forecast(found: History, part: SplitPart) -> ForecastWindows:
 @pytest.mark.parametrize("lag", [0, 1])
 def test_a_models_forecasts_learn_from_a_day_once_its_lag_and_horizon_are_over(lag: int) -> None:
     found = history(lag)
-    seen, test = forecast(found, SPLITS.calibration), forecast(found, SPLITS.test)
+    seen, test = forecast(found, SPLITS.calibration), forecast(found, SPLITS.require_test())
     positions = test.windows.positions
     day = positions[0] + 20
     missed = test.forecasts.raw - np.where(positions == day, 1.0, 0.0)[:, None, None]
@@ -185,7 +185,7 @@ def test_a_models_forecasts_learn_from_a_day_once_its_lag_and_horizon_are_over(l
 
 def test_a_models_first_forecasts_are_moved_by_what_the_calibration_part_missed_in_units_of_volatility() -> None:
     found = history(0)
-    seen, test = forecast(found, SPLITS.calibration), forecast(found, SPLITS.test)
+    seen, test = forecast(found, SPLITS.calibration), forecast(found, SPLITS.require_test())
     missed = (found.outcomes(seen.windows)[..., None] - seen.forecasts.raw) / units(found, seen.windows)
     ordered = np.sort(missed, axis=0)
     first = test.windows.positions == test.windows.positions[0]

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, shown_date
 from predictor.networks import Target
 
 PARTS = ("train", "selection", "calibration", "test")
@@ -70,6 +70,19 @@ class DataSplits:
         """Oldest first."""
         training = (self.train, self.selection, self.calibration)
         return training if self.test is None else (*training, self.test)
+
+    def require_test(self) -> SplitPart:
+        """Return the test part.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        if self.test is None:
+            raise ConfigurationError(
+                f"the training has seen every session up to {shown_date(self.calibration.last)} (--splits rolling), so "
+                "no day is left for a score; train with a test split"
+            )
+        return self.test
 
     @classmethod
     def from_text(cls, text: str) -> "DataSplits":

@@ -62,22 +62,8 @@ def find_common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
             max(splits.selection.last for splits in members.values()),
         ),
         calibration=_find_shared_days("calibration", members, lambda splits: splits.calibration),
-        test=_find_shared_days("test", members, _find_test),
+        test=_find_shared_days("test", members, DataSplits.require_test),
     )
-
-
-def _find_test(splits: DataSplits) -> SplitPart:
-    """The test part, without which an ensemble has no days to be scored on.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
-    if splits.test is None:
-        raise ConfigurationError(
-            f"a member has seen every session up to {shown_date(splits.calibration.last)} (--splits rolling), so no "
-            "day is left to score the ensemble on; train the members with a test split"
-        )
-    return splits.test
 
 
 def _find_shared_days(
@@ -227,7 +213,7 @@ def _build_card(
     doubts: tuple[str, ...],
     stepwise: StepProgress,
 ) -> dict[str, Json]:
-    history, windows = members.first, members.windows(_find_test(splits))
+    history, windows = members.first, members.windows(splits.require_test())
     test = EvaluationSet.of(history, windows, manifest.quantiles)
     check_outcomes_vary(test)
     forecasts = members.forecasts(windows)
