@@ -158,3 +158,9 @@ def test_exported_tables_are_those_of_the_ledger(path: Path, tmp_path: Path) -> 
     assert tables["scores"]["session"].dt.strftime("%Y%m%d").cast(pl.Int64).to_list() == DAYS[8:]
     assert tables["scores"]["pinball"].to_list() == [0.004, None]
     assert tables["events"]["made_at"].dtype == pl.Datetime("ns", "UTC")
+
+
+def test_a_ledger_without_forecasts_says_so(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "ledger.db", create=True).close()
+    shown = CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "ledger.db")])
+    assert "no forecast is recorded" in shown.output

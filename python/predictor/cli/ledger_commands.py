@@ -68,7 +68,7 @@ def verify(
         if as_json:
             write_json({"ledger": opened.id, "rows": found.rows, "receipt": str(found.receipt)})
             return
-        typer.echo(f"{ledger}: {found.rows} rows in {found.receipt.batch} batches, none was changed")
+        typer.echo(f"{ledger}: {found.rows} rows up to batch {found.receipt.batch}, none was changed")
         typer.echo(f"receipt: {found.receipt}")
 
 
@@ -99,6 +99,8 @@ def show(
     for title, rows in (("forecasts", models), ("evidence", evidence), ("events", happened)):
         if rows:
             console.print(_table(title, rows))
+        elif title == "forecasts":
+            console.print("no forecast is recorded")
 
 
 def _plain(rows: Sequence[Any]) -> list[dict[str, Any]]:

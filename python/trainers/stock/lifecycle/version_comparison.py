@@ -102,6 +102,8 @@ class VersionComparison:
     challenger: str
     is_refresh: bool
     """Whether both have the same recipe."""
+    is_copy: bool
+    """Whether both forecast the same values on all days."""
     by: str
     """What was compared: versions, or recipes in a walk forward."""
     seen_by: str
@@ -126,8 +128,10 @@ class VersionComparison:
     def decision(self) -> bool | None:
         """Whether the challenger may replace the champion by its losses; None if the days do not tell.
 
-        A refresh must not be worse by more than MARGIN; a new recipe must be better.
+        A copy may not. A refresh must not be worse by more than MARGIN; a new recipe must be better.
         """
+        if self.is_copy:
+            return False
         least = -MARGIN if self.is_refresh else 0.0
         if self.bounds.lower is None or self.bounds.upper is None:
             return None
@@ -150,6 +154,9 @@ class VersionComparison:
     @property
     def sentence(self) -> str:
         """The comparison in words."""
+        if self.is_copy:
+            same = f"it forecasts the same values as {self.champion} on all {self.days} days"
+            return f"{same}, so it is a copy: decided against it"
         gain = self.losses.improvement.value
         found = (
             f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
@@ -179,7 +186,7 @@ def compare_versions(
 
     Raises:
         InSampleError: one has seen all the days; the message names it.
-        ConfigurationError: the versions forecast different things, or the same values, or the bars do not fit them.
+        ConfigurationError: the versions forecast different things, or the bars do not fit them.
         CovariateMissingError: no file has a covariate that one reads.
     """
     _check_comparable(champion, challenger)
@@ -284,11 +291,6 @@ def _compare(
 ) -> VersionComparison:
     old, new = old.shared_with(new)
     test = old.test
-    if np.array_equal(old.values, new.values):
-        raise ConfigurationError(
-            f"{challenger.reference} and {champion.reference} forecast the same values on all {test.days} days: one is "
-            "a copy of the other, so there is nothing to decide; name another version"
-        )
     check_outcomes_vary(test)
     first, last = test.span
     inside = [float(np.nanmean(mark_inside(test, one.values))) for one in (old, new)]
@@ -299,6 +301,7 @@ def _compare(
         champion=champion.reference,
         challenger=challenger.reference,
         is_refresh=challenger.has_recipe_of(champion),
+        is_copy=np.array_equal(old.values, new.values),
         by=by,
         seen_by="" if seen is None else seen.reference,
         seen_until=0 if seen is None else seen.standing.last_seen,
