@@ -11,7 +11,7 @@ import pytest
 from command_exits import program_exit_code
 from daily_runs import daily_bars, evenings_of, save_daily_model
 
-from predictor.errors import ConfigurationError
+from predictor.errors import CalendarEndedError, ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
@@ -20,9 +20,10 @@ from trainers.cli.commands import app
 from trainers.loop import LoopError
 from trainers.stock.daily import DailySettings, renewal, run_evenings
 from trainers.stock.daily.evenings import RETRAINING
-from trainers.stock.daily.recorded_models import RecordedModel
+from trainers.stock.daily.recorded_models import RecordedModel, load_champion
 from trainers.stock.daily.renewal import Renewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.lifecycle.promotion import REPLAY
 
 DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
@@ -204,6 +205,18 @@ def test_versions_with_too_few_days_to_compare_wait(folder: Path, monkeypatch: p
     with Ledger.open(folder / "ledger.db") as opened:
         (replayed,) = opened.records(LedgerEvent, "kind = ?", (REPLAY,))
     assert (replayed.version, replayed.detail["different"]) == (2, 0)
+
+
+def test_the_last_session_of_a_model_leaves_room_for_its_targets(folder: Path) -> None:
+    champion = load_champion(folder / "models" / "mine")
+    calendar = find_calendar(champion.model)
+    last = champion.last_session
+    assert len(calendar.following(last, 3)) == 3
+    with pytest.raises(CalendarEndedError):
+        calendar.following(last, 4)
+    before = int(calendar.sessions(calendar.first, last)[-3])
+    assert [champion.count_sessions_left(day) for day in (before, last, calendar.last)] == [2, 0, 0]
+    assert [champion.can_forecast(day) for day in (last, calendar.last)] == [True, False]
 
 
 def test_a_baseline_whose_calendar_has_ended_is_fitted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

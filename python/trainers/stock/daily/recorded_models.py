@@ -52,15 +52,20 @@ class RecordedModel:
         """Such as mine@3."""
         return f"{self.version.model}@{self.version.version}"
 
+    @property
+    def last_session(self) -> int:
+        """The last session, yyyymmdd, that it can forecast before its calendar ends."""
+        calendar = find_calendar(self.model)
+        return int(calendar.sessions(calendar.first, calendar.last)[-1 - self.model.manifest.target.reach])
+
     def count_sessions_left(self, session: int) -> int:
-        """Sessions after this one, yyyymmdd, that it can forecast before its calendar ends."""
-        calendar, reach = find_calendar(self.model), self.model.manifest.target.reach
-        return max(0, len(calendar.sessions(session, calendar.last)) - 1 - reach) if session <= calendar.last else 0
+        """Sessions after this one, yyyymmdd, that it can forecast."""
+        last = self.last_session
+        return len(find_calendar(self.model).sessions(session, last)) - 1 if session < last else 0
 
     def can_forecast(self, session: int) -> bool:
         """Whether its calendar covers the targets of this session, yyyymmdd."""
-        calendar, reach = find_calendar(self.model), self.model.manifest.target.reach
-        return session <= calendar.last and len(calendar.sessions(session, calendar.last)) > reach
+        return session <= self.last_session
 
     def forecast(
         self, bars: BarPanel, covariates: CovariateSource = NO_SOURCE, *, accept_suspect_bars: bool = False

@@ -19,7 +19,6 @@ from trainers.stock.daily.evenings import (
 )
 from trainers.stock.daily.recorded_models import RecordedModel
 from trainers.stock.daily.replay import record_replays, replay_forecasts, sample_forecasts
-from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.lifecycle.promotion import (
     SHADOW_SESSIONS,
     check_gates,
@@ -118,7 +117,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     record_replays(ledger, replays, session)
     comparison = None
     with suppress(InSampleError, ConfigurationError):  # no or too few days that both cover and have not seen
-        shared = ledger.panel(last=min(session, find_calendar(champion.model).last))
+        shared = ledger.panel(last=min(session, champion.last_session))
         comparison = compare_versions(old, new, shared)
     overridden = () if champion.can_forecast(session) else ("losses",)
     gates = check_gates(old, new, comparison=comparison, ledger=ledger, overridden=overridden)
