@@ -275,6 +275,16 @@ def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledge
     assert assess_model(ledger, ModelVersion("other", 1), []) == ()
 
 
+def test_revised_bars_change_no_evidence(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 11, "AAPL", (1,), width=0.5), forecast(PANEL, 11, "IBM", (1,), width=1e-6)])
+    ledger.add_bars(PANEL)
+    score_due_forecasts(ledger)
+    before = assess_model(ledger, ModelVersion("mine", 1), [])
+    ledger.add_bars(with_columns(PANEL, "IBM", slice(12, 13), 1.05))
+    assert score_due_forecasts(ledger).revised == 1
+    assert assess_model(ledger, ModelVersion("mine", 1), []) == before
+
+
 def test_a_rivals_forecasts_after_the_fact_are_no_evidence(ledger: Ledger) -> None:
     ledger.append([forecast(PANEL, 11)])
     ledger.add_bars(PANEL)
