@@ -140,7 +140,8 @@ def simulate_command(
         happened = opened.records(LedgerEvent, f"kind <> '{EVENING}'")
     if not as_json:
         for event in happened:
-            typer.echo(f"{shown_date(event.session)}  {event.kind}: {event.reason}")
+            day = shown_date(event.session) if event.session else 10 * " "  # moves of a champion have no session
+            typer.echo(f"{day}  {event.kind}: {event.reason}")
     print_summary(summary, as_json=as_json)
     if not as_json:
         ledger = out / LEDGER_FILE
