@@ -47,8 +47,9 @@ COMPLETE = (": ", "\n")
 """Text before a complete command; the start of a text counts too."""
 QUOTED = ("`", "(")
 """Before one that may lack what it must have. Elsewhere a sentence may go on behind a command's name."""
-OF_OTHERS = {"--check", "--force-reinstall", "--logdir", "--log-level", "--now", "--project", "--user"}
-OF_OTHERS |= {"--verbosity", "--version"}
+OF_OTHERS = frozenset(
+    "--check --force-reinstall --log-level --logdir --now --project --user --verbosity --version".split()
+)
 """Flags of sha256sum, pip, tensorboard, dotnet, systemctl, and of the server's own program, in literals too."""
 NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in ", "quantra import "}
 BEYOND_THE_DEMO = {
