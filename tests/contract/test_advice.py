@@ -48,7 +48,17 @@ COMPLETE = (": ", "\n")
 QUOTED = ("`", "(")
 """Before one that may lack what it must have. Elsewhere a sentence may go on behind a command's name."""
 OF_OTHERS = frozenset(
-    "--check --force-reinstall --log-level --logdir --now --project --user --verbosity --version".split()
+    [
+        "--check",
+        "--force-reinstall",
+        "--log-level",
+        "--logdir",
+        "--now",
+        "--project",
+        "--user",
+        "--verbosity",
+        "--version",
+    ]
 )
 """Flags of sha256sum, pip, tensorboard, dotnet, systemctl, and of the server's own program, in literals too."""
 NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in ", "quantra import "}
