@@ -621,8 +621,8 @@ def test_an_alias_names_a_version(models: Path, tmp_path: Path, capsys: Capture)
 
 
 def test_the_history_shows_each_move_of_an_alias_with_its_reason(models: Path, tmp_path: Path, capsys: Capture) -> None:
-    shutil.copytree(models / "small", tmp_path / "small")
-    shutil.copytree(models / "small" / "1", tmp_path / "small" / "2")
+    for version in ("1", "2"):  # not the folder's history, which other tests may have begun
+        shutil.copytree(models / "small" / "1", tmp_path / "small" / version)
     set_alias(tmp_path / "small", "champion", 1)
     gate = GateResult(name="shadow", passed=False, need="20 sessions", have="none", overridden=True)
     promote_version(tmp_path / "small", 2, expected=1, reason="newer bars", gates=(gate,))
