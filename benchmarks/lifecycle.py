@@ -111,7 +111,7 @@ def delay_row(name: str, alarms: PositionArray, stream: tuple[int, int], lamp: i
     """The median delay of the paths without an earlier alarm, against the study's."""
     delays = alarms[alarms >= CHANGE] - CHANGE
     median, ninth = float(np.median(delays)), float(np.quantile(delays, 0.9, method="higher"))
-    missed = float((delays > DAYS).mean())  # a median of -1 stands for more than half
+    missed = float((delays > DAYS).mean())  # a median of -1: more than half
     detail = f"90 %: {'-' if ninth > DAYS else f'{ninth:.0f}'}; missed {missed:.2f}"
     expected = STUDY[stream][lamp] if stream in STUDY else None
     if expected is None:

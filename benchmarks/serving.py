@@ -87,7 +87,7 @@ def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
 
 def main() -> int:
     parser = common_options(__doc__ or "")
-    parser.add_argument("--peers", action="store_true", help="compare only with Triton, in an environment of its own")
+    parser.add_argument("--peers", action="store_true", help="compare only with Triton, in a separate environment")
     arguments = parser.parse_args()
     lengths = QUICK if arguments.quick else FULL
     use_threads(1)

@@ -36,7 +36,7 @@ def alarm_rows(name: str, bars: BarPanel) -> Iterator[Row]:
 
 
 def panel_of(path: Path) -> BarPanel:
-    """Read a panel of stocks; a bar with an unknown field is no bar, and a close outside its range widens the range."""
+    """Read a panel of stocks; leave out bars with an unknown field; a close outside its range widens the range."""
     with np.load(path) as arrays:
         prices, dates, tickers = arrays["ohlcv"].astype(np.float64), arrays["dates"], arrays["tickers"]
     prices[np.isnan(prices).any(axis=2)] = np.nan

@@ -33,7 +33,7 @@ STREAMS_REACHES: Final = {1: 2.7, 8: 2.0, 32: 1.2}
 ONE_STREAM_REACH, P99_REACH = 1.4, 1.0
 UTILISATION: Final = 0.8
 NOT_READ: Final = ("anchor_price", "date")
-"""Inputs that the network does not read, so that Triton has none of these names."""
+"""Inputs that the network does not read, so Triton does not have them."""
 TRITON: Final = "Triton"
 ENGINES: Final = ("eager", "onnxruntime")
 _READY: Final = "/inference.GRPCInferenceService/ServerReady"

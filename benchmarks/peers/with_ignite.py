@@ -10,7 +10,7 @@ from benchmarks.training.job import Batch, Job
 
 
 def train(job: Job) -> None:
-    """Train with the library's accumulation, or with the tutorials' step and clipping if there is none."""
+    """Train with the library's accumulation, or with the tutorials' step and clipping without accumulation."""
     trainer = Engine(_step(job)) if job.accumulate == 1 else _accumulating(job)
     trainer.run(job.batches, max_epochs=1)
 

@@ -35,7 +35,7 @@ _SKILL_DAYS: Final = 250
 
 
 class Lamp(StrEnum):
-    """What the evidence says about a model, in one word."""
+    """The verdict of a test on a model, in one word."""
 
     LEARNING = "learning"
     """Too few outcomes to notice a broken model."""

@@ -66,7 +66,7 @@ class Forecaster:
 
         Args:
             bars: the panel, a DataFrame of bars, or a complete instance.
-            covariates: what the model reads beside a panel, such as `CovariateSource.read([...]).for_model(...)`.
+            covariates: the model's inputs other than bars, such as `CovariateSource.read([...]).for_model(...)`.
 
         Raises:
             QuantraError: the bars cannot be forecast; see predictor.errors.

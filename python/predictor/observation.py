@@ -23,7 +23,7 @@ class Observation:
     code: str
     """`OK`, or the name of a `predictor.errors.Status`."""
     reason: str
-    """Reason of the error; empty if there is none."""
+    """Reason of the error; empty without an error."""
     refused: tuple[str, ...] = ()
     """Error reasons of single instances in a request that succeeded."""
     took_s: float

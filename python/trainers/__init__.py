@@ -1,4 +1,4 @@
-"""Quantra's training half: how a forecaster comes to be.
+"""Quantra's training half: how a forecaster is trained.
 
 `from trainers import StockTrainer` loads torch when the name is first used, so that `import trainers` stays instant.
 """

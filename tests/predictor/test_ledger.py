@@ -125,7 +125,7 @@ def test_a_part_of_the_bars_after_a_dividend_is_refused(ledger: Ledger) -> None:
     paid = _revised(PANEL, "IBM", slice(-3), 0.98)
     with pytest.raises(LedgerError, match="must continue it, but those of IBM have changed; give the whole history"):
         ledger.add_bars(paid.last(10))
-    with pytest.raises(LedgerError, match="must continue it, but none of these bars is in the ledger"):
+    with pytest.raises(LedgerError, match="must continue it, but the ledger does not have these bars"):
         ledger.add_bars(PANEL.last(2))
     assert ledger.add_bars(PANEL.last(10)).new == 6
     assert ledger.add_bars(paid).revised == 27

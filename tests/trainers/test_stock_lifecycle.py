@@ -540,7 +540,7 @@ def test_a_version_of_fewer_symbols_fails(models: Path) -> None:
 
 def test_a_gate_that_does_not_exist_cannot_be_overridden(models: Path) -> None:
     champion, challenger = pair_of(models)
-    with pytest.raises(ConfigurationError, match="there is no gate luck; there are losses, symbols, audit"):
+    with pytest.raises(ConfigurationError, match="unknown gate luck; choose from losses, symbols, audit"):
         check_gates(champion, challenger, comparison=None, ledger=None, overridden=("luck",))
 
 

@@ -57,7 +57,7 @@ class FutureCheck:
     """The earliest session at which a stage changed."""
     deletion_gap: float | None
     """Largest change of a forecast when the bars are deleted instead, relative to the largest forecast of the day;
-    None if a different set of stocks is forecast, so that there is no comparison."""
+    None if the forecasts are of other stocks and cannot be compared."""
 
     @property
     def name(self) -> str:
@@ -360,7 +360,7 @@ def write_audit(path: Path, record: AuditRecord) -> None:
 
 
 def read_audit(folder: Path) -> AuditRecord | None:
-    """Read the audit record of an artifact's folder; None if there is none.
+    """Read the audit record of an artifact's folder; None if it has no audit record.
 
     Raises:
         ArtifactError: the record is malformed or belongs to another artifact.

@@ -144,7 +144,7 @@ def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatA
 
 
 def close_before(close: FloatArray) -> FloatArray:
-    """The last close before each session, [S, T]; NaN if there is none."""
+    """The last close before each session, [S, T]; NaN before the first one."""
     before = _bar_before(close)
     return np.where(before < 0, np.nan, close[np.arange(len(close))[:, None], before])
 
@@ -355,7 +355,7 @@ def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
 
 
 def _bar_before(close: FloatArray) -> IndexArray:
-    """The column of the last bar before each day; -1 if there is none."""
+    """The column of the last bar before each day; -1 before the first bar."""
     columns = np.arange(close.shape[1])
     last = np.maximum.accumulate(np.where(np.isnan(close), -1, columns), axis=1)
     before = np.full(close.shape, -1)

@@ -265,7 +265,7 @@ def _is_title(line: str, following: Sequence[str]) -> bool:
 
 
 def _delimiter(line: str) -> str:
-    """The most frequent delimiter of a line; the comma if there is none."""
+    """The most frequent delimiter of a line; the comma if no line has one."""
     return max(DELIMITERS, key=lambda sign: len(_cells(line, sign)))
 
 

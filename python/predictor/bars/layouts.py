@@ -245,7 +245,7 @@ def get_layout(name: str) -> Layout:
     """Look up a layout by name.
 
     Raises:
-        BarsError: There is no layout of this name.
+        BarsError: No layout has this name.
     """
     if name not in BY_NAME:
         raise BarsError(f"unknown layout {name!r}; use one of {listed(sorted(BY_NAME))}")
@@ -272,7 +272,7 @@ def identify_layout(columns: Sequence[str], source: str) -> Layout:
 
 
 def identify_headerless_layout(cells: Sequence[str]) -> Layout | None:
-    """The layout without a header that matches a first row of cells; None if there is none."""
+    """The layout without a header that matches a first row of cells; None if no layout matches."""
     if not all(_is_number(cell) for cell in cells):
         return None
     return next((layout for layout in LAYOUTS if layout.header and len(layout.header) == len(cells)), None)

@@ -207,7 +207,7 @@ class BarPanel:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Where there is a bar, [S, T]."""
+        """Whether a symbol has a bar in a session, [S, T]."""
         return ~np.isnan(self.close)
 
     @property
@@ -346,7 +346,7 @@ class BarPanel:
         return self._with_columns(self.symbols, self.sessions, columns)
 
     def without_sessions(self, sessions: Sequence[int]) -> Self:
-        """The panel without these sessions, yyyymmdd; the panel itself if it has none of them."""
+        """The panel without these sessions, yyyymmdd; the panel itself if nothing is removed."""
         kept = ~np.isin(self.sessions, sessions)
         return self if kept.all() else self._part(slice(None), kept, self.symbols)
 

@@ -21,7 +21,7 @@ from predictor.dates import days_of
 from predictor.errors import BarSuspectError, listed, shown_date
 
 LARGEST_MOVE: Final = math.log(5)
-"""Log returns up to this size are possible, whatever the symbol's history."""
+"""Log returns up to this size are possible for any symbol."""
 DEVIATIONS: Final = 20.0
 """Robust standard deviations beyond which a log return is impossible."""
 LEAST_DEVIATION: Final = 0.002
@@ -30,9 +30,9 @@ FEW_RETURNS: Final = 20
 """With fewer returns the deviation is not reliable, and `DEVIATION_OF_FEW` is its least value."""
 DEVIATION_OF_FEW: Final = 0.05
 IMPOSSIBLE_LEVEL: Final = math.log(100)
-"""A level does not change by more in one session, whatever the cause."""
+"""No event changes a level by more in one session."""
 LARGEST_VOLUME_MOVE: Final = math.log(1000)
-"""Volumes within this factor of their median are possible, whatever the symbol's history."""
+"""Volumes within this factor of their median are possible for any symbol."""
 UNUSUAL_MOVE: Final = math.log(1.5)
 """Smaller than `LARGEST_MOVE`: such a move of the last bar is possible, but named."""
 MOST_NAMED: Final = 3
@@ -111,7 +111,7 @@ class SuspectBars:
         return self.kind in {SuspectKind.UNIT, SuspectKind.SPLIT} or (self.kind is SuspectKind.BAR and self.is_last)
 
     def __str__(self) -> str:
-        """The finding in one sentence, as a question where the data alone cannot answer it."""
+        """The finding in one sentence, as a question where only a person can answer it."""
         factor = named_factor(self.factor)
         if self.kind is SuspectKind.VOLUME:
             first, *others = self.sessions

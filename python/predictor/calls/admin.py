@@ -128,7 +128,7 @@ class AdminCalls:
         return OneRequestCall(name, lambda _: _reject_stream(name), deadline, emit)
 
     def drain(self) -> None:
-        """Do nothing: there are no streams."""
+        """Do nothing: this service has no streams."""
 
     def close(self) -> None:
         """Reject new changes and apply the queued ones."""

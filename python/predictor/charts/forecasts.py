@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SESSIONS_SHOWN: Final = 60
 """Sessions shown before the forecast, after the oldest bar."""
 FORECAST_SHARE: Final = 1 / 3
-"""Share of the chart's width that the forecast has, whatever its longest horizon."""
+"""Share of the chart's width for the forecast, at any longest horizon."""
 LABEL_SHARE: Final = 0.05
 """Height of a label, as a share of the chart's height."""
 _DATES_NAMED: Final = 3
@@ -89,7 +89,7 @@ class PastFan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FanChart:
-    """What a chart of bars and forecast prices shows, whatever draws it.
+    """The content of a chart of bars and forecast prices, for any drawing library.
 
     Attributes:
         candles: at least one bar; the last SESSIONS_SHOWN + 1 are drawn.
@@ -104,7 +104,7 @@ class FanChart:
         notes: small lines below the title.
 
     Raises:
-        ConfigurationError: there is no bar, or shapes do not match.
+        ConfigurationError: the candles are empty, or shapes do not match.
     """
 
     candles: Candles
@@ -179,7 +179,7 @@ def band_name(quantiles: Sequence[float], low: int = 0) -> str:
 
 
 def fan(chart: FanChart) -> "Figure":
-    """The last bars with past forecasts, and beside them the forecast, which starts at the last close.
+    """The last bars with past forecasts, followed by the forecast, which starts at the last close.
 
     Raises:
         MissingPackageError: plotly is not installed.

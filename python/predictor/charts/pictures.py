@@ -103,7 +103,7 @@ def draw(panels: Sequence[Panel], kind: str, notes: Sequence[str] = ()) -> bytes
 
 
 def _settings() -> AbstractContextManager[None]:
-    """Texts are drawn as they are, and the same figure gives the same bytes."""
+    """Texts are drawn literally, and the same figure gives the same bytes."""
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError as error:

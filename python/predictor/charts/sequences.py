@@ -43,7 +43,7 @@ def look_lines(
         series: at least one.
         title: such as the monitor.
         what: title of the values.
-        level: what the values are compared with, such as a promised share.
+        level: the reference for the values, such as a promised share.
         level_name: its name in the legend.
         is_log: whether the values have a logarithmic axis.
 

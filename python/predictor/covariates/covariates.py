@@ -57,7 +57,7 @@ class Covariates:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no values and no future sessions."""
+        """Whether values and future sessions are both empty."""
         values = self.observed or self.known or self.numbers or self.categories
         return not values and not self.future_sessions.size
 

@@ -324,7 +324,7 @@ def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> li
 
 
 def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """The file's symbols, and the index of each row's symbol; empty and zeros if there is no symbol column."""
+    """The file's symbols, and the index of each row's symbol; empty and zeros without a symbol column."""
     if SYMBOL not in frame.columns:
         return (), np.zeros(frame.height, np.intp)
     names = _texts(path, frame[SYMBOL])

@@ -253,7 +253,7 @@ class Explainer:
             nodes: int64 [N, M] indices of the stocks in the network's graph; None for a row-wise network.
 
         Raises:
-            InvalidInputError: there is no window or point, a point is outside the forecast, or a forecast is not
+            InvalidInputError: windows or points are empty, a point is outside the forecast, or a forecast is not
                 finite.
             RequestTooLargeError: the response would have more than MOST_NUMBERS contributions.
             WindowShapeError: the windows do not match the baseline.

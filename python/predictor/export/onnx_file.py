@@ -48,7 +48,7 @@ class GraphPort:
     name: str
     dtype: str
     shape: tuple[int | str, ...]
-    """Sizes; a name stands for a dynamic size."""
+    """Sizes; a dynamic size is a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ class StaticCategory:
         """Fit to the strings of the training symbols, empty = unknown.
 
         Raises:
-            ConfigurationError: There are no known strings, or too many.
+            ConfigurationError: The known strings are empty or too many.
         """
         return cls(name=name, categories=tuple(sorted(set(texts) - {""})))
 

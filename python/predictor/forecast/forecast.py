@@ -52,7 +52,7 @@ class ForecastRow(NamedTuple):
     score: float
     """Score of the symbol and horizon, the same for all quantiles; NaN if the model does not rank."""
     rank: int
-    """Rank by score, 1 = best; 0 if there is no rank."""
+    """Rank by score, 1 = best; 0 without a rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

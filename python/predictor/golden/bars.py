@@ -65,7 +65,7 @@ def list_covariate_arrays(covariates: Covariates) -> dict[str, NDArray[np.generi
 
 def restore_covariates(categories: Record, arrays: Arrays) -> Covariates:
     """Restore the covariates from categories and arrays, in the shapes of `Covariates`."""
-    texts = {name: categories.texts(name) for name in categories.keys()}  # noqa: SIM118 - a Record is no dict
+    texts = {name: categories.texts(name) for name in categories.keys()}  # noqa: SIM118 - a Record is not a dict
     categories.end()
     if FUTURE not in arrays:
         return Covariates(categories=texts)

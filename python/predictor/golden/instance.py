@@ -165,7 +165,7 @@ def _read_facts(golden: Golden) -> _Facts:
         symbols=text.texts("symbols"),
         covariates=restore_covariates(text.record("categories"), golden.arrays),
         float32_error=text.number("float32_error"),
-        refusals={name: recorded.text(name) for name in recorded.keys()},  # noqa: SIM118 - a Record is no dict
+        refusals={name: recorded.text(name) for name in recorded.keys()},  # noqa: SIM118 - a Record is not a dict
     )
     text.end()
     return facts

@@ -203,7 +203,7 @@ def _check_request(headers: Headers) -> int:
             host = value
         elif name == b"content-length":
             if not _is_length(value) or content_length not in {None, int(value)}:
-                raise _MalformedHeadersError("the content length is no number, or there are two")
+                raise _MalformedHeadersError("the content length is not a number, or there are two")
             content_length = int(value)
     if not pseudo.keys() >= _REQUIRED or not _is_token(pseudo[b":method"]) or not pseudo[b":scheme"]:
         raise _MalformedHeadersError("a request lacks its method, scheme or path")
@@ -215,7 +215,7 @@ def _check_request(headers: Headers) -> int:
 
 
 def _check_field(name: bytes, value: bytes) -> None:
-    """Check one header or trailer that is no pseudo header (sections 8.2.1 and 8.2.2)."""
+    """Check one regular header or trailer (sections 8.2.1 and 8.2.2)."""
     if not _is_name(name) or not _is_value(value):
         raise _MalformedHeadersError("the name or value of a header has a forbidden character")
     if name in _CONNECTION_SPECIFIC or (name == b"te" and value.lower() != b"trailers"):

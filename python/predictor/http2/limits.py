@@ -80,7 +80,7 @@ def decode_settings(payload: bytes) -> PeerSettings:
         ConnectionFault: it is malformed, a value is not allowed (section 6.5.2), or there are more than 32.
     """
     if len(payload) % 6:
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"{len(payload)} bytes of settings are no multiple of 6")
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"{len(payload)} bytes of settings are not a multiple of 6")
     if len(payload) > _MOST_SETTINGS * 6:
         raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, f"a frame has {len(payload) // 6} settings")
     window = frame = None

@@ -77,11 +77,11 @@ class Ledger:
         """Open a ledger's file.
 
         Args:
-            path: the file; two more with the endings -wal and .lock lie beside it while it is in use.
+            path: the file; while it is in use, its folder also has NAME-wal, NAME-shm and NAME.lock.
             create: make a new ledger if the file is missing.
 
         Raises:
-            LedgerError: there is no ledger, or it is damaged, another program's file or from a newer version.
+            LedgerError: the file is missing, damaged, not a ledger, or from a newer version.
             OSError: the folder is not writable.
         """
         return cls(LedgerStore(Path(path), create=create))
@@ -211,7 +211,7 @@ class Ledger:
         last: Day = LATEST,
         batch: int | None = None,
     ) -> BarPanel:
-        """Read bars as they were known at a batch.
+        """Read the bars that were known at a batch.
 
         Args:
             symbols: by default all, sorted.
@@ -220,7 +220,7 @@ class Ledger:
             batch: the batch, such as a forecast's `bars_batch`; by default the last one.
 
         Raises:
-            BarsError: there are no such bars.
+            BarsError: the ledger has no bars of a symbol, or of this span.
         """
         universe = self._universe()
         low, high = (day_number(day) if day else 0 for day in (first, last))
@@ -287,7 +287,7 @@ class Ledger:
         moved = [panel.symbols[row] for row in np.flatnonzero((known & (np.abs(change) > _SAME_FACTOR)).any(axis=1))]
         if known.any() and not moved:
             return
-        problem = f"those of {listed(moved)} have changed" if moved else "none of these bars is in the ledger"
+        problem = f"those of {listed(moved)} have changed" if moved else "the ledger does not have these bars"
         raise LedgerError(
             f"{self.path}: the bars begin on {shown_date(first)}, after those of the ledger, so their adjusted closes "
             f"must continue it, but {problem}; give the whole history, because a dividend or split changes all of it",

@@ -99,7 +99,7 @@ def _refuse(path: Path, error: sqlite3.DatabaseError) -> NoReturn:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a file that is not SQLite's before a lock file is made beside it."""
+    """Refuse a file of another format before a lock file is created."""
     with path.open("rb") as file:
         start = file.read(len(_SQLITE))
     if start not in {_SQLITE, b""}:
@@ -115,7 +115,7 @@ class LedgerStore:
         create: make a new ledger if the file is missing.
 
     Raises:
-        LedgerError: there is no ledger, or it is damaged, another program's file or from a newer version.
+        LedgerError: the file is missing, damaged, not a ledger, or from a newer version.
         OSError: the folder is not writable.
     """
 
@@ -301,7 +301,7 @@ class OpenBatch:
 
 @final
 class _BatchDigest:
-    """The hash of a batch: of the batch before, its number and time, and its rows as they are stored."""
+    """The hash of a batch: over the previous hash, its number and time, and its stored rows."""
 
     def __init__(self, previous: bytes, batch: int, made_at: int) -> None:
         self.rows = 0

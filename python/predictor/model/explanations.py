@@ -78,7 +78,7 @@ def explain_each(
     """
     check_tolerance(query.tolerance)
     if not query.instances:
-        raise InvalidInputError("there is no instance to explain; send at least one")
+        raise InvalidInputError("the request has no instance to explain; send at least one")
     identity = model.identity
     tally = ImportanceTally(
         len(query.instances), model=identity.name, version=identity.version, weights_hash=identity.weights_hash

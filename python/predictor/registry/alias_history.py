@@ -82,7 +82,7 @@ def read_moves(line: Path, aliases: Mapping[str, int]) -> tuple[AliasMove, ...]:
 
     Args:
         line: the model's folder.
-        aliases: as they are now.
+        aliases: the present ones.
 
     Raises:
         ArtifactError: the file is damaged or cannot be read.

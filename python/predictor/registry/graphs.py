@@ -1,4 +1,4 @@
-"""ONNX graphs of served models, each written once by a process of its own and kept in a cache."""
+"""ONNX graphs of served models, each written once by a separate process and kept in a cache."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ def cache_folder() -> Path:
 def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
     """Read the graph of an artifact from the cache, or write it there.
 
-    The name of a file has the hash of what the graph is made from, and that of its content; a damaged file is written
+    The name of a file has the hash of the graph's sources, and that of its content; a damaged file is written
     again.
 
     Args:

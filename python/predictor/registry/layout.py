@@ -107,7 +107,7 @@ def read_aliases(line: Path) -> dict[str, int]:
 
 
 def _aliases(record: Record, source: str) -> dict[str, int]:
-    aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is no dict
+    aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is not a dict
     wrong = [alias for alias in aliases if not _is_alias(alias)]
     if wrong:
         raise ArtifactError.of(source, f"{wrong[0][:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
@@ -120,7 +120,7 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
     A plain name means the champion, or the newest version of a model without one.
 
     Raises:
-        ModelNotFoundError: there is no such model.
+        ModelNotFoundError: the model does not exist.
         VersionNotFoundError: the model has no such version or alias.
         ArtifactError: the aliases cannot be read.
     """
@@ -146,7 +146,7 @@ def find_line(models: Path, name: str) -> Path:
     """The folder of a model's versions.
 
     Raises:
-        ModelNotFoundError: there is no such model.
+        ModelNotFoundError: the model does not exist.
     """
     names = sorted(names_in(models)) if models.is_dir() else []
     if name not in names:

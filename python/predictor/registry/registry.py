@@ -169,7 +169,7 @@ class ModelsFolder:
 
         Raises:
             ModelNotFoundError, VersionNotFoundError: the folder has no such model or version.
-            ArtifactError: none of these versions can be served, or the new aliases cannot be applied.
+            ArtifactError: all of these versions are damaged, or the new aliases cannot be applied.
         """
         name, version = self._known(reference)
         there = self._there(name)
@@ -227,7 +227,7 @@ class ModelsFolder:
         return registry.renewed(name, self._reader.renewed(name, present, there=there, wanted=wanted, gone=gone))
 
     def adopt_champion(self, registry: Registry, reference: str) -> Registry:
-        """Make NAME@VERSION the champion, as it is in another process, if no file names one.
+        """Make NAME@VERSION, the champion of another process, the champion here too, if no file names one.
 
         Raises:
             ArtifactError: the version cannot be built.
@@ -302,7 +302,7 @@ def _parts(reference: str) -> tuple[str, int | None]:
     version = version_number(selector)
     if at and version is None:
         raise VersionNotFoundError(
-            f"{selector[:SHOWN]!r} is no version of {name[:SHOWN]!r}; give NAME or NAME@VERSION, such as NAME@1"
+            f"{selector[:SHOWN]!r} is not a version of {name[:SHOWN]!r}; give NAME or NAME@VERSION, such as NAME@1"
         )
     return name, version
 

@@ -68,7 +68,7 @@ class InternalView:
 
 
 def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
-    """Internals of the symbol in row `s`; empty if the network has none, or none of its inputs contributed."""
+    """Internals of the symbol in row `s`; empty if the network has no internals, or no input contributed."""
     if not attribution.has_moving_inputs(s):
         return ()
     known = (one for one in attribution.internals if np.isfinite(one.values[s]).all())

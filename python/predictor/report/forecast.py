@@ -44,7 +44,7 @@ class ReportContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastForecasts:
-    """Forecasts from the bars until earlier sessions, which a chart shows beside the bars since.
+    """Forecasts from the bars until earlier sessions, which a chart shows with the bars since then.
 
     Attributes:
         forecasts: of the same model, horizons and quantiles; a symbol may be missing or without numbers.

@@ -30,7 +30,7 @@ def write_forecast_picture(
         path: the PNG or SVG file.
         bars: raw bars of the forecast.
         forecast: forecast of a panel with the symbols.
-        symbols: symbols to show, in order; at least one, each with a forecast.
+        symbols: symbols with a forecast to show, in order; at least one.
         past: forecasts of the same symbols from fewer bars.
 
     Raises:

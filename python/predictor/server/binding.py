@@ -24,7 +24,7 @@ def bind(address: Listening, *, is_shared: bool = False) -> list[socket.socket]:
     """Bind sockets to an address, and listen, so that no other process takes it.
 
     Args:
-        address: The address; a host name may stand for several. The folder of a Unix socket is created.
+        address: The address; a host name may have several. The folder of a Unix socket is created.
         is_shared: Whether several processes share the port, which must be reserved.
 
     Raises:

@@ -48,7 +48,7 @@ def set_up(settings: LogSettings) -> None:
 
 @final
 class BackgroundHandler(logging.Handler):
-    """Writes lines on a thread of its own, because a pipe that nobody reads would block every call.
+    """Writes lines on a separate thread, because a pipe without a reader would block every call.
 
     Beyond 10,000 waiting lines, further ones are dropped and counted.
     """
@@ -81,7 +81,7 @@ class BackgroundHandler(logging.Handler):
             self._lines.task_done()
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                _log.warning("%d lines were dropped, because nobody read the log", dropped)
+                _log.warning("%d lines were dropped, because the log was not read", dropped)
 
 
 @final

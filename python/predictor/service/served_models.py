@@ -84,7 +84,7 @@ class ServedModels:
             self._serve(self._source().unload(self._now.registry, reference))
 
     def reload(self, reference: str) -> None:
-        """Load a model again; versions that fail stay as they are. Raises as `ModelsFolder.reload`."""
+        """Load a model again; versions that fail do not change. Raises as `ModelsFolder.reload`."""
         with self._changing:
             self._serve(self._source().reload(self._now.registry, reference))
 

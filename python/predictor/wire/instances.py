@@ -123,7 +123,7 @@ def decode_symbols(names: Sequence[str]) -> tuple[str, ...]:
     """Check the names of symbols; at least one is required.
 
     Raises:
-        MalformedRequestError: there are no names.
+        MalformedRequestError: the names are empty.
         RequestTooLargeError: there are too many names, or one is too long.
     """
     if not names:
@@ -203,7 +203,7 @@ def _check_bars(message: pb.BarPanel, shape: tuple[int, int]) -> None:
 
 
 def encode_covariates(covariates: Covariates) -> pb.Covariates | None:
-    """Encode covariates; None if there are no covariates."""
+    """Encode covariates; None without covariates."""
     if not covariates.names:
         return None
     return pb.Covariates(

@@ -161,7 +161,7 @@ DIT: Final = (
     Command(
         "evaluate",
         "trainers.dit.sample_command:evaluate",
-        "Judge what a model draws of held-out prompts, beside real images, and show it on a page.",
+        "Judge a model's drawings of held-out prompts against real images, and show them on a page.",
         "Example: quantra train dit evaluate drawings/mine --images images --held-out held",
     ),
 )

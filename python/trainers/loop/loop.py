@@ -274,7 +274,7 @@ def _check_choices(values: Sequence[str]) -> None:
 
 
 def _read_decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, nn.Module]) -> dict[str | None, float]:
-    """Return the decay of every averaged module; the key None stands for all modules."""
+    """Return the decay of every averaged module; the key None means all modules."""
     if ema is None:
         return {}
     if not isinstance(ema, Mapping):
@@ -418,7 +418,7 @@ class Assembly(Generic[Batch]):
 def find_phase_modules(
     module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]
 ) -> Iterator[nn.Module]:
-    """Yield the parts of a module that belong to one phase, which hold its parameters and none of other phases.
+    """Yield the parts of a module that belong to one phase: they hold its parameters and no others.
 
     Args:
         module: The module to search.

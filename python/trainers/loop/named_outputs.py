@@ -22,7 +22,7 @@ class OutputContract:
         names: The names of the outputs, such as one per horizon; at least one, without duplicates.
         within: The key of a nested dict that may hold the outputs; other keys next to it are ignored. None if the
             output is never nested.
-        shape: The shape of every output. None stands for a dimension of any size, the same in all outputs. The default
+        shape: The shape of every output. None means a dimension of any size, the same in all outputs. The default
             is [N].
 
     Raises:

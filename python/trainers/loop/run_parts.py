@@ -39,7 +39,7 @@ class LoopSettings(Generic[Batch]):
         device: The device of the training.
         precision: The precision of validations, and the default of phases.
         precisions: The precision of each phase.
-        decays: The decays of the averages by module; the key None stands for all modules.
+        decays: The decays of the averages by module; the key None means all modules.
     """
 
     phases: Sequence[Phase[Batch]]

@@ -21,7 +21,7 @@ from trainers.stock.splits import DataSplits
 def check_enough(
     sessions: NDArray[np.int32], symbols: int, features: FeatureSet, recipe: StockRecipe, splits: DataSplits
 ) -> None:
-    """Refuse bars whose training split is too short, whatever the prices.
+    """Refuse bars whose training split is too short at any prices.
 
     Args:
         sessions: [T] of the bars, yyyymmdd.

@@ -168,7 +168,7 @@ class History:
         """The windows with targets inside the part, by date, then symbol.
 
         Raises:
-            ConfigurationError: there are no such windows.
+            ConfigurationError: the bars have no such windows.
         """
         positions = list_decisions(part, self.bars.sessions, self.pipeline.target)
         positions = positions[positions >= self.pipeline.bars_needed - 1]

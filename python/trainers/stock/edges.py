@@ -49,7 +49,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
         neighbours: most edges per stock (k); a stock has fewer if fewer correlations are positive.
 
     Raises:
-        ConfigurationError: there are no returns.
+        ConfigurationError: no stock has returns.
     """
     if not np.isfinite(returns).any():
         raise ConfigurationError(

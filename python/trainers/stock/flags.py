@@ -38,7 +38,7 @@ RUN: Final = ".run"
 
 
 def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True) -> Path:
-    """The artifact's folder: `out`, or the next version in it if its name is no version number.
+    """The artifact's folder: `out`, or the next version in it if its name is not a version number.
 
     Args:
         out: from the command line.

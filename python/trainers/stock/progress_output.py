@@ -39,16 +39,16 @@ def _print_json(kind: str, line: str) -> None:
 
 def warn_on_stderr(line: str) -> None:
     """Print a warning to standard error."""
-    _print(f"warning: {line}", "yellow", beside=True)
+    _print(f"warning: {line}", "yellow", to_stderr=True)
 
 
 def announce_on_stderr(stage: str) -> None:
     """Print a stage to standard error, which leaves standard output to the result."""
-    _print(f"{stage} …", "dim", beside=True)
+    _print(f"{stage} …", "dim", to_stderr=True)
 
 
-def _print(line: str, style: str, *, beside: bool = False) -> None:
-    stream = sys.stderr if beside else sys.stdout
+def _print(line: str, style: str, *, to_stderr: bool = False) -> None:
+    stream = sys.stderr if to_stderr else sys.stdout
     if find_spec("rich") is None:
         stream.write(line + "\n")
         stream.flush()

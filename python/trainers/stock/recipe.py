@@ -336,7 +336,7 @@ def _read_recipe(record: Record) -> StockRecipe:
 
 
 def _read_config(kind: str, record: Record) -> NetworkConfig:
-    names = [name for name in record.keys() if name.startswith(NETWORK)]  # noqa: SIM118 - a Record is no dict
+    names = [name for name in record.keys() if name.startswith(NETWORK)]  # noqa: SIM118 - a Record is not a dict
     settings = {name.removeprefix(NETWORK): record.json(name) for name in names}
     plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(plain) != len(settings):

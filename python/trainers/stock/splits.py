@@ -75,7 +75,7 @@ class DataSplits:
         """Return the test part.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: the splits are rolling, without a test part.
         """
         if self.test is None:
             raise ConfigurationError(
@@ -86,7 +86,7 @@ class DataSplits:
 
     @classmethod
     def from_text(cls, text: str) -> "DataSplits":
-        """Parse comma-separated ranges of ISO dates: 2000-01-03/2007-12-31,…; without a fourth there is no test.
+        """Parse comma-separated ranges of ISO dates: 2000-01-03/2007-12-31,…; the fourth, the test, may be left out.
 
         Raises:
             ConfigurationError: the text is malformed, or the ranges overlap or are out of order.
@@ -140,7 +140,7 @@ class RollingSplits:
     selection: int = 252
     """Sessions, as `calibration`."""
     calibration: int = 504
-    """One calm or wild year alone leaves bands that do not fit the next."""
+    """Bands calibrated on one calm or wild year do not fit the next."""
 
     def __post_init__(self) -> None:
         if min(self.selection, self.calibration) < 1:

@@ -40,7 +40,7 @@ class RequestHead:
     metadata: tuple[tuple[str, str | bytes], ...]
     """All headers but the pseudo headers; a name may occur more than once."""
     texts: Mapping[str, str]
-    """Those that are no bytes; of several with one name, the last."""
+    """Headers whose values are text; of several with one name, the last."""
     timeout_s: float | None
     """Seconds that the caller waits; None: for ever."""
     encoding: str
@@ -101,7 +101,7 @@ def _seconds(timeout: bytes) -> float:
 
 
 def encode_trailers(code: StatusCode, message: str, metadata: Metadata, *, has_begun: bool) -> bytes:
-    """Encode the end of a response; before the first message it stands for the headers too."""
+    """Encode the end of a response; before the first message it includes the headers."""
     block = _STATUS[code] if has_begun else _WITHOUT_MESSAGE + _STATUS[code]
     if message:
         block += encode_headers(((b"grpc-message", quote(message, safe=_UNQUOTED).encode()),))

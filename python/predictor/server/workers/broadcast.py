@@ -60,7 +60,7 @@ class AdminBroadcast:
         raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
 
     def drain(self) -> None:
-        """Do nothing: there are no streams."""
+        """Do nothing: this service has no streams."""
 
     async def _answer(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:

@@ -169,7 +169,7 @@ class Checkpoints:
             Weights and buffers by name, such as `network.0.weight`, in the modules' shapes [...], on the CPU.
 
         Raises:
-            CheckpointError: There is no checkpoint, or the newest one is damaged; older ones are not tried.
+            CheckpointError: The folder has no checkpoint, or the newest one is damaged; older ones are not tried.
             NoBestWeightsError: No value had been recorded at that time.
             SettingsError: `which` is invalid.
         """

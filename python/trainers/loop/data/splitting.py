@@ -42,7 +42,7 @@ class SampleSplitter:
     """
 
     def samples(self, batch: object) -> int:
-        """Return the common first dimension; 1 if there is none."""
+        """Return the common first dimension; 1 without tensors."""
         sizes = {tensor.shape[0] for _, tensor in iterate_tensors(batch) if tensor.ndim}
         size = max(1, sizes.pop()) if len(sizes) == 1 else 1
         if size > 1 and (

@@ -67,7 +67,7 @@ class DirectFeeder:
         """Do nothing."""
 
     def release_copies(self) -> bool:
-        """Return False: there are no copies."""
+        """Return False: this transfer makes no copies."""
         return False
 
 

@@ -58,7 +58,7 @@ def find_compilable(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Modu
 def _build_entry(part: nn.Module, path: str) -> Callable[..., Any]:
     """Return a function that calls the part, with a separate code object.
 
-    `nn.Module.compile` starts in a frame of torch, which torch skips, so that it compiles nothing of a `Sequential` or
+    `nn.Module.compile` starts in a frame of torch, which torch skips, so that it does not compile a `Sequential` or
     another module of torch. In addition, torch compiles a code object at most eight times, so parts must not share one.
     """
 

@@ -96,7 +96,7 @@ def choose_device(requested: str, hardware: Hardware, local_rank: int = 0) -> De
 def use_device(device: torch.device) -> AbstractContextManager[None]:
     """Make `device` torch's current device inside the context, which names without an index, such as `cuda`, refer to.
 
-    Without it, every process of a group would allocate on the first GPU whatever has no index: the workspaces of NCCL
+    Without it, every process of a group would use the first GPU for everything without an index: the workspaces of NCCL
     and cuBLAS, and tensors that a loss creates on `cuda`.
     """
     if device.type in ("cuda", "xpu"):

@@ -82,7 +82,7 @@ def complete_plan(
         tell: Receives a start that was left out, as text.
 
     Raises:
-        InSampleError, ConfigurationError: There is no such day, or the settings contradict each other.
+        InSampleError, ConfigurationError: The bars lack the day, or the settings contradict each other.
     """
     start: int | None = given.value("start", None)
     if start is None:

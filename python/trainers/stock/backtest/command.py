@@ -268,10 +268,10 @@ def backtest_command(
 
 
 def _complete_plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan]) -> WalkForwardPlan:
-    """The plan, none of whose decisions is on a day that the artifact has seen.
+    """The plan, which decides only on days that the artifact has not seen.
 
     Raises:
-        typer.BadParameter: One is; the message has the first allowed session.
+        typer.BadParameter: A decision is on a day that it has seen; the message has the first allowed session.
     """
     try:
         plan = complete_plan(source, bars, given, partial(say, style="dim"))

@@ -41,7 +41,7 @@ class WalkForwardPlan:
             own="the first possible",
         ),
     ]
-    """Decisions are made after the close; moves to the next session if there is none on this day."""
+    """Decisions are made after the close; moves to the next session if the exchange is closed on this day."""
     end: Annotated[
         int, Flag("Last session of the book.", metavar="DATE", read=partial(find_day, "--end"), own="the last bar")
     ]

@@ -55,7 +55,7 @@ class DailySettings:
     @property
     def baselines(self) -> BaselineFolder:
         """The folder of the model's baselines."""
-        return BaselineFolder.beside(self.ledger.path)
+        return BaselineFolder.next_to(self.ledger.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, 
 _MOST_FANS: Final = 60
 """Symbols whose fan is drawn in the table."""
 _MOST_PAST: Final = 4
-"""Symbols whose past fans are drawn beside what happened."""
+"""Symbols whose past fans are drawn with the later bars."""
 _AGO: Final = (20, 40, 60)
 """Sessions between tonight and the past fans."""
 _BARS: Final = charts.SESSIONS_SHOWN + 1
@@ -92,7 +92,7 @@ def _row(record: ForecastRecord) -> FanRow:
 def _past_fans(
     settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
 ) -> Iterator[tuple[str, str]]:
-    """Tonight's fan of the first symbols, with earlier ones beside the bars since."""
+    """Tonight's fan of the first symbols, with earlier fans and the bars since then."""
     shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MOST_PAST]
     if not shown:
         return
@@ -194,7 +194,7 @@ def describe_monitor(record: EvidenceRecord) -> str:
 
 
 def describe_state(record: EvidenceRecord) -> str:
-    """What a monitor has seen, and what it cannot know yet."""
+    """A monitor's outcomes so far, and the changes that it would notice."""
     if record.lamp is Lamp.RED:
         return describe_alarm(record)
     days = _whole(record.state.get("days"))

@@ -119,7 +119,7 @@ def load_champion(line: Path) -> RecordedModel:
     """The champion of a model, or the newest version of a model without one.
 
     Raises:
-        VersionNotFoundError: there is no version.
+        VersionNotFoundError: the folder has no version.
         ArtifactError: it is damaged, or the aliases cannot be read.
     """
     _, number = find_version(line.parent, line.name)
@@ -146,12 +146,12 @@ def load_challengers(line: Path, champion: RecordedModel, failed: dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BaselineFolder:
-    """The folder beside a ledger with the baselines of its models, which are small artifacts."""
+    """The baselines of a ledger's models, which are small artifacts, in a folder next to its file."""
 
     path: Path
 
     @classmethod
-    def beside(cls, ledger: Path) -> "BaselineFolder":
+    def next_to(cls, ledger: Path) -> "BaselineFolder":
         """The folder of a ledger's file."""
         return cls(ledger.with_name(f"{ledger.name}.baselines"))
 

@@ -38,7 +38,7 @@ def find_forecasts(ledger: Ledger, forecast_id: str) -> list[ForecastRecord]:
     """The symbols of a recorded forecast.
 
     Raises:
-        ConfigurationError: there is no such forecast, or it was a client's.
+        ConfigurationError: the ledger has no such forecast, or it was made for a client.
     """
     found = ledger.records(ForecastRecord, f"forecast_id = ? and {_RECORDED}", (forecast_id,))
     if not found:
@@ -65,7 +65,7 @@ def replay_forecasts(
     *,
     stepwise: StepProgress = no_progress,
 ) -> tuple[Replay, ...]:
-    """Compute forecasts again, those of one evening together, as they were made."""
+    """Compute forecasts again, in the same batches: those of one evening together."""
 
     def evening_of(record: ForecastRecord) -> tuple[int, int, str, int]:
         return record.as_of, record.bars_batch, record.model, record.version
@@ -102,7 +102,7 @@ def record_replays(ledger: Ledger, replays: Sequence[Replay], evening: int = 0) 
 
 
 class _RecordedPanels:
-    """Bars as they were known, of which the last is kept for the models of one evening."""
+    """Reads the bars that were known at a batch; keeps the last panel for the other models of the evening."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -142,10 +142,10 @@ def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> Recorde
         ArtifactError: it is damaged.
     """
     version = ModelVersion(record.model, record.version)
-    folders = (models / record.model / str(record.version), BaselineFolder.beside(ledger.path).find(version))
+    folders = (models / record.model / str(record.version), BaselineFolder.next_to(ledger.path).find(version))
     folder = next(filter(is_artifact, folders), None)
     if folder is None:
-        raise ConfigurationError(f"there is no artifact {folders[0]}; restore it from a backup")
+        raise ConfigurationError(f"the artifact {folders[0]} is missing; restore it from a backup")
     return load_recorded(folder, version, record.role)
 
 

@@ -20,7 +20,7 @@ from trainers.stock.lifecycle.version_comparison import ComparedVersion, Version
 
 GATES = ("losses", "symbols", "audit", "shadow", "replay")
 SHADOW_SESSIONS = 20
-"""Sessions that a version forecasts beside the champion before it takes its place."""
+"""Sessions that a version forecasts together with the champion before it may replace it."""
 REPLAY = "replay"
 """The kind of the events that record replays; their detail counts those that were `equal` and `different`."""
 
@@ -38,8 +38,8 @@ def check_gates(
     Args:
         champion: the present one; None for a model without one, which any version may become.
         challenger: the version to promote.
-        comparison: of both; None without one.
-        ledger: the record of the challenger's forecasts beside the champion; None without one.
+        comparison: of both; None without bars to compare them on.
+        ledger: the record of the challenger's shadow forecasts; None without a ledger.
         overridden: names of the gates that may fail.
 
     Raises:
@@ -47,7 +47,7 @@ def check_gates(
     """
     unknown = sorted(set(overridden).difference(GATES))
     if unknown:
-        raise ConfigurationError(f"there is no gate {listed(unknown)}; there are {', '.join(GATES)}")
+        raise ConfigurationError(f"unknown gate {listed(unknown)}; choose from {', '.join(GATES)}")
     gates = (
         _check_losses(champion, comparison),
         _check_symbols(champion, challenger),
@@ -60,7 +60,7 @@ def check_gates(
 
 def _check_losses(champion: ComparedVersion | None, comparison: VersionComparison | None) -> GateResult:
     if champion is None:
-        return GateResult(name="losses", passed=True, need="better than the champion", have="there is no champion")
+        return GateResult(name="losses", passed=True, need="better than the champion", have="the model has no champion")
     if comparison is None:
         return GateResult(name="losses", passed=False, need="a comparison with the champion", have="none; give --bars")
     passed = comparison.decision is True
@@ -118,7 +118,7 @@ def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
 
 
 def list_failed(gates: Sequence[GateResult]) -> list[str]:
-    """Names of the gates that keep a version from being promoted."""
+    """Names of the gates that prevent a promotion."""
     return [gate.name for gate in gates if not (gate.passed or gate.overridden)]
 
 

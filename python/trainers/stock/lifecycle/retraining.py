@@ -62,7 +62,7 @@ def plan_retraining(
         covariates: files of the covariates that it reads.
 
     Raises:
-        ModelNotFoundError, VersionNotFoundError: there is no such version.
+        ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
         ArtifactError: it is damaged, or its card lacks the training's record.
         ConfigurationError: it is an ensemble or fine-tuned, or the bars hold nothing new or lack a symbol.
     """

@@ -72,7 +72,7 @@ def load_version(models: Path, reference: str, covariates: CovariateSource = NO_
     """Load a version by MODEL, MODEL@VERSION or MODEL@ALIAS.
 
     Raises:
-        ModelNotFoundError, VersionNotFoundError: there is no such version.
+        ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
         ArtifactError: it is damaged, or its card lacks the splits.
     """
     line, version = find_version(models, reference)
@@ -141,7 +141,7 @@ class VersionComparison:
 
     @property
     def need(self) -> str:
-        """What the decision asks for, in words."""
+        """The condition of the decision, in words."""
         if self.is_refresh:
             return f"a refresh of the same recipe: not worse by more than {100 * MARGIN:g} %"
         return "a new recipe: better"
