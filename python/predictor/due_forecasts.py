@@ -8,6 +8,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.bars.suspects import SuspectBars, SuspectKind, find_suspects, may_be_suspect, without_suspects
 from predictor.errors import shown_date
 from predictor.ledger import ForecastRecord, Label, LabelStatus, Ledger, LedgerEvent, Score
 from predictor.networks import Target, TargetKind
@@ -39,12 +40,23 @@ class _DueLabel:
     horizon: int
     session: int
 
+    def contains(self, suspect: SuspectBars) -> bool:
+        """Whether a suspect bar lies between the base and this session, both included."""
+        first, last = self.forecast.base_session, self.session
+        return suspect.symbol == self.forecast.symbol and any(first <= day <= last for day in suspect.sessions)
+
+    def crosses(self, suspect: SuspectBars) -> bool:
+        """Whether the level of the prices changes after the base and up to this session."""
+        is_level = suspect.kind is not SuspectKind.BAR
+        return is_level and self.contains(suspect) and max(suspect.sessions) > self.forecast.base_session
+
 
 def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE) -> DueForecasts:
     """Label and score every forecast whose target session is in the ledger; a second run adds nothing.
 
     Splits and dividends after a forecast do not change its score. A symbol without the bars is waited for, then it is
-    unscorable. An outcome that was revised by more than 25 basis points is recorded as an event.
+    unscorable. So is an outcome from bars that contradict the history of their symbol, such as a bad tick. An outcome
+    that was revised by more than 25 basis points is recorded as an event.
     """
     due = list(_unlabelled(ledger))
     revised = list(_labels_of_revised_bars(ledger))
@@ -53,12 +65,15 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE) -> DueForec
         return DueForecasts()
     batch = ledger.receipt.batch
     panel = ledger.panel(first=min(one.forecast.base_session for one in dues), batch=batch)
-    values = _outcomes(panel, dues)
+    suspects = _find_impossible_bars(ledger, panel, batch)
+    values = _outcomes(without_suspects(panel, suspects), dues)
+    for k, one in enumerate(dues):
+        if any(one.crosses(suspect) for suspect in suspects):
+            values[k] = np.nan
     labels = [
         label
         for one, value in zip(due, values[: len(due)], strict=True)
-        if (label := _label(one, value, panel, batch, waited=int((panel.sessions > one.session).sum()) >= patience))
-        is not None
+        if (label := _label(one, value, panel, batch, suspects, patience)) is not None
     ]
     forecasts = {one.forecast.number: one.forecast for one in dues}
     changed = list(_revisions(revised, values[len(due) :], batch))
@@ -104,6 +119,18 @@ def _labels_of_revised_bars(ledger: Ledger) -> Iterator[tuple[ForecastRecord, La
             yield from ((forecast, label) for label in {label.horizon: label for label in labels}.values())
 
 
+def _find_impossible_bars(ledger: Ledger, panel: BarPanel, batch: int) -> list[SuspectBars]:
+    """Bars of the panel from which no forecast would be made, judged by the whole history of their symbols."""
+    adjusted, _ = panel.adjusted_each()
+    candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, panel.volume)
+    if not candidates.any():
+        return []
+    found = find_suspects(ledger.panel([panel.symbols[row] for row in np.flatnonzero(candidates)], batch=batch))
+    first = int(panel.sessions[0])
+    recent = [replace(one, sessions=tuple(day for day in one.sessions if day >= first)) for one in found]
+    return [one for one in recent if one.sessions and (one.refuses or one.kind is SuspectKind.BAR)]
+
+
 def _outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
     """[N] the target's values; NaN if a bar is missing."""
     values, groups = np.full(len(dues), np.nan), dict[tuple[int, int, str], list[int]]()
@@ -122,19 +149,25 @@ def _outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
     return values
 
 
-def _label(one: _DueLabel, value: float, panel: BarPanel, batch: int, *, waited: bool) -> Label | None:
-    """The label; None while a missing bar is waited for."""
+def _label(
+    one: _DueLabel, value: float, panel: BarPanel, batch: int, suspects: Sequence[SuspectBars], patience: int
+) -> Label | None:
+    """The label; None while a missing bar, or the correction of an impossible one, is waited for."""
     label = Label(forecast=one.forecast.number, horizon=one.horizon, session=one.session, value=None, bars_batch=batch)
     if np.isfinite(value):
         return replace(label, value=float(value))
-    return replace(label, status=LabelStatus.UNSCORABLE, reason=_reason(one, panel)) if waited else None
+    if int((panel.sessions > one.session).sum()) < patience:
+        return None
+    return replace(label, status=LabelStatus.UNSCORABLE, reason=_reason(one, panel, suspects))
 
 
-def _reason(one: _DueLabel, panel: BarPanel) -> str:
+def _reason(one: _DueLabel, panel: BarPanel, suspects: Sequence[SuspectBars]) -> str:
     if one.forecast.symbol not in panel.symbols:
         return "no bars"
     present = panel.sessions[panel.present[panel.symbols.index(one.forecast.symbol)]]
     if one.session in present:
+        for suspect in filter(one.contains, suspects):
+            return str(suspect)
         return f"bars are missing between {shown_date(one.forecast.base_session)} and {shown_date(one.session)}"
     if (present > one.session).any():
         return f"halted on {shown_date(one.session)}"

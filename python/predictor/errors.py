@@ -78,6 +78,11 @@ def listed(names: Sequence[str], count: int = 0) -> str:
     return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, such as `1 session` or `2 sessions`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 class Status(StrEnum):
     """gRPC's canonical codes by name, also for interfaces that do not use gRPC."""
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from predictor.arrays import FloatArray
+from predictor.errors import counted
 
 INTERNALS_NOTE: Final = "what the network attended to, not what moved the forecast"
 """Shown with all internals."""
@@ -19,8 +20,7 @@ def describe_session(offset: int) -> str:
     """Describe a session by its offset from the last bar's, such as `26 sessions before the last` for -26."""
     if offset == 0:
         return "last session"
-    count = f"{abs(offset)} session{'' if abs(offset) == 1 else 's'}"
-    return f"{count} {'before' if offset < 0 else 'after'} the last"
+    return f"{counted(abs(offset), 'session')} {'before' if offset < 0 else 'after'} the last"
 
 
 def describe_baseline(name: str) -> str:

@@ -1,5 +1,6 @@
 """Labels and scores of due forecasts, and the health that follows from them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -197,6 +198,61 @@ def test_a_late_bar_adds_a_second_label_and_keeps_the_first(ledger: Ledger) -> N
     first, second = ledger.records(Label)
     assert (first.status, second.status, second.revision) == (LabelStatus.UNSCORABLE, LabelStatus.SCORED, 1)
     assert ledger.records(LedgerEvent) == []
+
+
+# --- bars that cannot be true
+
+
+def record_days(ledger: Ledger, bars: BarPanel, last: int) -> None:
+    """Record the bars of one day after another and score what falls due."""
+    for day in range(11, last + 1):
+        ledger.add_bars(bars.until(DAYS[day]))
+        score_due_forecasts(ledger)
+
+
+def test_an_impossible_outcome_waits_for_its_correction(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10, symbol, [1]) for symbol in ("IBM", "MSFT")])
+    record_days(ledger, with_columns(PANEL, "IBM", slice(11, 12), 100.0), 12)
+    assert [label.forecast for label in ledger.records(Label)] == [2]
+    record_days(ledger, PANEL, 13)
+    labels = ledger.records(Label)
+    assert [label.value for label in labels] == pytest.approx([returns(PANEL, s, 10, 1) for s in ("MSFT", "IBM")])
+    assert not ledger.records(LedgerEvent)
+
+
+@pytest.mark.parametrize(
+    ("days", "reason"), [(slice(11, 12), "a bad tick"), (slice(11, None), "a factor of 100 on 20.*: currency unit")]
+)
+def test_an_impossible_outcome_that_stays_is_unscorable_with_the_reason(
+    ledger: Ledger, days: slice, reason: str
+) -> None:
+    ledger.append([forecast(PANEL, 10, "IBM", [1])])
+    record_days(ledger, with_columns(PANEL, "IBM", days, 100.0), 11 + PATIENCE)
+    (label,) = ledger.records(Label)
+    assert label.status is LabelStatus.UNSCORABLE
+    assert re.search(reason, label.reason)
+    assert not ledger.records(Score)
+
+
+def test_a_change_of_unit_before_a_forecast_leaves_its_outcome(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10, "IBM", [1]), forecast(PANEL, 8, "MSFT", [3])])
+    record_days(ledger, with_columns(PANEL, "IBM", slice(10, None), 100.0), 11)
+    values = [label.value for label in ledger.records(Label) if label.forecast == 1]
+    assert values == pytest.approx([returns(PANEL, "IBM", 10, 1)])
+
+
+def test_a_bad_tick_within_a_horizon_leaves_its_return(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10, "IBM", [5])])
+    record_days(ledger, with_columns(PANEL, "IBM", slice(12, 13), 100.0), 15)
+    (label,) = ledger.records(Label)
+    assert label.value == pytest.approx(returns(PANEL, "IBM", 10, 5))
+
+
+def test_a_large_move_that_is_possible_is_scored(ledger: Ledger) -> None:
+    ledger.append([forecast(PANEL, 10, "IBM", [1])])
+    record_days(ledger, with_columns(PANEL, "IBM", slice(11, None), 0.03), 13)
+    (label,) = ledger.records(Label)
+    assert label.value == pytest.approx(returns(PANEL, "IBM", 10, 1) + np.log(0.03))
 
 
 # --- revisions

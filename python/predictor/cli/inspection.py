@@ -38,7 +38,7 @@ from predictor.cli.output import (
     write_json,
 )
 from predictor.cli.program import say
-from predictor.errors import listed, shown_date
+from predictor.errors import counted, listed, shown_date
 from predictor.interruption import loading
 from predictor.report.templates import iso, sessions
 
@@ -156,7 +156,7 @@ def _left_out(card: Card) -> str:
     """The line on what `--all` adds."""
     rows = 0 if card.scores is None else max(0, len(card.scores.rows) - _SHOWN_ROWS)
     notes = len(card.notes) + (0 if card.data is None else len(card.data.notes))
-    parts = [f"{rows} more baselines" if rows else "", f"{notes} note{'' if notes == 1 else 's'}" if notes else ""]
+    parts = [f"{rows} more baselines" if rows else "", counted(notes, "note") if notes else ""]
     more = ", ".join(part for part in (*parts, "the calibration, and every feature with its formula") if part)
     return f"--all has {more}."
 

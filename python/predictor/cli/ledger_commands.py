@@ -44,6 +44,8 @@ select batch, kind, model, version, session, reason from
 """
 _ONLY_IN_JSON: Final = {"version", "first"}
 """Columns that do not fit into a terminal; the model's name includes the version."""
+_HEADINGS: Final = {"forecasts": "made", "unscorable": "no score"}
+"""Shorter names of columns, so that 80 characters suffice."""
 _COLOURS: Final = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
 
@@ -112,7 +114,8 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     names = [name for name in rows[0] if name not in _ONLY_IN_JSON]
     for name in names:
         is_text = isinstance(rows[0][name], str)
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=name != "reason")
+        heading, is_long = _HEADINGS.get(name, name), name in {"model", "monitor", "reason"}
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=not is_long, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(name, row), style=_style(name, row[name])) for name in names))
     return table
@@ -132,7 +135,7 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
         return shown_date(value) if value else "-"
     if name == "inside":
         return f"{100 * value:.1f} %"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def export(

@@ -13,6 +13,7 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
+from predictor.errors import counted
 from predictor.flags import Flag, ParsedFlags
 from predictor.parent import exit_with_parent
 from trainers.dit.errors import IMAGES, CacheError, ModelError
@@ -78,7 +79,7 @@ def cache(
             }
         )
         return
-    counts = f"{_counted(facts['images'], 'image')} of {_counted(facts['prompts'], 'prompt')}"
+    counts = f"{counted(facts['images'], 'image')} of {counted(facts['prompts'], 'prompt')}"
     echo(f"{counts}, {len(pictures.refused)} left out.")
     echo(
         f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine"
@@ -194,10 +195,6 @@ def _as_texts(watching: MonitorSettings) -> dict[str, str | None]:
     """Settings as texts, which survive a round trip through JSON."""
     values = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in values.items()}
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _sample_command(model: Path, prompt: str, *, priors: bool) -> str:

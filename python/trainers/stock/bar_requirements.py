@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.bars.suspects import find_sessions_with_changes
-from predictor.errors import ConfigurationError, listed, shown_date
+from predictor.errors import ConfigurationError, counted, listed, shown_date
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
 from predictor.sessions import WEEKDAYS, SessionCalendar, is_weekend
@@ -37,7 +37,7 @@ def check_enough(
     need = count_sessions_needed(symbols, features, recipe)
     if have >= need:
         return
-    before, windows = count_bars_of_window(features, recipe), _format_count(_count_windows(recipe))
+    before, windows = count_bars_of_window(features, recipe), counted(_count_windows(recipe), "forecast")
     raise ConfigurationError(
         f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
         f"{need} there: {before} bars before a forecast and {recipe.target.reach} after it, and {windows} to learn "
@@ -59,10 +59,6 @@ def count_bars_of_window(features: FeatureSet, recipe: StockRecipe) -> int:
 def _count_windows(recipe: StockRecipe) -> int:
     """Fewest windows of the training split: every scale but `window` is fitted on them."""
     return 1 if recipe.scale == "window" else FEWEST
-
-
-def _format_count(forecasts: int) -> str:
-    return f"{forecasts} forecast{'' if forecasts == 1 else 's'}"
 
 
 def _advise(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:

@@ -16,7 +16,7 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.covariates import CovariateSource
-from predictor.errors import listed, shown_date
+from predictor.errors import counted, listed, shown_date
 from predictor.evidence import Lamp
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import Ledger, LedgerEvent
@@ -253,8 +253,8 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     if not summary.session:
         console.print("No session of these bars has closed yet; nothing was done.")
         return
-    done = f"{summary.evenings} evening{'' if summary.evenings == 1 else 's'}"
-    written = f"{summary.rows} rows and {summary.bars} bars written"
+    done = counted(summary.evenings, "evening")
+    written = f"{counted(summary.rows, 'row')} and {counted(summary.bars, 'bar')} written"
     console.print(f"{reference}, {shown_date(summary.session)}: {done}, {written}.", markup=False)
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
     for symbol, reason in list(summary.refused.items())[:_MOST_SHOWN]:

@@ -14,7 +14,7 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.dates import as_date
 from predictor.due_forecasts import REVISED_BARS, score_due_forecasts
-from predictor.errors import InSampleError, QuantraError, listed, shown_date
+from predictor.errors import InSampleError, QuantraError, counted, listed, shown_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion, assess_model, worst_lamp
@@ -217,7 +217,7 @@ def _run_evening(settings: DailySettings, session: int, afterwards: AfterEvening
         model=name,
         version=champion.version.version,
         session=session,
-        reason=f"{len(made)} forecasts" + (f", {len(refused)} symbols refused" if refused else ""),
+        reason=counted(len(made), "forecast") + (f", {counted(len(refused), 'symbol')} refused" if refused else ""),
         detail={
             "forecasts": len(made),
             "refused": dict(refused),
@@ -255,7 +255,7 @@ def _new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord]) -> I
 
 def describe_alarm(record: EvidenceRecord) -> str:
     """A red lamp in words."""
-    ahead = f"{record.horizon} session{'' if record.horizon == 1 else 's'} ahead"
+    ahead = f"{counted(record.horizon, 'session')} ahead"
     who = f"{record.model}@{record.version}"
     if record.monitor.startswith(SKILL):
         return f"{who} is worse than {record.monitor.removeprefix(SKILL).strip()}, {ahead}"
