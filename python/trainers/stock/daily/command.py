@@ -257,8 +257,8 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     written = f"{counted(summary.rows, 'row')} and {counted(summary.bars, 'bar')} written"
     console.print(f"{reference}, {shown_date(summary.session)}: {done}, {written}.", markup=False)
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
-    for symbol, reason in list(summary.refused.items())[:_MOST_SHOWN]:
-        console.print(f"no forecast of {symbol}: {reason}", style="yellow", markup=False)
+    for reason in list(summary.refused.values())[:_MOST_SHOWN]:
+        console.print(f"no forecast of {reason}", style="yellow", markup=False)  # it begins with the symbol
     if len(summary.refused) > _MOST_SHOWN:
         console.print(f"and {len(summary.refused) - _MOST_SHOWN} more symbols (--json lists all)", style="yellow")
     for finding in summary.findings:
