@@ -124,10 +124,11 @@ class ModelWorker:
         def is_quick(size: int) -> bool:
             return self._took_s.get(size.bit_length(), math.inf) <= inline_s
 
-        items = self._queue.take_now(self._model_queue, self._most_rows, is_quick) if is_plain_thread() else []
-        if items:
-            Context().run(self._answer, items)
-        self.wake()
+        try:
+            if is_plain_thread() and (items := self._queue.take_now(self._model_queue, self._most_rows, is_quick)):
+                Context().run(self._answer, items)
+        finally:
+            self.wake()  # for those that still wait, also if the caller is interrupted
 
     def close(self) -> None:
         """Reject new requests; queued ones are still answered."""
