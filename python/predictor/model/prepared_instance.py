@@ -1,5 +1,6 @@
 """Prepared network inputs, with the errors and warnings of each symbol."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
+from predictor.bars.suspects import LARGEST_MOVE, named_factor
 from predictor.card import UNADJUSTED, ancestors_of, data_of
 from predictor.errors import (
     BarsError,
@@ -334,7 +336,7 @@ def find_data_warnings(
     if isinstance(instance.input, BarPanel):
         readers = [one.bars_needed for one in networks if one.reads_volume]
         yield from find_bars_warnings(
-            instance.input.last(max(readers, default=1)),
+            instance.input.last(max(readers, default=2)),
             forecast,
             reads_volume=bool(readers),
             is_adjusted=any(one.is_adjusted for one in networks),
@@ -366,6 +368,22 @@ def find_bars_warnings(
             "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
             "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none"
         )
+    yield from _last_split_warnings(bars, frozenset(symbols))
+
+
+def _last_split_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
+    """Yield a warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5."""
+    if bars.adj_close is None or len(bars.sessions) < 2:  # noqa: PLR2004 - a move needs two bars
+        return
+    moves = np.log(bars.close[:, -2:] / bars.adj_close[:, -2:])
+    for row in np.flatnonzero(np.abs(moves[:, 1] - moves[:, 0]) > LARGEST_MOVE):
+        if bars.symbols[row] in symbols:
+            name, day = bars.symbols[row], shown_date(int(bars.sessions[-1]))
+            factor = named_factor(math.exp(moves[row, 1] - moves[row, 0]))
+            yield (
+                f"{name}: on {day} the close changes by a factor of {factor}, the adjusted close does not: "
+                "a split, or a wrong close? The forecast's prices start from this close"
+            )
 
 
 def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
