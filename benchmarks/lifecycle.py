@@ -22,7 +22,7 @@ from predictor.bars import BarPanel
 from predictor.due_forecasts import score_due_forecasts
 from predictor.evidence import (
     ALPHA,
-    Side,
+    CoverageSide,
     bet_on_shares,
     least_skill_days,
     skill_radius,
@@ -32,7 +32,7 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger
 from predictor.sessions import SessionCalendar
 from trainers.stock import RollingSplits, TrainingMaterial, train
-from trainers.stock.daily import DailySettings, DailySummary, run_evenings
+from trainers.stock.daily import DailySettings, DailySummary, run_due_evenings
 from trainers.stock.recipe import recipe_of
 
 DAYS: Final = 1000
@@ -92,7 +92,7 @@ def coverage_rows(*, quick: bool) -> Iterator[Row]:
             paths = 40 if quick else 2000 if symbols == 1 else 400
             what = f"h {horizon}, {symbols} symbol{'s' if symbols > 1 else ''}"
             calm, loud = (coverage_stream(random, paths, horizon, symbols, changes=late) for late in (False, True))
-            wealth = bet_on_shares(calm, 0.8, Side.TOO_FEW, symbols=symbols, horizon=horizon)
+            wealth = bet_on_shares(calm, 0.8, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
             red = float((first_alarms(wealth.guarded, horizon) < DAYS + horizon).mean())
             amber = float((first_alarms(wealth.plain, horizon) < DAYS + horizon).mean())
             yield at_most(
@@ -102,7 +102,7 @@ def coverage_rows(*, quick: bool) -> Iterator[Row]:
                 detail=f"{paths} paths; false amber {amber:.3f}",
                 judged=not quick,
             )
-            wealth = bet_on_shares(loud, 0.8, Side.TOO_FEW, symbols=symbols, horizon=horizon)
+            wealth = bet_on_shares(loud, 0.8, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
             for k, (lamp, capital) in enumerate((("amber", wealth.plain), ("red", wealth.guarded))):
                 yield delay_row(f"days to {lamp}, {what}", first_alarms(capital, horizon), (horizon, symbols), k, quick)
 
@@ -252,7 +252,7 @@ def daily_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
         summaries: list[DailySummary] = []
 
         def run_until(day: int) -> None:
-            summaries.append(run_evenings(settings, panel.until(day), AFTER_ALL_SESSIONS))
+            summaries.append(run_due_evenings(settings, panel.until(day), AFTER_ALL_SESSIONS))
 
         first = processor_time(lambda: run_until(days[-3]))
         yield shown("daily, first evening, s", first, detail=f"{len(panel.symbols)} symbols; fits two baselines")

@@ -26,7 +26,7 @@ from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.evaluation.comparison import compare, pinball
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet
-from trainers.stock.lifecycle.walk_forward import WalkedRecipe, walk_forward
+from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
 from trainers.stock.recipe import StockRecipe, recipe_of
 from trainers.stock.splits import RollingSplits
 
@@ -53,7 +53,7 @@ def walk(market: Market, recipe: StockRecipe, every: int | None) -> tuple[Evalua
     sessions, reach = market.bars.sessions, recipe.target.reach
     span = (int(sessions[-market.judged - reach]), int(sessions[-1 - reach]))
     folds = split_sessions(sessions, WalkForwardPlan(start=span[0], end=span[1], refit=every))
-    judged = walk_forward(WalkedRecipe(recipe=recipe, features=default_features()), market.bars, folds)
+    judged = walk_forward(RecipeInputs(recipe=recipe, features=default_features()), market.bars, folds)
     return judged.test, pinball(judged.test, judged.values)
 
 

@@ -12,7 +12,7 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import Ledger
 from predictor.networks import Target
 from trainers.stock import RollingSplits, StockRecipe, TrainingMaterial, train
-from trainers.stock.daily import DailySettings, DailySummary, run_evenings
+from trainers.stock.daily import DailySettings, DailySummary, run_due_evenings
 from trainers.stock.recipe import recipe_of
 
 LEARNT = 20091231
@@ -38,7 +38,12 @@ def save_daily_model(line: Path, version: int = 1, recipe: StockRecipe = HAR, un
     return line.parent
 
 
-def evenings_of(ledger: Path, line: Path, bars: BarPanel, *, first: int = 0, look: int = 1) -> DailySummary:
-    """Do the evenings that are due with a ledger's file."""
+def run_evenings(ledger: Path, line: Path, bars: BarPanel, *, first: int = 0, evidence_every: int = 1) -> DailySummary:
+    """Run the evenings that are due with a ledger's file."""
     with Ledger.open(ledger, create=True) as opened:
-        return run_evenings(DailySettings(ledger=opened, line=line, look=look), bars, AFTER_ALL_SESSIONS, first=first)
+        return run_due_evenings(
+            DailySettings(ledger=opened, line=line, evidence_every=evidence_every),
+            bars,
+            AFTER_ALL_SESSIONS,
+            first=first,
+        )

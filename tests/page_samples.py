@@ -12,7 +12,7 @@ import numpy as np
 from audits import audit_record
 from backtests import backtest
 from cards import full_card
-from daily_runs import daily_bars, evenings_of, save_daily_model
+from daily_runs import daily_bars, run_evenings, save_daily_model
 from evaluations import evaluation
 from market import bokeh_panel
 
@@ -177,7 +177,7 @@ def _evenings(path: Path) -> None:
     """Write the page of four months of evenings."""
     folder = path.parent / "evenings"
     line = save_daily_model(folder / "models" / "mine") / "mine"
-    summary = evenings_of(folder / "ledger.db", line, daily_bars(20100507), first=20100104, look=20)
+    summary = run_evenings(folder / "ledger.db", line, daily_bars(20100507), first=20100104, evidence_every=20)
     with Ledger.open(folder / "ledger.db") as ledger:
         replace_file(path, render_evenings(DailySettings(ledger=ledger, line=line), summary).encode())
 

@@ -109,7 +109,7 @@ class QuantraError(Exception):
         self.metadata: dict[str, str] = dict(metadata or {})
 
     def without_frames(self) -> Self:
-        """Drop the traceback and the context, whose frames keep a request in memory until garbage is collected."""
+        """Drop the traceback and the context, whose frames keep the request in memory until garbage collection."""
         self.__context__ = None
         return self.with_traceback(None)
 

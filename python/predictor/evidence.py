@@ -1,10 +1,11 @@
-"""Evidence on forecasts that may be looked at every day, although labels are late and overlap.
+"""Tests of coverage and skill that stay valid if read every day, although labels are late and overlap.
 
-Coverage is tested by betting against it: a bet multiplies its capital by 1 + stake x (promised share - share inside),
-which does not grow on average if the promise holds. So the capital exceeds 1 / alpha at any time with a probability of
-at most alpha. Labels of `horizon` sessions overlap; `horizon` accounts take turns, so that the labels of one account do
-not. An account whose bet is open could stop at a lucky moment, so red counts open bets at their worst outcome (Henzi &
-Ziegel, Biometrika 109:1181, with its erratum). Capital enters again every RESTART sessions, to find late changes.
+Coverage is tested by betting against it. A bet multiplies its capital by 1 + stake x (promised share - share inside),
+which does not grow on average if the promise holds. The probability that the capital ever exceeds 1 / alpha is then at
+most alpha. Labels of `horizon` sessions overlap, so `horizon` accounts bet in turn, and the labels of one account do
+not overlap. An account with an open bet could stop at a lucky moment, so red counts open bets at their worst outcome
+(Henzi & Ziegel, Biometrika 109:1181, with its erratum). New capital enters every RESTART sessions, to find late
+changes.
 
 Skill is a mean difference of losses with an asymptotic confidence sequence (Waudby-Smith et al., arXiv 2103.06476) on
 Newey-West errors.
@@ -20,11 +21,11 @@ import numpy as np
 from predictor.arrays import BoolArray, FloatArray, IntArray
 
 ALPHA: Final = 0.05
-"""Probability of a false alarm, ever."""
+"""Probability that a test ever gives a false alarm."""
 RESTART: Final = 60
 """Sessions after which new capital enters."""
 SINGLE_STAKES: Final = (0.4, 0.9, 1.6)
-"""Stakes if one symbol, or few, are pooled."""
+"""Stakes for fewer than POOLED_FROM symbols."""
 POOLED_STAKES: Final = (0.8, 2.0, 3.6)
 """Stakes from POOLED_FROM symbols on, whose share varies less."""
 POOLED_FROM: Final = 20
@@ -44,8 +45,8 @@ class Lamp(StrEnum):
     RED = "red"
 
 
-class Side(StrEnum):
-    """What a test of coverage looks for."""
+class CoverageSide(StrEnum):
+    """The deviation that a test of coverage looks for."""
 
     TOO_FEW = "too few"
     """Fewer outcomes than promised are inside: the band is too narrow."""
@@ -63,28 +64,28 @@ class DailyShares:
     inside: IntArray
     """[D] outcomes inside."""
     unknown: IntArray
-    """[D] outcomes that are not known."""
+    """[D] missing outcomes."""
     is_due: BoolArray
-    """[D] whether the date's outcomes could be known."""
+    """[D] whether the date's outcomes are due."""
 
-    def of(self, side: Side) -> FloatArray:
-        """[D] the share that a test may use, in which unknown outcomes never help it; NaN if it is not due."""
-        hits = self.inside + (self.unknown if side is Side.TOO_FEW else 0)
+    def of(self, side: CoverageSide) -> FloatArray:
+        """[D] the share for a test, with missing outcomes counted against an alarm; NaN if not due."""
+        hits = self.inside + (self.unknown if side is CoverageSide.TOO_FEW else 0)
         return np.where(self.is_due, hits / self.symbols, nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wealth:
-    """Capital after each date's outcome, [N, D] for N streams of D dates, beginning with 1; NaN if not due."""
+class BettingCapital:
+    """Capital after each date's outcome, [N, D] for N streams of D dates; starts at 1, NaN if not due."""
 
     plain: FloatArray
     """Open bets count with their stake."""
     guarded: FloatArray
-    """Open bets count at their worst outcome; only this may be acted upon."""
+    """Open bets count at their worst outcome; only this capital justifies an alarm."""
 
 
 @final
-class _Accounts:
+class _BettingAccounts:
     """The capital of `horizon` accounts that bet in turn; account t mod horizon bets on date t."""
 
     def __init__(self, count: int, stakes: FloatArray, worst: float, horizon: int) -> None:
@@ -96,9 +97,9 @@ class _Accounts:
         self._stakes = np.minimum(stakes, _LARGEST_LOSS / -worst)
         self._worst = 1 + self._stakes * worst
 
-    def repeated(self, copies: int) -> "_Accounts":
-        """Independent copies of the only stream."""
-        copy = object.__new__(_Accounts)
+    def repeated(self, copies: int) -> "_BettingAccounts":
+        """Copy the only stream into independent ones."""
+        copy = object.__new__(_BettingAccounts)
         copy.__dict__.update(self.__dict__)
         copy._capital = np.repeat(self._capital, copies, axis=0)
         copy._is_open, copy._reserve = self._is_open.copy(), self._reserve.copy()
@@ -129,13 +130,15 @@ class _Accounts:
         return (self._capital * factors).mean(axis=(1, 2)) + self._reserve.mean()
 
 
-def bet_on_shares(shares: FloatArray, promised: float, side: Side, *, symbols: int, horizon: int) -> Wealth:
+def bet_on_shares(
+    shares: FloatArray, promised: float, side: CoverageSide, *, symbols: int, horizon: int
+) -> BettingCapital:
     """Bet against a promised share.
 
     Args:
-        shares: [N, D] share inside of each date; NaN from the first date on whose outcome is not due.
+        shares: [N, D] share inside for each date; NaN from the first date that is not due.
         promised: such as 0.8, in (0, 1).
-        side: what to look for.
+        side: too few or too many.
         symbols: symbols pooled, for the stakes.
         horizon: sessions until an outcome.
     """
@@ -148,16 +151,16 @@ def bet_on_shares(shares: FloatArray, promised: float, side: Side, *, symbols: i
         accounts.next_date(gains, opens=date < dates)
         if due >= 0:
             plain[:, due], guarded[:, due] = accounts.plain(), accounts.guarded()
-    return Wealth(plain=plain, guarded=guarded)
+    return BettingCapital(plain=plain, guarded=guarded)
 
 
-def _open_accounts(count: int, promised: float, side: Side, *, symbols: int, horizon: int) -> _Accounts:
+def _open_accounts(count: int, promised: float, side: CoverageSide, *, symbols: int, horizon: int) -> _BettingAccounts:
     stakes = np.array(POOLED_STAKES if symbols >= POOLED_FROM else SINGLE_STAKES)
-    return _Accounts(count, stakes, promised - 1 if side is Side.TOO_FEW else -promised, horizon)
+    return _BettingAccounts(count, stakes, promised - 1 if side is CoverageSide.TOO_FEW else -promised, horizon)
 
 
-def _gains(shares: FloatArray, promised: float, side: Side) -> FloatArray:
-    return promised - shares if side is Side.TOO_FEW else shares - promised
+def _gains(shares: FloatArray, promised: float, side: CoverageSide) -> FloatArray:
+    return promised - shares if side is CoverageSide.TOO_FEW else shares - promised
 
 
 class CoverageEvidence(NamedTuple):
@@ -172,14 +175,14 @@ class CoverageEvidence(NamedTuple):
     """Capital now."""
     guarded: float
     amber_since: int
-    """First date (yyyymmdd) whose outcomes made it amber; 0 for never."""
+    """First date (yyyymmdd) whose outcomes made the lamp amber; 0 for never."""
     red_since: int
     notice_days: int
     """Sessions within which a drop by 0.15 is noticed in 9 of 10 cases; 0 if unknown or above 1,000."""
 
 
-def assess_coverage(shares: DailyShares, promised: float, side: Side, *, horizon: int) -> CoverageEvidence:
-    """Test a promised share, such as 0.8 inside the band from 0.1 to 0.9. An alarm stays; start anew after a change."""
+def assess_coverage(shares: DailyShares, promised: float, side: CoverageSide, *, horizon: int) -> CoverageEvidence:
+    """Test a promised share, such as 0.8 inside the band from 0.1 to 0.9. An alarm does not clear itself."""
     daily = shares.of(side)
     due = int(np.isfinite(daily).sum())
     symbols = int(np.median(shares.symbols)) if shares.symbols.size else 1
@@ -187,7 +190,7 @@ def assess_coverage(shares: DailyShares, promised: float, side: Side, *, horizon
     plain, guarded = wealth.plain[0, :due], wealth.guarded[0, :due]
     amber, red = (_first(shares.dates, path >= 1 / ALPHA) for path in (plain, guarded))
     notice = 0
-    if side is Side.TOO_FEW:
+    if side is CoverageSide.TOO_FEW:
         notice = notice_days(daily[:due], promised, symbols=symbols, horizon=horizon)
     lamp = Lamp.GREEN if notice and due >= notice else Lamp.LEARNING
     if amber:
@@ -217,16 +220,16 @@ _PATHS: Final = 200
 
 
 def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: int) -> int:
-    """Sessions within which the test notices, in 9 of 10 cases, that the share drops by 0.15 from now on.
+    """Sessions within which the test would notice, in 9 of 10 cases, a drop of the share by 0.15 from now on.
 
-    Simulated with blocks of the observed shares [D], which keep their dependence, from the present capital. 0 if there
-    are too few dates for that, or if it takes more than 1,000 sessions.
+    Simulated from the present capital with blocks of the observed shares [D], to keep their dependence. 0 with too few
+    dates for the simulation, or if it takes more than 1,000 sessions.
     """
     if shares.size < max(_LEAST_DATES, 3 * horizon):
         return 0
-    accounts = _open_accounts(1, promised, Side.TOO_FEW, symbols=symbols, horizon=horizon)
+    accounts = _open_accounts(1, promised, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
     for date in range(shares.size + horizon):
-        gains = None if date < horizon else _gains(shares[date - horizon, None], promised, Side.TOO_FEW)
+        gains = None if date < horizon else _gains(shares[date - horizon, None], promised, CoverageSide.TOO_FEW)
         accounts.next_date(gains, opens=True)
     random, block = np.random.default_rng(shares.size), max(2 * horizon, 5)
     starts = random.integers(shares.size, size=(_PATHS, -(-_LONGEST_NOTICE // block)))
@@ -237,7 +240,7 @@ def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: i
     covered = random.binomial(np.round(symbols * drawn).astype(np.int64), kept) / symbols
     many, noticed = accounts.repeated(_PATHS), np.zeros(_PATHS, np.bool_)
     for date in range(_LONGEST_NOTICE):
-        many.next_date(_gains(covered[:, date], promised, Side.TOO_FEW), opens=True)
+        many.next_date(_gains(covered[:, date], promised, CoverageSide.TOO_FEW), opens=True)
         noticed |= many.guarded() >= 1 / ALPHA
         if noticed.mean() >= _NOTICED:
             return date + 1
@@ -245,17 +248,17 @@ def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: i
 
 
 def describe_notice(promised: float, days: int) -> str:
-    """What a test of a promised share can find, in words; `days` as in `CoverageEvidence.notice_days`."""
+    """Describe the drop that a test would notice; `days` as in `CoverageEvidence.notice_days`."""
     if not days:
-        return f"cannot say yet when {promised - _DROP:.2f} instead of {promised:.2f} would be noticed"
-    return f"would notice {promised - _DROP:.2f} instead of {promised:.2f} within {days} sessions, 9 times of 10"
+        return f"cannot tell yet when {promised - _DROP:.2f} instead of {promised:.2f} would be noticed"
+    return f"would notice {promised - _DROP:.2f} instead of {promised:.2f} within {days} sessions, 9 times out of 10"
 
 
 # --- skill
 
 
 class SkillEvidence(NamedTuple):
-    """A mean difference of losses with its bounds, each of which is wrong with a probability of ALPHA at any time."""
+    """A mean difference of losses with bounds; the probability that a bound is ever wrong is ALPHA."""
 
     days: int
     mean: float
@@ -277,8 +280,8 @@ def standard_deviation(series: FloatArray, lag: int) -> FloatArray:
 def skill_radius(differences: FloatArray, horizon: int, alpha: float = ALPHA) -> FloatArray:
     """[N] half the width of the confidence sequence of series [N, D] of labels that overlap by `horizon` sessions.
 
-    One side of it is wrong with probability alpha. The errors are scaled by the dates less the autocovariances that
-    they need, without which the first looks promise too much.
+    Each side is ever wrong with probability alpha. The errors are scaled for the autocovariances that are estimated;
+    otherwise the first intervals would be too narrow.
     """
     lag, days = 2 * horizon, differences.shape[1]
     spread = (-2 * log(alpha) + log(-2 * log(alpha) + 1)) / _SKILL_DAYS
@@ -288,12 +291,12 @@ def skill_radius(differences: FloatArray, horizon: int, alpha: float = ALPHA) ->
 
 
 def least_skill_days(horizon: int) -> int:
-    """Dates before which the sequence says nothing."""
+    """The number of dates from which on the sequence has bounds."""
     return max(60, 10 * horizon)
 
 
 def compare_losses(theirs: FloatArray, ours: FloatArray, *, horizon: int, alpha: float = ALPHA) -> SkillEvidence:
-    """How much lower our daily losses [D] are than theirs, on the same dates in order; positive is better."""
+    """Measure how much lower our daily losses [D] are than theirs on the same dates; positive is better."""
     differences = (theirs - ours)[None]
     days = differences.shape[1]
     mean = float(differences.mean()) if days else nan
@@ -304,5 +307,5 @@ def compare_losses(theirs: FloatArray, ours: FloatArray, *, horizon: int, alpha:
 
 
 def challenger_alpha(attempt: int, alpha: float = ALPHA) -> float:
-    """The share of alpha that the k-th challenger of a line may spend, from 1 on; all of them spend alpha."""
+    """The error probability of the k-th challenger of a model, from 1; those of all challengers add up to alpha."""
     return alpha * 6 / (np.pi * attempt) ** 2

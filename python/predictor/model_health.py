@@ -1,4 +1,4 @@
-"""The health of a model version: tests of its coverage and skill on a ledger's scores."""
+"""The health of a model version: tests of coverage and skill with a ledger's scores."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,9 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.evidence import (
+    CoverageSide,
     DailyShares,
     Lamp,
-    Side,
     SkillEvidence,
     assess_coverage,
     compare_losses,
@@ -19,7 +19,7 @@ from predictor.evidence import (
 from predictor.ledger import EvidenceRecord, Ledger
 
 COVERAGE: Final = "coverage"
-"""Monitors of the band are called `coverage too few` and `coverage too many`."""
+"""The monitors of coverage are `coverage too few` and `coverage too many`."""
 SKILL: Final = "skill against"
 
 
@@ -33,10 +33,10 @@ class ModelVersion(NamedTuple):
 def assess_model(
     ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, since: int = 0
 ) -> tuple[EvidenceRecord, ...]:
-    """Test a version's coverage, and its skill against rivals, at each horizon; the records are not written yet.
+    """Test a version's coverage, and its skill against rivals, at each horizon; the caller writes the records.
 
-    Only prospective forecasts count, and only the first label of each. Clients' forecasts are left out. After an alarm
-    that a person has dealt with, begin anew with the session (yyyymmdd) that it was dealt with.
+    Only prospective forecasts count, with their first labels. Forecasts for clients are left out. After a person has
+    dealt with an alarm, start again from that session with `since`, yyyymmdd.
     """
     session = ledger.last_session
     bands = ledger.query(
@@ -50,7 +50,7 @@ def assess_model(
     found: list[EvidenceRecord] = []
     for place, horizon in enumerate(horizons.astype(int).tolist()):
         shares = _shares(ledger, subject, place, horizon, since)
-        for side in Side if 0 < promised < 1 else ():
+        for side in CoverageSide if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
             state = _state((name, value) for name, value in seen._asdict().items() if name != "lamp")
             state["promised"] = promised
@@ -71,12 +71,12 @@ def skill_lamp(skill: SkillEvidence) -> Lamp:
 
 
 def worst_lamp(records: Sequence[EvidenceRecord]) -> Lamp:
-    """The lamp of a model: its worst alarm, or green if all tests of coverage for too few outcomes are."""
+    """The lamp of a model: its worst alarm, else green if all tests for too few outcomes are green."""
     lamps = [record.lamp for record in records]
     alarm = next((lamp for lamp in (Lamp.RED, Lamp.AMBER) if lamp in lamps), None)
     if alarm is not None:
         return alarm
-    narrow = [record.lamp for record in records if record.monitor == f"{COVERAGE} {Side.TOO_FEW}"]
+    narrow = [record.lamp for record in records if record.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}"]
     return Lamp.GREEN if narrow and set(narrow) == {Lamp.GREEN} else Lamp.LEARNING
 
 
@@ -95,7 +95,7 @@ def _record(
 
 
 def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
-    """Numbers for JSON, which has none that are not finite."""
+    """Numbers for JSON, in which those that are not finite become null."""
     return {name: value if isfinite(value) else None for name, value in numbers}
 
 

@@ -11,9 +11,9 @@ from hypothesis.extra.numpy import arrays
 from predictor.arrays import FloatArray
 from predictor.evidence import (
     ALPHA,
+    CoverageSide,
     DailyShares,
     Lamp,
-    Side,
     assess_coverage,
     bet_on_shares,
     challenger_alpha,
@@ -26,7 +26,7 @@ from trainers.stock.evaluation.evaluation_set import standard_error
 
 SHARES = arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 150)), elements=st.floats(0, 1))
 PROMISES = st.floats(0.02, 0.98)
-SIDES = st.sampled_from(Side)
+SIDES = st.sampled_from(CoverageSide)
 HORIZONS = st.integers(1, 25)
 SYMBOLS = st.sampled_from([1, 50])
 
@@ -53,7 +53,7 @@ def daily(shares: FloatArray, symbols: int = 1) -> DailyShares:
 @given(SHARES, PROMISES, SIDES, SYMBOLS, HORIZONS)
 @settings(max_examples=150, deadline=None)
 def test_capital_stays_positive_and_guarded_capital_is_never_larger(
-    shares: FloatArray, promised: float, side: Side, symbols: int, horizon: int
+    shares: FloatArray, promised: float, side: CoverageSide, symbols: int, horizon: int
 ) -> None:
     wealth = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
     assert (wealth.guarded > 0).all()
@@ -62,18 +62,20 @@ def test_capital_stays_positive_and_guarded_capital_is_never_larger(
 
 @given(SHARES, SIDES, HORIZONS)
 @settings(max_examples=50, deadline=None)
-def test_capital_does_not_move_if_the_promise_is_met_exactly(shares: FloatArray, side: Side, horizon: int) -> None:
+def test_capital_does_not_move_if_the_promise_is_met_exactly(
+    shares: FloatArray, side: CoverageSide, horizon: int
+) -> None:
     wealth = bet_on_shares(np.full_like(shares, 0.8), 0.8, side, symbols=1, horizon=horizon)
     np.testing.assert_allclose(wealth.plain, 1.0)
 
 
 def test_the_mean_capital_of_a_calibrated_stream_is_one() -> None:
-    wealth = bet_on_shares(hits(1, (20000, 12), 0.8), 0.8, Side.TOO_FEW, symbols=1, horizon=1)
+    wealth = bet_on_shares(hits(1, (20000, 12), 0.8), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=1)
     assert wealth.plain[:, -1].mean() == pytest.approx(1, abs=0.05)
 
 
 def test_the_first_date_s_capital_by_hand() -> None:
-    wealth = bet_on_shares(np.array([[0.0, 0.0]]), 0.8, Side.TOO_FEW, symbols=1, horizon=2)
+    wealth = bet_on_shares(np.array([[0.0, 0.0]]), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
     stakes = np.array([0.4, 0.9, 1.6])
     account = 0.5 * (1 + 0.8 * stakes).mean() + 0.5
     assert wealth.plain[0].tolist() == pytest.approx([(account + 1) / 2, account])
@@ -87,13 +89,13 @@ def test_a_calibrated_stream_is_seldom_red_within_1000_dates(horizon: int, symbo
     sums = np.cumsum(np.pad(moves, ((0, 0), (1, 0), (0, 0))), axis=1)
     outcomes = (sums[:, horizon:] - sums[:, :-horizon]) / np.sqrt(horizon)
     inside = (np.abs(outcomes) < 1.2815515655446004).mean(axis=2)
-    wealth = bet_on_shares(inside, 0.8, Side.TOO_FEW, symbols=symbols, horizon=horizon)
+    wealth = bet_on_shares(inside, 0.8, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
     assert (wealth.guarded.max(axis=1) >= 1 / ALPHA).mean() <= 0.05
 
 
-@pytest.mark.parametrize(("side", "share"), [(Side.TOO_FEW, 0.65), (Side.TOO_MANY, 0.98)])
-def test_a_broken_promise_is_found_on_its_side_only(side: Side, share: float) -> None:
-    other = Side.TOO_MANY if side is Side.TOO_FEW else Side.TOO_FEW
+@pytest.mark.parametrize(("side", "share"), [(CoverageSide.TOO_FEW, 0.65), (CoverageSide.TOO_MANY, 0.98)])
+def test_a_broken_promise_is_found_on_its_side_only(side: CoverageSide, share: float) -> None:
+    other = CoverageSide.TOO_MANY if side is CoverageSide.TOO_FEW else CoverageSide.TOO_FEW
     inside = hits(3, (50, 600), share)
     found, missed = (
         bet_on_shares(inside, 0.8, which, symbols=1, horizon=1).guarded.max(axis=1) >= 1 / ALPHA
@@ -105,9 +107,9 @@ def test_a_broken_promise_is_found_on_its_side_only(side: Side, share: float) ->
 
 def test_dates_that_are_not_due_have_no_capital() -> None:
     shares = np.array([[0.0, 1.0, np.nan, np.nan]])
-    wealth = bet_on_shares(shares, 0.8, Side.TOO_FEW, symbols=1, horizon=2)
+    wealth = bet_on_shares(shares, 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
     assert np.isnan(wealth.guarded[0]).tolist() == [False, False, True, True]
-    longer = bet_on_shares(np.array([[0.0, 1.0, 0.0, 0.0]]), 0.8, Side.TOO_FEW, symbols=1, horizon=2)
+    longer = bet_on_shares(np.array([[0.0, 1.0, 0.0, 0.0]]), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
     np.testing.assert_array_equal(wealth.guarded[0, :2], longer.guarded[0, :2])
 
 
@@ -115,8 +117,8 @@ def test_unknown_outcomes_count_inside_against_too_few_and_outside_against_too_m
     counts = np.array([[1, 2, 3], [2, 2, 1], [1, 1, 0], [0, 1, 1]], np.int32)
     is_due = np.array([True, True, False])
     shares = DailyShares(dates=counts[0], symbols=counts[1], inside=counts[2], unknown=counts[3], is_due=is_due)
-    np.testing.assert_array_equal(shares.of(Side.TOO_FEW), [0.5, 1.0, np.nan])
-    np.testing.assert_array_equal(shares.of(Side.TOO_MANY), [0.5, 0.5, np.nan])
+    np.testing.assert_array_equal(shares.of(CoverageSide.TOO_FEW), [0.5, 1.0, np.nan])
+    np.testing.assert_array_equal(shares.of(CoverageSide.TOO_MANY), [0.5, 0.5, np.nan])
 
 
 # --- lamps
@@ -124,15 +126,15 @@ def test_unknown_outcomes_count_inside_against_too_few_and_outside_against_too_m
 
 def test_few_dates_are_learning_and_many_good_ones_green() -> None:
     shares = hits(4, (400,), 0.8)
-    assert assess_coverage(daily(shares[:30]), 0.8, Side.TOO_FEW, horizon=1).lamp is Lamp.LEARNING
-    assert assess_coverage(daily(shares), 0.8, Side.TOO_FEW, horizon=1).lamp is Lamp.GREEN
-    assert assess_coverage(daily(shares[:0]), 0.8, Side.TOO_FEW, horizon=1).lamp is Lamp.LEARNING
+    assert assess_coverage(daily(shares[:30]), 0.8, CoverageSide.TOO_FEW, horizon=1).lamp is Lamp.LEARNING
+    assert assess_coverage(daily(shares), 0.8, CoverageSide.TOO_FEW, horizon=1).lamp is Lamp.GREEN
+    assert assess_coverage(daily(shares[:0]), 0.8, CoverageSide.TOO_FEW, horizon=1).lamp is Lamp.LEARNING
 
 
 def test_an_alarm_names_its_date_and_stays() -> None:
     shares = np.concatenate([np.zeros(30), np.ones(300)])
-    found = assess_coverage(daily(shares), 0.8, Side.TOO_FEW, horizon=1)
-    wealth = bet_on_shares(shares[None], 0.8, Side.TOO_FEW, symbols=1, horizon=1)
+    found = assess_coverage(daily(shares), 0.8, CoverageSide.TOO_FEW, horizon=1)
+    wealth = bet_on_shares(shares[None], 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=1)
     assert found.lamp is Lamp.RED
     assert found.red_since == 20000101 + int(np.argmax(wealth.guarded[0] >= 1 / ALPHA))
     assert found.guarded < 1 / ALPHA
@@ -140,9 +142,11 @@ def test_an_alarm_names_its_date_and_stays() -> None:
 
 def test_a_crossing_that_open_bets_may_undo_is_amber() -> None:
     horizon, shares = 20, np.zeros(200)
-    wealth = bet_on_shares(shares[None], 0.8, Side.TOO_FEW, symbols=50, horizon=horizon)
+    wealth = bet_on_shares(shares[None], 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=horizon)
     first = int(np.argmax(wealth.plain[0] >= 1 / ALPHA))
-    found = assess_coverage(daily(np.where(np.arange(200) <= first, shares, np.nan), 50), 0.8, Side.TOO_FEW, horizon=20)
+    found = assess_coverage(
+        daily(np.where(np.arange(200) <= first, shares, np.nan), 50), 0.8, CoverageSide.TOO_FEW, horizon=20
+    )
     assert (found.lamp, found.red_since, found.days) == (Lamp.AMBER, 0, first + 1)
 
 
@@ -152,7 +156,7 @@ def test_many_symbols_are_noticed_sooner_than_one_and_both_near_the_truth() -> N
     days = notice_days(pooled, 0.8, symbols=50, horizon=1)
     alone = notice_days(hits(5, (300,), 0.8), 0.8, symbols=1, horizon=1)
     drops = np.concatenate([np.repeat(pooled[None], 100, axis=0), random.binomial(50, 0.65, (100, 200)) / 50], axis=1)
-    wealth = bet_on_shares(drops, 0.8, Side.TOO_FEW, symbols=50, horizon=1)
+    wealth = bet_on_shares(drops, 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=1)
     delays = np.argmax(wealth.guarded >= 1 / ALPHA, axis=1) - 299
     assert days == pytest.approx(float(np.quantile(delays, 0.9)), abs=3)
     assert days < alone < 400
@@ -164,8 +168,8 @@ def test_nothing_is_noticed_without_dates() -> None:
 
 
 def test_what_can_be_noticed_is_a_sentence() -> None:
-    assert describe_notice(0.8, 30) == "would notice 0.65 instead of 0.80 within 30 sessions, 9 times of 10"
-    assert describe_notice(0.8, 0) == "cannot say yet when 0.65 instead of 0.80 would be noticed"
+    assert describe_notice(0.8, 30) == "would notice 0.65 instead of 0.80 within 30 sessions, 9 times out of 10"
+    assert describe_notice(0.8, 0) == "cannot tell yet when 0.65 instead of 0.80 would be noticed"
 
 
 # --- skill

@@ -158,15 +158,15 @@ def test_bars_that_are_not_recorded_are_an_error(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("panel", "problem"),
     [
-        (bokeh_panel("GOOG").last(30), "3 of its 3 symbols are missing in the bars: AAPL, IBM, MSFT"),
-        (replace(PANEL, calendar="XLON"), "its calendar is XNYS, but that of the bars is XLON"),
-        (replace(PANEL, currency="EUR"), "its currency is USD, but that of the bars is EUR"),
-        (replace(PANEL, adj_close=None), "its bars have the columns .*adj_close, these .*volume;"),
+        (bokeh_panel("GOOG").last(30), "3 of the ledger's 3 symbols are missing: AAPL, IBM, MSFT"),
+        (replace(PANEL, calendar="XLON"), "the calendar is XLON, but that of the ledger is XNYS"),
+        (replace(PANEL, currency="EUR"), "the currency is EUR, but that of the ledger is USD"),
+        (replace(PANEL, adj_close=None), "the columns are .*volume, but the ledger has .*adj_close;"),
     ],
 )
 def test_bars_of_another_universe_are_refused(ledger: Ledger, panel: BarPanel, problem: str) -> None:
     ledger.add_bars(replace(PANEL, calendar="XNYS", currency="USD"))
-    with pytest.raises(LedgerError, match=f"another universe: {problem}.*or another file"):
+    with pytest.raises(LedgerError, match=f"another universe: {problem}.*or use another file"):
         ledger.add_bars(panel)
     ledger.add_bars(replace(PANEL, calendar="", currency=""))
     assert ledger.receipt.batch == 1

@@ -36,7 +36,7 @@ from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
 from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
 from predictor.registry import CHAMPION, ModelVersions, Registry
-from predictor.server.loop_bridge import TurnBatches
+from predictor.server.loop_bridge import InlineBatcher
 from predictor.service import ModelWorker, PredictionService
 from predictor.wire import instances
 
@@ -193,7 +193,7 @@ def test_requests_of_one_turn_of_an_event_loop_are_one_batch(watched_model: Watc
     good = [Instance(input=recent_bars("AAPL"))]
 
     async def ask() -> None:
-        with PredictionService(registry_of(watched_model), wake=TurnBatches().wake) as service:
+        with PredictionService(registry_of(watched_model), wake=InlineBatcher().wake) as service:
             for count in (1, 3, 3, 2):
                 answers = [service.predict("", good, Deadline()) for _ in range(count)]
                 assert all(len(done) == 1 for done in await asyncio.gather(*map(asyncio.wrap_future, answers)))
@@ -206,7 +206,7 @@ def test_requests_of_a_turn_that_does_not_end_are_answered_by_the_thread(watched
     names, good = threads_of(watched_model), [Instance(input=recent_bars("AAPL"))]
 
     async def ask() -> None:
-        batches = TurnBatches()
+        batches = InlineBatcher()
         with PredictionService(registry_of(watched_model), wake=batches.wake) as service:
             answer = service.predict("", good, Deadline())
             batches.finish()
@@ -516,7 +516,7 @@ import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
 from predictor.instance import Deadline, Instance
 from predictor.registry import CHAMPION, ModelVersions, Registry
-from predictor.server.loop_bridge import TurnBatches
+from predictor.server.loop_bridge import InlineBatcher
 from predictor.service import ModelWorker, PredictionService
 model = small_model(small_artifact())
 service = PredictionService(Registry(lines={"small": ModelVersions.of(model)}, problems=()))

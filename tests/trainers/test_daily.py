@@ -1,4 +1,4 @@
-"""Every evening: bars recorded, forecasts scored and made, the evidence looked at; once, in order, whatever happens."""
+"""`quantra daily`: every evening is run once and in order, despite bad bars, damaged models and killed runs."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_exits import program_exit_code
-from daily_runs import HAR, daily_bars, evenings_of, save_daily_model
+from daily_runs import HAR, daily_bars, run_evenings, save_daily_model
 from pages import HOSTILE, assert_loads_nothing, page_of
 
 from predictor.bars import BarPanel
@@ -25,7 +25,7 @@ from predictor.ledger import EvidenceRecord, ForecastRecord, Label, Ledger, Ledg
 from predictor.networks import LSTMConfig
 from trainers.cli.commands import app
 from trainers.stock import Optimisation
-from trainers.stock.daily import DailySettings, run_evenings
+from trainers.stock.daily import DailySettings, run_due_evenings
 from trainers.stock.daily.evenings import ALARM, EVENING, summarise
 from trainers.stock.daily.page import render_evenings
 from trainers.stock.daily.run_lock import claim_run
@@ -58,7 +58,7 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def content(ledger: Path) -> dict[str, list[Any]]:
+def read_content(ledger: Path) -> dict[str, list[Any]]:
     """What a ledger holds, without numbers and times."""
     with Ledger.open(ledger) as opened:
         tables: dict[str, list[Any]] = {
@@ -82,7 +82,7 @@ def rows_of(ledger: Path, kind: type[Any], where: str = "1") -> list[Any]:
         return opened.records(kind, where)
 
 
-def changed(panel: BarPanel, symbol: str, place: int, change: Callable[[float], float]) -> BarPanel:
+def with_changed_bar(panel: BarPanel, symbol: str, place: int, change: Callable[[float], float]) -> BarPanel:
     """The bars with all prices of one bar changed."""
     columns = {name: np.copy(getattr(panel, name)) for name in panel.columns}
     for name, values in columns.items():
@@ -95,7 +95,7 @@ def changed(panel: BarPanel, symbol: str, place: int, change: Callable[[float], 
 
 
 def test_the_first_run_forecasts_the_newest_session_with_every_model(models: Path, ledger: Path) -> None:
-    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    summary = run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
     assert (summary.evenings, summary.session, summary.champion) == (1, DAYS[3], 1)
     found = {(one.model, one.version, one.role.value, one.symbol) for one in rows_of(ledger, ForecastRecord)}
     versions = [("mine", 1, "champion"), ("mine", 2, "challenger")]
@@ -105,10 +105,10 @@ def test_the_first_run_forecasts_the_newest_session_with_every_model(models: Pat
 
 
 def test_a_second_run_writes_nothing(models: Path, ledger: Path) -> None:
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
     with Ledger.open(ledger) as opened:
         before = opened.receipt
-    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    summary = run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
     assert (summary.evenings, summary.rows, summary.bars) == (0, 0, 0)
     with Ledger.open(ledger) as opened:
         assert opened.receipt == before
@@ -116,38 +116,38 @@ def test_a_second_run_writes_nothing(models: Path, ledger: Path) -> None:
 
 def test_a_missed_week_gives_what_single_evenings_give(models: Path, tmp_path: Path) -> None:
     for day in DAYS[:7]:
-        evenings_of(tmp_path / "single.db", models / "mine", daily_bars(day))
-    evenings_of(tmp_path / "late.db", models / "mine", daily_bars(DAYS[0]))
-    summary = evenings_of(tmp_path / "late.db", models / "mine", daily_bars(DAYS[6]))
+        run_evenings(tmp_path / "single.db", models / "mine", daily_bars(day))
+    run_evenings(tmp_path / "late.db", models / "mine", daily_bars(DAYS[0]))
+    summary = run_evenings(tmp_path / "late.db", models / "mine", daily_bars(DAYS[6]))
     assert summary.evenings == 6
-    assert content(tmp_path / "late.db") == content(tmp_path / "single.db")
+    assert read_content(tmp_path / "late.db") == read_content(tmp_path / "single.db")
 
 
 def test_a_session_that_has_not_closed_waits(models: Path, ledger: Path) -> None:
     at_noon = datetime(2010, 1, 7, 17, tzinfo=UTC)
     with Ledger.open(ledger, create=True) as opened:
         settings = DailySettings(ledger=opened, line=models / "mine")
-        summary = run_evenings(settings, daily_bars(20100107), at_noon)
+        summary = run_due_evenings(settings, daily_bars(20100107), at_noon)
         assert (summary.session, opened.last_session) == (20100106, 20100106)
 
 
 def test_a_clock_that_went_back_changes_nothing(models: Path, ledger: Path) -> None:
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
-    before = content(ledger)
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
+    before = read_content(ledger)
     with Ledger.open(ledger) as opened:
         settings = DailySettings(ledger=opened, line=models / "mine")
-        summary = run_evenings(settings, daily_bars(DAYS[5]), datetime(2009, 1, 1, tzinfo=UTC))
-    assert (summary.evenings, content(ledger)) == (0, before)
+        summary = run_due_evenings(settings, daily_bars(DAYS[5]), datetime(2009, 1, 1, tzinfo=UTC))
+    assert (summary.evenings, read_content(ledger)) == (0, before)
 
 
 def test_days_that_the_champion_has_seen_are_refused(models: Path, ledger: Path) -> None:
     with pytest.raises(InSampleError, match=r"2009-12-31.*2009-12-30 would prove nothing"):
-        evenings_of(ledger, models / "mine", daily_bars(20091230))
+        run_evenings(ledger, models / "mine", daily_bars(20091230))
 
 
 def test_a_challenger_forecasts_no_day_that_it_has_seen(models: Path, ledger: Path) -> None:
     save_daily_model(models / "mine", 3, until=DAYS[5])
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[6]), first=DAYS[4])
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[6]), first=DAYS[4])
     assert {one.as_of for one in rows_of(ledger, ForecastRecord, "version = 3")} == set(DAYS[5:7])
 
 
@@ -155,7 +155,7 @@ def test_a_challenger_forecasts_no_day_that_it_has_seen(models: Path, ledger: Pa
 
 
 def test_due_forecasts_are_scored_and_the_evidence_is_recorded(models: Path, ledger: Path) -> None:
-    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[4]), first=DAYS[0])
+    summary = run_evenings(ledger, models / "mine", daily_bars(DAYS[4]), first=DAYS[0])
     assert len(rows_of(ledger, Label)) == 3 * 4 * (4 + 2)  # symbols, models, evenings with outcomes after 1 and 3
     assert summary.lamp is Lamp.LEARNING
     monitors = {one.monitor for one in rows_of(ledger, EvidenceRecord, f"session = {DAYS[4]}")}
@@ -166,10 +166,10 @@ def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Pa
     jumps = daily_bars(20100226)
     for place in range(jumps.sessions.tolist().index(DAYS[0]), len(jumps.sessions)):
         for symbol in jumps.symbols:
-            jumps = changed(jumps, symbol, place, lambda price, up=place % 2: price * (1.12 if up else 1.0))
+            jumps = with_changed_bar(jumps, symbol, place, lambda price, up=place % 2: price * (1.12 if up else 1.0))
     with Ledger.open(ledger, create=True) as opened:
         settings = DailySettings(ledger=opened, line=models / "mine", accept_suspect_bars=True)
-        summary = run_evenings(settings, jumps, datetime.now(UTC), first=DAYS[0])
+        summary = run_due_evenings(settings, jumps, datetime.now(UTC), first=DAYS[0])
     assert summary.lamp is Lamp.RED
     assert "mine@1, 1 session ahead: too few outcomes in its band; consider: quantra retrain mine" in summary.findings
     alarms = [event.reason for event in rows_of(ledger, LedgerEvent, f"kind = '{ALARM}'")]
@@ -177,63 +177,63 @@ def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Pa
 
 
 def test_a_large_revision_needs_a_person_until_the_next_evening(models: Path, ledger: Path) -> None:
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
-    revised = changed(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
+    revised = with_changed_bar(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
     for _ in range(2):
-        summary = evenings_of(ledger, models / "mine", revised)
+        summary = run_evenings(ledger, models / "mine", revised)
         assert ["IBM: its outcome of" in finding for finding in summary.findings] == [True]
-    later = changed(daily_bars(DAYS[5]), "IBM", -4, lambda price: price * 1.01)
-    assert evenings_of(ledger, models / "mine", later).findings == ()
+    later = with_changed_bar(daily_bars(DAYS[5]), "IBM", -4, lambda price: price * 1.01)
+    assert run_evenings(ledger, models / "mine", later).findings == ()
 
 
 # --- faults
 
 
 def test_one_bad_symbol_fails_alone(models: Path, ledger: Path) -> None:
-    bad = changed(daily_bars(DAYS[3]), "IBM", -1, lambda price: price * 1000)
-    summary = evenings_of(ledger, models / "mine", bad)
+    bad = with_changed_bar(daily_bars(DAYS[3]), "IBM", -1, lambda price: price * 1000)
+    summary = run_evenings(ledger, models / "mine", bad)
     assert set(summary.refused) == {"IBM"}
     assert "2010-01-07" in summary.refused["IBM"]
     assert {one.symbol for one in rows_of(ledger, ForecastRecord)} == {"AAPL", "MSFT"}
 
 
 def test_a_symbol_without_tonights_bar_fails_alone(models: Path, ledger: Path) -> None:
-    halted = changed(daily_bars(DAYS[3]), "IBM", -1, lambda _: np.nan)
-    summary = evenings_of(ledger, models / "mine", halted)
+    halted = with_changed_bar(daily_bars(DAYS[3]), "IBM", -1, lambda _: np.nan)
+    summary = run_evenings(ledger, models / "mine", halted)
     assert set(summary.refused) == {"IBM"}
     assert {one.symbol for one in rows_of(ledger, ForecastRecord, "model = 'mine'")} == {"AAPL", "MSFT"}
 
 
 def test_a_damaged_challenger_fails_alone_and_needs_a_person(models: Path, ledger: Path) -> None:
     (models / "mine" / "2" / "weights.safetensors").write_bytes(b"")
-    summary = evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    summary = run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
     assert [finding.startswith("mine@2 made no forecast: ") for finding in summary.findings] == [True]
     assert len(rows_of(ledger, ForecastRecord, "model = 'mine'")) == 3
 
 
 def test_bars_of_another_universe_write_nothing(models: Path, ledger: Path) -> None:
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
-    before = content(ledger)
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
+    before = read_content(ledger)
     with pytest.raises(LedgerError, match="another universe"):
-        evenings_of(ledger, models / "mine", daily_bars(DAYS[4]).select("AAPL"))
-    assert content(ledger) == before
+        run_evenings(ledger, models / "mine", daily_bars(DAYS[4]).select("AAPL"))
+    assert read_content(ledger) == before
 
 
 class CrashError(Exception):
-    """Stands for the end of the process."""
+    """The simulated end of the process."""
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_run_that_ends_at_any_write_is_completed_by_the_next(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool
 ) -> None:
-    evenings_of(tmp_path / "whole.db", models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
-    expected, append = content(tmp_path / "whole.db"), Ledger.append
+    run_evenings(tmp_path / "whole.db", models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
+    expected, append = read_content(tmp_path / "whole.db"), Ledger.append
     for crash_at in range(1, 12):
         ledger, writes = tmp_path / f"{crash_at}-{is_stored}.db", [0]
         shutil.copytree(tmp_path / "whole.db.baselines", f"{ledger}.baselines")
 
-        def crashing(self: Ledger, records: Iterable[Any], at: int = crash_at, count: list[int] = writes) -> int:
+        def append_or_crash(self: Ledger, records: Iterable[Any], at: int = crash_at, count: list[int] = writes) -> int:
             count[0] += 1
             if count[0] == at and not is_stored:
                 raise CrashError
@@ -242,28 +242,28 @@ def test_a_run_that_ends_at_any_write_is_completed_by_the_next(
                 raise CrashError
             return rows
 
-        monkeypatch.setattr(Ledger, "append", crashing)
+        monkeypatch.setattr(Ledger, "append", append_or_crash)
         with pytest.raises(CrashError):
-            evenings_of(ledger, models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
+            run_evenings(ledger, models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
         monkeypatch.setattr(Ledger, "append", append)
-        evenings_of(ledger, models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
-        assert content(ledger) == expected
+        run_evenings(ledger, models / "mine", daily_bars(DAYS[2]), first=DAYS[0])
+        assert read_content(ledger) == expected
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from daily_runs import daily_bars, evenings_of
+from daily_runs import daily_bars, run_evenings
 from predictor.ledger import Ledger
 append, count = Ledger.append, [0]
-def dying(self, records):
+def append_and_die(self, records):
     rows = append(self, records)
     count[0] += 1
     if count[0] == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     return rows
-Ledger.append = dying
-evenings_of(Path(sys.argv[1]), Path(sys.argv[2]), daily_bars(int(sys.argv[3])), first=int(sys.argv[4]))
+Ledger.append = append_and_die
+run_evenings(Path(sys.argv[1]), Path(sys.argv[2]), daily_bars(int(sys.argv[3])), first=int(sys.argv[4]))
 """
 
 
@@ -275,9 +275,9 @@ def test_a_killed_run_is_completed_and_the_chain_verifies(models: Path, tmp_path
     ran = subprocess.run(words, check=False, env=environment, capture_output=True)
     assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
     assert 0 < len(rows_of(ledger, LedgerEvent, f"kind = '{EVENING}'")) < 3
-    evenings_of(ledger, line, daily_bars(DAYS[2]), first=DAYS[0])
-    evenings_of(tmp_path / "whole.db", line, daily_bars(DAYS[2]), first=DAYS[0])
-    assert content(ledger) == content(tmp_path / "whole.db")
+    run_evenings(ledger, line, daily_bars(DAYS[2]), first=DAYS[0])
+    run_evenings(tmp_path / "whole.db", line, daily_bars(DAYS[2]), first=DAYS[0])
+    assert read_content(ledger) == read_content(tmp_path / "whole.db")
     with Ledger.open(ledger) as opened:
         assert not opened.verify().problem
 
@@ -340,7 +340,7 @@ def test_a_second_run_writes_the_same_bytes(models: Path, ledger: Path, csv: Pat
 
 
 def test_the_page_shows_tonights_forecasts_with_the_highest_median_first(models: Path, ledger: Path) -> None:
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]))
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
     found = rows_of(ledger, ForecastRecord, "role = 'champion'")
     expected = sorted((100 * np.expm1(one.values[-1]) for one in found), key=lambda row: -row[1])
     numbers = page_of(page_text(ledger, models / "mine")).numbers
@@ -348,17 +348,17 @@ def test_the_page_shows_tonights_forecasts_with_the_highest_median_first(models:
 
 
 def test_the_page_shows_events_findings_and_what_is_not_known_yet(models: Path, ledger: Path) -> None:
-    evenings_of(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
-    revised = changed(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
-    evenings_of(ledger, models / "mine", revised)
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
+    revised = with_changed_bar(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
+    run_evenings(ledger, models / "mine", revised)
     words = page_of(page_text(ledger, models / "mine")).words
     assert "A person should look." in words
     assert "revised bars" in words
-    assert "cannot say yet when 0.65 instead of 0.80 would be noticed" in words
+    assert "cannot tell yet when 0.65 instead of 0.80 would be noticed" in words
 
 
 def test_a_symbols_name_or_reason_cannot_inject_a_script(models: Path, ledger: Path) -> None:
     hostile = replace(daily_bars(DAYS[3]), symbols=("AAPL", HOSTILE, "MSFT"))
-    bad = changed(hostile, "MSFT", -1, lambda price: price * 1000)
-    evenings_of(ledger, models / "mine", bad)
+    bad = with_changed_bar(hostile, "MSFT", -1, lambda price: price * 1000)
+    run_evenings(ledger, models / "mine", bad)
     assert HOSTILE not in page_text(ledger, models / "mine")

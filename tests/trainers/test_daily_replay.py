@@ -1,4 +1,4 @@
-"""Recorded evenings lived through again: simulations, replays to the last bit, and models that renew themselves."""
+"""Replays to the last bit, automatic retraining and promotion, and simulated evenings."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_exits import program_exit_code
-from daily_runs import daily_bars, evenings_of, save_daily_model
+from daily_runs import daily_bars, run_evenings, save_daily_model
 
 from predictor.errors import CalendarEndedError, ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -18,10 +18,10 @@ from predictor.model_health import ModelVersion
 from predictor.registry import read_aliases
 from trainers.cli.commands import app
 from trainers.loop import LoopError
-from trainers.stock.daily import DailySettings, renewal, run_evenings
+from trainers.stock.daily import DailySettings, renewal, run_due_evenings
 from trainers.stock.daily.evenings import RETRAINING
 from trainers.stock.daily.recorded_models import RecordedModel, load_champion
-from trainers.stock.daily.renewal import Renewal
+from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.lifecycle.promotion import REPLAY
@@ -35,7 +35,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `models/mine/1`, and a ledger of five evenings."""
     folder = tmp_path_factory.mktemp("saved")
     save_daily_model(folder / "models" / "mine")
-    evenings_of(folder / "ledger.db", folder / "models" / "mine", daily_bars(DAYS[4]), first=DAYS[0])
+    run_evenings(folder / "ledger.db", folder / "models" / "mine", daily_bars(DAYS[4]), first=DAYS[0])
     return folder
 
 
@@ -125,17 +125,19 @@ def test_a_difference_needs_a_person(folder: Path, capsys: Capture) -> None:
 # --- renewals
 
 
-def renewed(folder: Path, until: int, *, promotes: bool = False) -> list[LedgerEvent]:
-    """Live through further evenings with a rule, and return the events of trainings and promotions."""
+def run_with_renewal(folder: Path, until: int, *, promotes: bool = False) -> list[LedgerEvent]:
+    """Run further evenings with automatic renewal, and return the events of trainings and promotions."""
     with Ledger.open(folder / "ledger.db") as opened:
-        settings = DailySettings(ledger=opened, line=folder / "models" / "mine", look=5)
-        run_evenings(settings, daily_bars(until), AFTER_ALL_SESSIONS, afterwards=Renewal(promotes=promotes))
+        settings = DailySettings(ledger=opened, line=folder / "models" / "mine", evidence_every=5)
+        run_due_evenings(
+            settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=AutomaticRenewal(promotes=promotes)
+        )
         return [event for event in opened.records(LedgerEvent) if event.kind in {RETRAINING, "champion"}]
 
 
 @pytest.fixture
-def ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every calendar looks as if it ended soon, as it does years after a training."""
+def calendar_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every calendar ends soon, as it does years after a training."""
 
     def count_few(_: RecordedModel, __: int) -> int:
         return 10
@@ -143,9 +145,9 @@ def ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordedModel, "count_sessions_left", count_few)
 
 
-@pytest.mark.usefixtures("ends_soon")
+@pytest.mark.usefixtures("calendar_ends_soon")
 def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: Path) -> None:
-    (event,) = renewed(folder, DAYS[7])
+    (event,) = run_with_renewal(folder, DAYS[7])
     assert (event.version, event.session, event.reason) == (2, DAYS[5], "the calendar of mine@1 ends")
     assert read_aliases(folder / "models" / "mine") == {"champion": 1}
     with Ledger.open(folder / "ledger.db") as opened:
@@ -153,10 +155,10 @@ def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: 
 
 
 def test_no_training_is_due_while_all_is_well(folder: Path) -> None:
-    assert renewed(folder, DAYS[7]) == []
+    assert run_with_renewal(folder, DAYS[7]) == []
 
 
-@pytest.mark.usefixtures("ends_soon")
+@pytest.mark.usefixtures("calendar_ends_soon")
 def test_a_training_that_fails_is_recorded_and_the_champion_stays(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,15 +166,15 @@ def test_a_training_that_fails_is_recorded_and_the_champion_stays(
         raise LoopError("the loss is not finite")
 
     monkeypatch.setattr(renewal, "train", fail)
-    (event,) = renewed(folder, DAYS[7])
+    (event,) = run_with_renewal(folder, DAYS[7])
     assert (event.version, event.reason.endswith("the training failed: the loss is not finite")) == (0, True)
     assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1"]
 
 
-@pytest.mark.usefixtures("ends_soon")
+@pytest.mark.usefixtures("calendar_ends_soon")
 @pytest.mark.parametrize("promotes", [True, False])
 def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folder: Path, *, promotes: bool) -> None:
-    moves = [event for event in renewed(folder, 20100625, promotes=promotes) if event.kind == "champion"]
+    moves = [event for event in run_with_renewal(folder, 20100625, promotes=promotes) if event.kind == "champion"]
     assert read_aliases(folder / "models" / "mine")["champion"] == (2 if promotes else 1)
     assert [move.version for move in moves] == ([1, 2] if promotes else [])
     for move in moves[1:]:
@@ -181,7 +183,7 @@ def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folde
         assert {"losses", "shadow", "replay"} <= {str(gate["name"]) for gate in gates if isinstance(gate, dict)}
 
 
-@pytest.mark.usefixtures("ends_soon")
+@pytest.mark.usefixtures("calendar_ends_soon")
 def test_a_champion_whose_calendar_has_ended_is_replaced_without_a_comparison(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,19 +191,21 @@ def test_a_champion_whose_calendar_has_ended_is_replaced_without_a_comparison(
         return model.reference != "mine@1"
 
     monkeypatch.setattr(RecordedModel, "can_forecast", can_forecast)
-    (move,) = [event for event in renewed(folder, 20100212, promotes=True) if event.version == 2 and event.detail]
+    (move,) = [
+        event for event in run_with_renewal(folder, 20100212, promotes=True) if event.version == 2 and event.detail
+    ]
     gates = move.detail["gates"]
     assert isinstance(gates, list)
     assert {gate["name"]: gate["overridden"] for gate in gates if isinstance(gate, dict)}["losses"] is True
 
 
-@pytest.mark.usefixtures("ends_soon")
+@pytest.mark.usefixtures("calendar_ends_soon")
 def test_versions_with_too_few_days_to_compare_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ConfigurationError("split test has no room for a target that reaches 20 sessions")
 
     monkeypatch.setattr(renewal, "compare_versions", fail)
-    assert [event.kind for event in renewed(folder, 20100212, promotes=True)] == [RETRAINING]
+    assert [event.kind for event in run_with_renewal(folder, 20100212, promotes=True)] == [RETRAINING]
     with Ledger.open(folder / "ledger.db") as opened:
         (replayed,) = opened.records(LedgerEvent, "kind = ?", (REPLAY,))
     assert (replayed.version, replayed.detail["different"]) == (2, 0)
@@ -224,7 +228,7 @@ def test_a_baseline_whose_calendar_has_ended_is_fitted_again(folder: Path, monke
         return model.reference != "mine-har@1"
 
     monkeypatch.setattr(RecordedModel, "can_forecast", can_forecast)
-    renewed(folder, DAYS[6])
+    run_with_renewal(folder, DAYS[6])
     with Ledger.open(folder / "ledger.db") as opened:
         found = {(one.model, one.version) for one in opened.records(ForecastRecord, f"as_of > {DAYS[4]}")}
     assert found == {("mine", 1), ("mine-har", 2), ("mine-garch", 1)}

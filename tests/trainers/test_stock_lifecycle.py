@@ -46,7 +46,7 @@ from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote
 from trainers.stock.lifecycle.promotion import list_failed
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
-from trainers.stock.lifecycle.walk_forward import WalkedRecipe, walk_forward
+from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import SplitPart
 
@@ -307,7 +307,7 @@ def test_recipes_are_compared_in_a_walk_forward_that_trains_each_before_its_days
 
 def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
     source = load_version(models, "mine@1").source
-    walked = WalkedRecipe(recipe=source.known_recipe(), features=source.features)
+    walked = RecipeInputs(recipe=source.known_recipe(), features=source.features)
     (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
     known, more = (walk_forward(walked, bars(until), (fold,)) for until in (20110408, 20120629))
     known, more = known.shared_with(more)
@@ -318,7 +318,7 @@ def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
 def test_a_walk_forward_gives_the_calibrated_forecasts_of_a_model_trained_before_its_days(models: Path) -> None:
     source = load_version(models, "mine@1").source
     (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
-    walked = walk_forward(WalkedRecipe(recipe=source.known_recipe(), features=source.features), bars(), (fold,))
+    walked = walk_forward(RecipeInputs(recipe=source.known_recipe(), features=source.features), bars(), (fold,))
     known = TrainingMaterial(bars().between(fold.learn_first, fold.learn_last), default_features())
     train(known, HAR, models / "mine" / "5", consume=iter)
     bound = bind_model(load_version(models, "mine@5").standing.model, bars())
@@ -328,7 +328,7 @@ def test_a_walk_forward_gives_the_calibrated_forecasts_of_a_model_trained_before
 
 
 def test_a_walk_forward_of_one_recipe_is_refused(models: Path) -> None:
-    with pytest.raises(ConfigurationError, match="have the same recipe, so a walk forward does not tell them apart"):
+    with pytest.raises(ConfigurationError, match="have the same recipe, so a walk forward cannot tell them apart"):
         compare_recipes(*pair_of(models), bars(), start=20110103, refit=200)
 
 
@@ -391,18 +391,20 @@ def test_the_command_shows_the_days_and_the_decision(models: Path, files: dict[s
 def test_a_refresh_must_not_be_worse_and_a_new_recipe_must_be_better(
     models: Path, bounds: tuple[float | None, float | None], *, refresh: bool, decision: bool | None
 ) -> None:
-    assert judged(models, *bounds, refresh=refresh).decision is decision
+    assert comparison_with_bounds(models, *bounds, refresh=refresh).decision is decision
 
 
 @cache
-def measured(models: Path) -> VersionComparison:
+def cached_comparison(models: Path) -> VersionComparison:
     return compare_versions(*pair_of(models), bars())
 
 
-def judged(models: Path, lower: float | None, upper: float | None, *, refresh: bool = True) -> VersionComparison:
+def comparison_with_bounds(
+    models: Path, lower: float | None, upper: float | None, *, refresh: bool = True
+) -> VersionComparison:
     """A comparison with other bounds."""
     limits = SequenceBounds(alpha=0.05, lower=lower, upper=upper, days_short=0 if lower is not None else 10)
-    return replace(measured(models), bounds=limits, is_refresh=refresh)
+    return replace(cached_comparison(models), bounds=limits, is_refresh=refresh)
 
 
 # --- gates
@@ -455,7 +457,7 @@ def failed_gates(models: Path, path: Path | None, comparison: VersionComparison 
         return list_failed(check_gates(champion, challenger, comparison=comparison, ledger=book))
 
 
-def fill(
+def record_shadow(
     path: Path, models: Path, *, sessions: int = 20, different: int = 0, role: ForecastRole = ForecastRole.CHALLENGER
 ) -> None:
     version = load_version(models, "mine@2")
@@ -467,8 +469,8 @@ def fill(
 
 
 def test_a_version_with_all_its_evidence_passes_every_gate(models: Path, ledger: Path) -> None:
-    fill(ledger, models)
-    assert failed_gates(models, ledger, judged(models, -0.005, 0.01)) == []
+    record_shadow(ledger, models)
+    assert failed_gates(models, ledger, comparison_with_bounds(models, -0.005, 0.01)) == []
 
 
 def test_without_a_ledger_or_bars_the_gates_that_need_them_fail(models: Path) -> None:
@@ -476,62 +478,62 @@ def test_without_a_ledger_or_bars_the_gates_that_need_them_fail(models: Path) ->
 
 
 def test_an_undecided_comparison_fails(models: Path, ledger: Path) -> None:
-    fill(ledger, models)
-    assert failed_gates(models, ledger, judged(models, -0.05, 0.05)) == ["losses"]
+    record_shadow(ledger, models)
+    assert failed_gates(models, ledger, comparison_with_bounds(models, -0.05, 0.05)) == ["losses"]
 
 
 def test_nineteen_sessions_in_the_shadow_are_too_few(models: Path, ledger: Path) -> None:
-    fill(ledger, models, sessions=19)
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+    record_shadow(ledger, models, sessions=19)
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
 
 
 def test_what_clients_asked_is_no_shadow(models: Path, ledger: Path) -> None:
-    fill(ledger, models, role=ForecastRole.CLIENT)
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+    record_shadow(ledger, models, role=ForecastRole.CLIENT)
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
 
 
 def test_forecasts_of_other_weights_are_no_shadow(models: Path, ledger: Path) -> None:
-    fill(ledger, models)
+    record_shadow(ledger, models)
     shutil.rmtree(models / "mine" / "2")
     save_version(models / "mine", 2, 20101130)
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
 
 
 def test_forecasts_after_the_fact_are_no_shadow(models: Path, ledger: Path) -> None:
     with Ledger.open(ledger) as book:
         book.add_bars(bars())
-    fill(ledger, models)
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+    record_shadow(ledger, models)
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
 
 
 def test_forecasts_from_bars_that_the_ledger_lacks_are_no_shadow(models: Path, ledger: Path) -> None:
     with Ledger.open(ledger) as book:
         book.append(shadow_forecasts(load_version(models, "mine@2"), 20))
         book.append([replay_event(2, equal=100, different=0)])
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
 
 
 def test_a_replay_that_differed_fails(models: Path, ledger: Path) -> None:
-    fill(ledger, models, different=1)
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["replay"]
+    record_shadow(ledger, models, different=1)
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["replay"]
 
 
 @pytest.mark.parametrize("last", [(0, 0), (100, 1)])
 def test_the_last_replay_counts_and_must_have_replayed_something(
     models: Path, ledger: Path, last: tuple[int, int]
 ) -> None:
-    fill(ledger, models)
+    record_shadow(ledger, models)
     with Ledger.open(ledger) as book:
         book.append([replay_event(2, equal=last[0], different=last[1])])
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["replay"]
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["replay"]
 
 
 def test_a_leak_that_an_audit_found_fails(models: Path, ledger: Path) -> None:
-    fill(ledger, models)
+    record_shadow(ledger, models)
     sound = audit_record(digest=hashlib.sha256((models / "mine" / "2" / "manifest.json").read_bytes()).hexdigest())
     record = replace(sound, future=replace(sound.future, verdict=AuditVerdict.FAIL))
     write_audit(models / "mine" / "2", record)
-    assert failed_gates(models, ledger, judged(models, 0.0, 0.01)) == ["audit"]
+    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["audit"]
 
 
 def test_a_version_of_fewer_symbols_fails(models: Path) -> None:
@@ -557,7 +559,7 @@ def test_a_promotion_that_fails_a_gate_ends_with_3_and_moves_no_alias(models: Pa
 def test_a_promotion_is_recorded_with_its_evidence_in_the_history_and_the_ledger(
     models: Path, files: dict[str, Path], ledger: Path, capsys: Capture
 ) -> None:
-    fill(ledger, models, sessions=19)
+    record_shadow(ledger, models, sessions=19)
     words = ("promote", "mine@2", "--models", models, "--bars", files["later"], "--ledger", ledger)
     assert program_exit_code(app, *words, "--reason", "newer bars", "--override", "shadow", "--json") == 0
     told = json.loads(capsys.readouterr().out)

@@ -107,7 +107,7 @@ def test_a_training_without_a_test_split_claims_no_skill(tmp_path: Path) -> None
     assert [split.name for split in card.splits] == ["train", "selection", "calibration"]
     assert card.trained_to == few_bars().sessions[-1]
     assert (card.scores, card.calibration, card.skill, card.conformal) == (None, None, None, None)
-    assert any(note.startswith("no score: every session served training") for note in card.notes)
+    assert any(note.startswith("no score: every session was used for training") for note in card.notes)
     assert loaded(tmp_path / "1").identity.name == "tiny"
 
 

@@ -75,7 +75,7 @@ public static class QuantraReason
     /// <summary>Bars contradict the history of their symbol.</summary>
     public const string BarSuspect = "BAR_SUSPECT";
 
-    /// <summary>The server's ledger is missing, damaged, of another universe or cannot be written.</summary>
+    /// <summary>The server's ledger cannot be read or written.</summary>
     public const string LedgerUnavailable = "LEDGER_UNAVAILABLE";
 
     /// <summary>Sessions are missing between the bars.</summary>

@@ -32,7 +32,7 @@ class AdminMethod:
     """Decodes the model reference of a request; raises QuantraError."""
     change: Callable[[str], None]
     answer: Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]
-    """Encodes the response from the model's versions and problems afterwards."""
+    """Encodes the response from the model's versions and problems after the change."""
 
 
 @final

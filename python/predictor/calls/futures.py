@@ -26,7 +26,7 @@ def chain(call: str, first: Future[InputT], second: Future[ResultT], make: Calla
 
 def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
     """Chain futures like `chain`, but let `then` complete `second`."""
-    weak = ref(first)  # futures keep their callbacks: two that refer to each other would wait for garbage collection
+    weak = ref(first)  # futures keep their callbacks: a cycle of two would wait for garbage collection
     second.add_done_callback(lambda ended: _cancel(weak()) if ended.cancelled() else None)
     first.add_done_callback(lambda ended: _continue(call, ended, second, then))
 

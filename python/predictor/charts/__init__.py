@@ -4,11 +4,11 @@ Every function returns a new plotly Figure. plotly is imported on demand (extra 
 and Ito, which are safe for all kinds of colour blindness; signs, symbols or line styles repeat what colours encode.
 """
 
+from predictor.charts.bounded_series import BoundedSeries, bounded_lines
 from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
 from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
 from predictor.charts.pictures import BarsPanel, Panel, QuantilePanel, draw
-from predictor.charts.sequences import LookSeries, look_lines
 from predictor.charts.svg import fan_svg
 from predictor.charts.theme import largest
 
@@ -16,14 +16,15 @@ __all__ = [
     "SESSIONS_SHOWN",
     "BarsPanel",
     "BookCurve",
+    "BoundedSeries",
     "Candles",
     "FanChart",
-    "LookSeries",
     "Panel",
     "PastFan",
     "QuantilePanel",
     "attention_line",
     "book_curves",
+    "bounded_lines",
     "calibration",
     "closes_lines",
     "draw",
@@ -33,7 +34,6 @@ __all__ = [
     "importance_heatmap",
     "interval_rows",
     "largest",
-    "look_lines",
     "loss_curve",
     "pit_histogram",
     "quantile_lines",

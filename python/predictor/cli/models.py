@@ -83,9 +83,9 @@ def models(
 def _print_history(models: Path, *, as_json: bool) -> None:
     """Print the moves of every model's aliases, oldest first."""
     with loading():
-        from predictor.registry import history_of  # imports torch, which --help does not need
+        from predictor.registry import read_histories  # imports torch, which --help does not need
 
-    found = history_of(models)
+    found = read_histories(models)
     if as_json:
         write_json({"history": [{"model": name, **asdict(move)} for name, moves in found.items() for move in moves]})
         return

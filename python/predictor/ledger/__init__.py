@@ -1,7 +1,7 @@
 """The ledger: an append-only SQLite file of bars, forecasts, outcomes, evidence and events, chained by SHA-256.
 
-Every write is one batch: it is stored whole or not at all, it gets the next batch number, and its hash covers that of
-the batch before. Batch numbers are the ledger's clock; wall-clock times are only information.
+Every write is one batch. It is stored completely or not at all, gets the next batch number, and its hash covers the
+previous hash. Batch numbers are the ledger's clock; wall-clock times are only for information.
 """
 
 from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMN, BarsAdded, Ledger, LedgerTable

@@ -1,4 +1,4 @@
-"""`Ledger`: the public class over a ledger's file."""
+"""`Ledger`: the public interface of a ledger's file."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 SESSION_COLUMNS: Final = frozenset({"as_of", "session"})
 TIME_COLUMN: Final = "made_at"
 _LEAST_SHARED: Final = 0.5
-"""Share of the symbols with a bar on the ledger's last session that further bars must have."""
+"""Share of the symbols of the last session that further bars must have."""
 
 
 _SAME_FACTOR: Final = 1e-4
-"""Largest relative change of adj_close / close that is rounding."""
+"""Larger relative changes of adj_close / close are not rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class BarsAdded:
     batch: int
     """The ledger's last batch, at which the bars can be read."""
     new: int
-    """Bars of sessions and symbols that had none."""
+    """Bars that the ledger did not have."""
     revised: int
-    """Bars that replace others."""
+    """Bars with other values than the recorded ones."""
 
 
 class LedgerTable(StrEnum):
@@ -65,8 +65,8 @@ class _Universe(NamedTuple):
 class Ledger:
     """An append-only record of bars, forecasts, outcomes, evidence and events.
 
-    Threads may share a ledger, and several processes may open the same file. Rows that are already recorded are
-    skipped, so any write can be repeated. Use it in a `with` block, or call `close`.
+    Threads may share a ledger, and several processes may open the same file. Recorded rows are skipped, so you can
+    repeat any write. Use it in a `with` block, or call `close`.
     """
 
     def __init__(self, store: LedgerStore) -> None:
@@ -103,7 +103,7 @@ class Ledger:
 
     @property
     def id(self) -> str:
-        """The ledger's random name."""
+        """The ledger's random id."""
         return self._store.id
 
     @property
@@ -119,7 +119,7 @@ class Ledger:
         """Record forecasts, labels, scores, evidence and events in one batch: all of them or none.
 
         Returns:
-            The number of new rows; records that the ledger has already are skipped.
+            The number of new rows; recorded ones are skipped.
 
         Raises:
             LedgerError: the disk is full, the ledger is damaged, or a forecast could never be scored.
@@ -133,7 +133,7 @@ class Ledger:
         return batch.rows
 
     def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
-        """Add forecasts, and record whether a bar after their last session was known."""
+        """Add forecasts, and mark those whose later bars were not in the ledger yet as prospective."""
         for forecast in forecasts:
             if problem := forecast.problem:
                 raise LedgerError(
@@ -158,8 +158,8 @@ class Ledger:
 
         Args:
             kind: such as `ForecastRecord`.
-            where: a condition in SQL on the table's columns, such as `model = ? and as_of >= ?`.
-            values: the values of its question marks.
+            where: a SQL condition on the table's columns, such as `model = ? and as_of >= ?`.
+            values: the values for its placeholders.
         """
         table = schema.TABLE_OF[kind]
         found = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
@@ -174,21 +174,21 @@ class Ledger:
     def add_bars(self, panel: BarPanel, *, source: str = "") -> BarsAdded:
         """Record the bars that are new or differ from the recorded ones; a revised bar keeps its older versions.
 
-        A recorded bar that is missing in the panel stays.
+        Recorded bars that the panel lacks stay.
 
         Args:
             panel: with its whole history if it has a column adj_close, because a dividend changes all of it.
             source: where the bars come from, for information.
 
         Raises:
-            LedgerError: the ledger is of another universe: it has other columns, another calendar or currency, or the
-                panel lacks more than half of its symbols; or the panel is a part whose adj_close contradicts its own.
+            LedgerError: the panel has other columns, another calendar or currency, or lacks more than half of the
+                ledger's symbols; or it has only later sessions, and its adj_close does not continue the recorded one.
         """
         with self._store.batch() as batch:
             self._check_universe(batch, panel)
             known = self._read_bars(panel.symbols, int(panel.sessions[0]), int(panel.sessions[-1]), batch.number)
             given = np.stack([getattr(panel, name) for name in panel.columns], axis=-1)
-            before = _placed(known, panel)
+            before = _align_bars(known, panel)
             self._check_adjustment(panel, given, before)
             same = (given == before) | (np.isnan(given) & np.isnan(before))
             changed = panel.present & ~same.all(axis=-1)
@@ -198,7 +198,7 @@ class Ledger:
                 "values (?, ?, ?, ?, ?, ?, ?)"
             )
             rows = (
-                (source, *_block(panel, given, changed, row)) for row in np.flatnonzero(changed.any(axis=1)).tolist()
+                (source, *_bar_row(panel, given, changed, row)) for row in np.flatnonzero(changed.any(axis=1)).tolist()
             )
             batch.add(statement, rows)
         return BarsAdded(batch=self.receipt.batch, new=int(changed.sum()) - revised, revised=revised)
@@ -253,22 +253,24 @@ class Ledger:
         )
 
     def _check_universe(self, batch: OpenBatch, panel: BarPanel) -> None:
-        """Refuse bars of another universe; those of an empty ledger, or the first known label, define it."""
+        """Refuse bars of another universe; the first bars of a ledger define its universe."""
         have = self._universe()
         given = _Universe(panel.calendar, panel.currency, panel.columns)
         if have is not None:
             for what, ours, theirs in zip(("calendar", "currency"), have, given, strict=False):
                 if ours and theirs and ours != theirs:
-                    self._refuse(f"its {what} is {ours}, but that of the bars is {theirs}")
+                    self._refuse(f"the {what} is {theirs}, but that of the ledger is {ours}")
             if have.columns != given.columns:
-                self._refuse(f"its bars have the columns {', '.join(have.columns)}, these {', '.join(given.columns)}")
+                self._refuse(
+                    f"the columns are {', '.join(given.columns)}, but the ledger has {', '.join(have.columns)}"
+                )
             newest = self._store.rows(
                 "select distinct symbol from bar where last_session = (select max(last_session) from bar)"
             )
             expected = {str(row["symbol"]) for row in newest}
             lost = sorted(expected.difference(panel.symbols))
             if len(lost) > _LEAST_SHARED * len(expected):
-                self._refuse(f"{len(lost)} of its {len(expected)} symbols are missing in the bars: {listed(lost)}")
+                self._refuse(f"{len(lost)} of the ledger's {len(expected)} symbols are missing: {listed(lost)}")
             given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
         if have != given:
             row = (given.calendar, given.currency, json.dumps(given.columns))
@@ -296,7 +298,7 @@ class Ledger:
 
     def _refuse(self, problem: str) -> None:
         raise LedgerError(
-            f"{self.path}: the ledger is of another universe: {problem}; give the bars that it was begun with, or "
+            f"{self.path}: the bars are of another universe: {problem}; give bars of the ledger's universe, or use "
             "another file",
             metadata={"file": str(self.path)},
         )
@@ -317,7 +319,7 @@ class Ledger:
             if universe is not None:
                 block = np.frombuffer(row["sessions"], "<i4"), matrix_of(row["bars"], len(universe.columns))
                 blocks.setdefault(row["symbol"], []).append(block)
-        joined = {symbol: _latest(parts, first, last) for symbol, parts in blocks.items()}
+        joined = {symbol: _newest_bars(parts, first, last) for symbol, parts in blocks.items()}
         return {symbol: bars for symbol, bars in joined.items() if bars[0].size}
 
     # --- tables
@@ -412,7 +414,7 @@ def _frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     return frame
 
 
-def _latest(parts: Sequence[tuple[IntArray, FloatArray]], first: int, last: int) -> tuple[IntArray, FloatArray]:
+def _newest_bars(parts: Sequence[tuple[IntArray, FloatArray]], first: int, last: int) -> tuple[IntArray, FloatArray]:
     """The newest version of each bar of one symbol, by session."""
     sessions = np.concatenate([days for days, _ in parts])
     days, places = np.unique(sessions[::-1], return_index=True)
@@ -421,7 +423,7 @@ def _latest(parts: Sequence[tuple[IntArray, FloatArray]], first: int, last: int)
     return days[inside], bars[inside]
 
 
-def _placed(known: Mapping[str, tuple[IntArray, FloatArray]], panel: BarPanel) -> FloatArray:
+def _align_bars(known: Mapping[str, tuple[IntArray, FloatArray]], panel: BarPanel) -> FloatArray:
     """The known bars [S, T, C] on the axes of a panel; NaN without a bar."""
     before = np.full((len(panel.symbols), panel.sessions.size, len(panel.columns)), np.nan)
     for row, symbol in enumerate(panel.symbols):
@@ -432,7 +434,7 @@ def _placed(known: Mapping[str, tuple[IntArray, FloatArray]], panel: BarPanel) -
     return before
 
 
-def _block(panel: BarPanel, given: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
+def _bar_row(panel: BarPanel, given: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
     """The changed bars of one symbol as a row of the table `bar`."""
     sessions, bars = panel.sessions[changed[row]], given[row, changed[row]]
     days = sessions.astype("<i4").tobytes()

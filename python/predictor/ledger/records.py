@@ -1,4 +1,4 @@
-"""The rows of a ledger as values: forecasts, labels, scores, evidence and events."""
+"""The records of a ledger: forecasts, labels, scores, evidence and events."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ class LabelStatus(StrEnum):
 class ForecastRecord:
     """A forecast of one symbol.
 
-    A forecast with the id, symbol and role of a recorded one is the same. A model version has one forecast per symbol
-    and `as_of` in all roles but CLIENT: the first one counts.
+    Forecasts with the same id, symbol and role are the same. Except in the role CLIENT, a model version has one
+    forecast per symbol and `as_of`: the first one.
     """
 
     forecast_id: str
@@ -46,9 +46,9 @@ class ForecastRecord:
     version: int
     weights_hash: str
     engine: str
-    """What computed it, such as `eager` or `onnx`, with the versions that determine the bits."""
+    """The engine, such as `eager` or `onnx`, with the versions that determine the bits."""
     batch_rows: int
-    """Rows of the batch that it was computed in; another number may change the last bits."""
+    """Rows of its batch, which may affect the last bits."""
     as_of: int
     """Session of the last bar, yyyymmdd, like all sessions."""
     base_session: int
@@ -63,7 +63,7 @@ class ForecastRecord:
     anchor: float | None
     """Raw close of `as_of`; None if unknown."""
     bars_batch: int
-    """The ledger's batch that the bars were read at; 0 if they are not in the ledger."""
+    """The ledger's batch whose bars were the input; 0 if the bars are not in the ledger."""
     made_at: int
     """Nanoseconds since 1970 by the machine's clock; for information."""
     regime: str = ""
@@ -74,7 +74,7 @@ class ForecastRecord:
 
     @property
     def problem(self) -> str:
-        """Why the forecast could never be scored; empty if it can be."""
+        """Why the forecast can never be scored; empty if it can."""
         sessions, horizons = len(self.target_sessions), len(self.horizons)
         if sessions != horizons:
             return f"it has {horizons} horizons, but {sessions} target sessions"
@@ -92,7 +92,7 @@ class ForecastRecord:
     def of(
         cls, forecast: Forecast, *, role: ForecastRole, engine: str, batch_rows: int, bars_batch: int, made_at: int
     ) -> "Iterator[ForecastRecord]":
-        """The records of a call's forecast, without its refused symbols; it must know its sessions."""
+        """The records of a forecast with dates, without its refused symbols."""
         for row, symbol in enumerate(forecast.symbols):
             if symbol in forecast.refusals:
                 continue
@@ -157,7 +157,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
-    """The state of one monitor of a model after one session. A session's first state counts."""
+    """The state of one monitor of a model after one session; only the first one of a session is recorded."""
 
     model: str
     version: int
@@ -172,7 +172,7 @@ class EvidenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEvent:
-    """Something that happened to a model or the ledger: an alarm, a promotion, a gap."""
+    """An event of a model or of the ledger: an alarm, a promotion, a large revision."""
 
     kind: str
     """Such as `promotion`, `alarm` or `retraining`."""
@@ -182,7 +182,7 @@ class LedgerEvent:
     reason: str = ""
     detail: Mapping[str, Json] = field(default_factory=dict[str, Json])
     key: str = ""
-    """Events with the same key are recorded once; empty for none."""
+    """Events with the same key are recorded once; empty to record every one."""
 
 
 LedgerRecord = ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent

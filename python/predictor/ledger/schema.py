@@ -72,8 +72,8 @@ create unique index event_by_key on event (key) where key <> '';
 """
 
 
-def statements() -> list[str]:
-    """The statements that create an empty ledger, whose rows can only be added."""
+def list_statements() -> list[str]:
+    """The statements that create an empty, append-only ledger."""
     made = [statement for statement in _DEFINITIONS.split(";") if statement.strip()]
     for table in ("ledger", "chain", *TABLES):
         made += [
@@ -92,7 +92,7 @@ TABLE_OF: Final[Mapping[type[LedgerRecord], str]] = {
     LedgerEvent: "event",
 }
 _NOT_STORED: Final = ("number",)
-"""Fields that a row has under another name."""
+"""Fields whose column has another name."""
 
 
 @lru_cache
@@ -102,7 +102,7 @@ def columns_of(kind: type[LedgerRecord]) -> tuple[str, ...]:
 
 
 def insertion_of(kind: type[LedgerRecord]) -> str:
-    """The statement that adds one record, unless it is recorded already."""
+    """The statement that adds a record, or skips it if it is already recorded."""
     columns = columns_of(kind)
     names = ", ".join(f'"{name}"' for name in columns)
     places = ", ".join("?" for _ in columns)
@@ -150,7 +150,7 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "is_prospective": bool,
     "is_inside": bool,
 }
-"""How to read the columns that are stored in another type than they have."""
+"""Decoders of the columns that are stored as another type."""
 
 RecordT = TypeVar("RecordT", ForecastRecord, Label, Score, EvidenceRecord, LedgerEvent)
 

@@ -1,4 +1,4 @@
-"""The SQLite file of a ledger: opened, written in chained batches under one file lock, and verified."""
+"""The SQLite file of a ledger, written in chained batches under a file lock."""
 
 import hashlib
 import os
@@ -14,12 +14,12 @@ from typing import Any, Final, NoReturn, Self, final
 
 from predictor.errors import ConfigurationError, LedgerError
 from predictor.file_lock import locked
-from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, json_row, statements
+from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, json_row, list_statements
 from predictor.replacement import check_file
 
 _BUSY_SECONDS: Final = 10
 _LARGEST_LOG: Final = 64 << 20
-"""Bytes of the write-ahead log after which a write also moves it into the file."""
+"""Bytes of the write-ahead log above which a write also makes a checkpoint."""
 _PRAGMAS: Final = (
     "pragma synchronous = full",
     "pragma wal_autocheckpoint = 0",  # a checkpoint outside of the lock may corrupt the file before SQLite 3.51.3
@@ -34,7 +34,7 @@ _PRAGMAS: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The number and hash of a ledger's last batch; who keeps it can prove that later ones were not cut off."""
+    """The number and hash of a ledger's last batch; a kept receipt reveals whether batches were removed later."""
 
     batch: int
     hash: str
@@ -71,12 +71,12 @@ class Verification:
     rows: int
     """Rows up to there."""
     problem: str
-    """What is wrong, with the batch; empty for nothing."""
+    """What is wrong, with the batch; empty if all is right."""
 
 
 @contextmanager
-def reported(path: Path) -> Generator[None]:
-    """Turn errors of SQLite that a person can act on into LedgerError; an integrity error is a bug and passes."""
+def translate_errors(path: Path) -> Generator[None]:
+    """Turn SQLite's errors into LedgerError, except those that only a bug can cause."""
     try:
         yield
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
@@ -108,7 +108,7 @@ def _check_header(path: Path) -> None:
 
 @final
 class LedgerStore:
-    """An open file. Threads may share it; processes each open their own.
+    """An open ledger file. Threads may share it; each process opens its own.
 
     Args:
         path: the file.
@@ -130,7 +130,7 @@ class LedgerStore:
         self.path = path
         self._lock_file = path.with_name(path.name + ".lock")
         self._thread_lock = threading.RLock()
-        with locked(self._lock_file), reported(path):
+        with locked(self._lock_file), translate_errors(path):
             self._connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
             )
@@ -158,7 +158,7 @@ class LedgerStore:
             problem = "it is not a ledger; give the path of one, or of a file that does not exist"
         else:
             self._connection.execute("begin immediate")
-            for statement in statements():
+            for statement in list_statements():
                 self._connection.execute(statement)
             self._connection.execute("insert into ledger values (?, ?)", (uuid.uuid4().hex, time.time_ns()))
             self._connection.execute("commit")
@@ -166,8 +166,8 @@ class LedgerStore:
         raise LedgerError(f"{self.path}: {problem}", metadata={"file": str(self.path)})
 
     def close(self) -> None:
-        """Move the write-ahead log into the file and close it; under the lock, as every checkpoint."""
-        with self._thread_lock, locked(self._lock_file), reported(self.path):
+        """Make a checkpoint, under the lock like every checkpoint, and close the file."""
+        with self._thread_lock, locked(self._lock_file), translate_errors(self.path):
             self._connection.execute("pragma wal_checkpoint(truncate)")
             self._connection.close()
 
@@ -181,18 +181,18 @@ class LedgerStore:
         Raises:
             LedgerError: the ledger is damaged.
         """
-        with self._thread_lock, reported(self.path):
+        with self._thread_lock, translate_errors(self.path):
             return self._connection.execute(query, values).fetchall()
 
     def table(self, query: str, values: Sequence[object] = ()) -> tuple[list[str], list[sqlite3.Row]]:
         """The names of a query's columns, and its rows."""
-        with self._thread_lock, reported(self.path):
+        with self._thread_lock, translate_errors(self.path):
             cursor = self._connection.execute(query, values)
             return [column[0] for column in cursor.description], cursor.fetchall()
 
     @property
     def id(self) -> str:
-        """The ledger's random name, which its chain begins with."""
+        """The ledger's random id, with which its chain begins."""
         return str(self.rows("select id from ledger")[0]["id"])
 
     @property
@@ -207,13 +207,13 @@ class LedgerStore:
 
     @contextmanager
     def batch(self) -> Generator["OpenBatch"]:
-        """Write rows as one batch, stored when the block ends; an error, or a batch without new rows, stores nothing.
+        """Write rows as one batch when the block ends. After an error, or without new rows, nothing is written.
 
         Raises:
             LedgerError: the disk is full, or the ledger is damaged.
             OSError: another process holds the lock for 10 seconds.
         """
-        with self._thread_lock, locked(self._lock_file), reported(self.path):
+        with self._thread_lock, locked(self._lock_file), translate_errors(self.path):
             self._connection.execute("begin immediate")
             try:
                 last = self.receipt
@@ -246,7 +246,7 @@ class LedgerStore:
         """Check every row against the chain, and the chain against a receipt."""
         with self._thread_lock:
             try:
-                with reported(self.path):
+                with translate_errors(self.path):
                     return self._verify(receipt)
             except LedgerError as error:
                 return Verification(receipt=Receipt(0, self._origin_or_empty()), rows=0, problem=error.message)

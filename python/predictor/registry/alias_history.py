@@ -1,4 +1,4 @@
-"""The history of a model's aliases: each move with its reason and the gates that it passed, in `NAME/history.json`."""
+"""The history of a model's aliases in `NAME/history.json`: each move with its reason and gates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ HISTORY: Final = "history.json"
 
 
 class MoveKind(StrEnum):
-    """What moved an alias."""
+    """The cause of a move."""
 
     FIRST = "first"
     """The model had no champion."""
@@ -28,7 +28,7 @@ class MoveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One condition of a promotion, and what was found."""
+    """The result of one condition of a promotion."""
 
     name: str
     passed: bool
@@ -37,7 +37,7 @@ class GateResult:
     have: str
     """What was found, in words."""
     overridden: bool = False
-    """Whether the promotion may go on although the gate is not passed."""
+    """Whether the version may be promoted although the gate failed."""
 
     @property
     def result(self) -> str:
@@ -69,7 +69,7 @@ def create_move(
     reason: str,
     gates: tuple[GateResult, ...] = (),
 ) -> AliasMove:
-    """A move of an alias from where it is now, at the current time."""
+    """Create a move of an alias from its present version, at the current time."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     previous = aliases.get(alias)
     return AliasMove(at=now, alias=alias, previous=previous, version=version, kind=kind, reason=reason, gates=gates)
@@ -78,7 +78,7 @@ def create_move(
 def read_moves(line: Path, aliases: Mapping[str, int]) -> tuple[AliasMove, ...]:
     """Read the moves of a model's aliases, oldest first.
 
-    A move is recorded before it is made. One that was interrupted in between did not happen and is left out.
+    A move is recorded before it is made. If a process was killed in between, the move did not happen and is left out.
 
     Args:
         line: the model's folder.
@@ -111,9 +111,9 @@ def record_move(line: Path, move: AliasMove) -> None:
 
 
 def find_previous_champion(moves: Sequence[AliasMove], champion: int) -> int | None:
-    """The version that a rollback returns to; None if there was none before.
+    """Find the version that a rollback returns to; None without an earlier champion.
 
-    A rollback undoes the newest promotion that no other rollback has undone.
+    A rollback undoes the newest promotion that has not been rolled back.
 
     Args:
         moves: of the alias champion, oldest first.

@@ -115,9 +115,9 @@ def _aliases(record: Record, source: str) -> dict[str, int]:
 
 
 def find_version(models: Path, reference: str) -> tuple[Path, int]:
-    """The folder of a model and the version that a reference means: NAME, NAME@VERSION or NAME@ALIAS.
+    """Find a model's folder and version by NAME, NAME@VERSION or NAME@ALIAS.
 
-    A plain name means the champion, or the newest version of a model without one.
+    NAME means the champion, or the newest version of a model without a champion.
 
     Raises:
         ModelNotFoundError: the model does not exist.
@@ -143,7 +143,7 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
 
 
 def find_line(models: Path, name: str) -> Path:
-    """The folder of a model's versions.
+    """Find the folder of a model's versions.
 
     Raises:
         ModelNotFoundError: the model does not exist.
@@ -177,15 +177,16 @@ def promote_version(
     Args:
         line: the model's folder.
         version: the new champion.
-        expected: the champion that it was compared with; None for a model without one.
+        expected: the present champion, with which it was compared; None for a model without a champion.
         reason: why, for the history.
         gates: conditions of the promotion, all passed or overridden.
 
     Returns:
-        The move; None if the version is the champion already.
+        The move; None if the version is already the champion.
 
     Raises:
-        ConfigurationError: the version does not exist, the folder cannot be written, or another promotion was faster.
+        ConfigurationError: the version does not exist, another one has become the champion, or the folder cannot be
+            written.
     """
     _check_version(line, version)
     check_file(line / ALIASES)
@@ -200,10 +201,10 @@ def promote_version(
 
 
 def roll_back(line: Path, *, reason: str) -> AliasMove:
-    """Make the champion before the present one the champion again.
+    """Make the previous champion the champion again.
 
     Raises:
-        ConfigurationError: there was none, its version is missing, or the folder cannot be written.
+        ConfigurationError: no previous champion is recorded, its version is missing, or the folder cannot be written.
         ArtifactError: the aliases or their history cannot be read.
     """
     check_file(line / ALIASES)
@@ -231,9 +232,9 @@ def _check_version(line: Path, version: int) -> None:
 def _move(
     line: Path, alias: str, version: int, kind: MoveKind, *, reason: str, gates: tuple[GateResult, ...] = ()
 ) -> AliasMove | None:
-    """Record and make a move under the lock; None if the alias names the version already.
+    """Record and make a move under the lock; None if the alias already names the version.
 
-    It is recorded first, so that no move lacks its record; `read_moves` leaves out a move that was interrupted.
+    The record is written first, so that every move has one; `read_moves` leaves out interrupted moves.
     """
     aliases = read_aliases(line)
     if aliases.get(alias) == version:
@@ -293,8 +294,8 @@ def contents(models: Path) -> tuple[ModelListing, ...]:
     return found
 
 
-def history_of(models: Path) -> dict[str, tuple[AliasMove, ...]]:
-    """The moves of every model's aliases, oldest first.
+def read_histories(models: Path) -> dict[str, tuple[AliasMove, ...]]:
+    """Read the moves of every model's aliases, oldest first.
 
     Raises:
         ConfigurationError: the folder does not exist or cannot be read.

@@ -165,7 +165,7 @@ class ModelsFolder:
     def load(self, registry: Registry, reference: str) -> Registry:
         """Load one version, or all versions of a model, that are not served yet, and reread the aliases.
 
-        If some versions cannot be served, they become problems of the registry, and the others are loaded.
+        Versions that cannot be served become problems of the registry; the others are loaded.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError: the folder has no such model or version.
@@ -180,7 +180,7 @@ class ModelsFolder:
         """Reread one version, or all versions of a model, and the aliases.
 
         An unchanged version stays the same object. A changed one is replaced once its replacement is built. See `load`
-        for those that cannot be served.
+        for versions that cannot be served.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, ArtifactError: see `load`.
@@ -254,8 +254,8 @@ class ModelsFolder:
         renewal = self._reader.renewed(name, present, there=there, wanted=wanted)
         failed = {failure.metadata.get("version") for failure in renewal.failures}
         keeps_aliases = present.live is not None and None in failed
-        is_in_vain = renewal.line is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
-        if renewal.failures and (keeps_aliases or is_in_vain):
+        changes_nothing = renewal.line is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
+        if renewal.failures and (keeps_aliases or changes_nothing):
             raise _refused(name, renewal.failures)
         if renewal.line is None:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")

@@ -312,7 +312,7 @@ def _with_old_served(error: ArtifactError) -> ArtifactError:
 
 
 def _lost(name: str, line: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
-    """Return the error of an alias of a version that is not served; `has_old`: a previous champion is.
+    """Return the error of an alias whose version is not served; `has_old`: a previous champion is still served.
 
     Serving another version instead of the champion would be a silent fallback.
     """

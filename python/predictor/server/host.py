@@ -16,7 +16,7 @@ from predictor.server.address import Address, Listening
 from predictor.server.credential_rotation import CredentialRotation
 from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
-from predictor.server.loop_bridge import TurnBatches
+from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.monitoring import Instruments, ServerGauges
 from predictor.server.servicer import CALLS, CHANGES, ServiceEndpoint
 from predictor.server.settings import ServerSettings
@@ -86,7 +86,7 @@ class Host:
         self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen, CHANGES)
         self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
-        self._batches = TurnBatches()
+        self._batches = InlineBatcher()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _create_listener(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
@@ -203,7 +203,7 @@ class Host:
                 _log.warning("%s", InternalError.of("watching the models", error, _log).message)
 
     def _changed(self, problems: Sequence[QuantraError] = ()) -> None:
-        """Log new problems and update health after a change of the models; called on the thread that made it."""
+        """Log new problems and update health after a change of the models; called on that change's thread."""
         _warn(problems)
         self._loop.call_soon_threadsafe(lambda: self._start_task(self._update_health()))
 

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from predictor.service import ModelWorker
 
 INLINE_S: Final = 0.008
-"""Seconds that a batch of requests may keep the event loop's thread.
+"""Longest time of a batch on the event loop's thread, in seconds.
 
-A handover to another thread takes some .1 ms, and two busy threads slow each other down: 32 small forecasts together,
-some 4 ms, take a tenth less on this one.
+A handover to another thread takes about .1 ms, and two busy threads slow each other down: a batch of 32 small
+forecasts, about 4 ms, takes a tenth less on this thread.
 """
 
 
 @final
-class TurnBatches:
-    """Answers the requests that arrive in one turn of the running event loop as one batch for each model.
+class InlineBatcher:
+    """Answers the requests of one turn of the running event loop as one batch per model.
 
-    A batch that usually takes at most INLINE_S is answered on the loop's thread, any other on the model's.
+    Batches that usually take at most INLINE_S run on the loop's thread, others on the model's thread.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class TurnBatches:
         self._workers: set[ModelWorker] = set()
 
     def wake(self, worker: "ModelWorker") -> None:
-        """Answer the requests that were queued for a worker; from any thread."""
+        """Answer a worker's queued requests; from any thread."""
         if threading.get_ident() != self._thread:
             worker.wake()
             return
@@ -39,7 +39,7 @@ class TurnBatches:
         self._workers.add(worker)
 
     def finish(self) -> None:
-        """Leave the requests of this turn to the models' threads, because the loop is about to wait for them."""
+        """Pass this turn's requests to the models' threads, because the loop is about to wait for them."""
         for worker in self._workers:
             worker.wake()
 

@@ -19,8 +19,8 @@ responses. 0.2 ms gave a third more throughput; shorter intervals gave no more."
 ResultT = TypeVar("ResultT")
 
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Garbage collections pause all calls, and answered calls leave no cycles. With Python's thresholds, p99 with 32 calls
-in flight was twice as long."""
+"""Higher than Python's, because a garbage collection pauses all calls and answered calls leave no cycles. With Python's
+thresholds, the p99 with 32 calls in flight was twice as long."""
 _M_MMAP_THRESHOLD: Final = -3
 """From malloc.h."""
 _MAPPED_BYTES: Final = 4 << 20

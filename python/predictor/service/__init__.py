@@ -1,10 +1,9 @@
 """The prediction service: a request queue, a worker per model, and one explanation worker.
 
 Every front end (gRPC, in-process, pythonnet) calls it; it knows no wire types. Results are futures. Each model has one
-prediction thread, which takes all waiting requests as one batch; a quick batch can be answered on the thread that
-asked for it instead. All explanations share one other thread, so a
-prediction never waits for an explanation. Explanations pause between steps while predictions arrive, because threads
-of one interpreter slow each other down.
+prediction thread, which takes all waiting requests as one batch; a quick batch can run on the caller's thread instead.
+All explanations share one other thread, so a prediction never waits for an explanation. Explanations pause between
+steps while predictions arrive, because threads of one interpreter slow each other down.
 """
 
 from predictor.observation import Observation, Observer

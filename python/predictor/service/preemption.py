@@ -20,12 +20,12 @@ LONGEST_PAUSE_S: Final = 0.2
 
 @final
 class PredictionActivity:
-    """Whether predictions are in progress, or were a moment ago.
+    """Whether predictions are in progress, or ended a moment ago.
 
     Args:
         predictions: Their queue.
         clock: As for the queue.
-        sleep: Waits for so many seconds.
+        sleep: Waits for a number of seconds.
     """
 
     def __init__(

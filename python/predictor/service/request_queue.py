@@ -162,11 +162,11 @@ class QueuedRequests:
         return key in self._queues
 
     def has_others(self, key: Hashable) -> bool:
-        """Whether there is a request besides those of this key that wait."""
+        """Whether any other request is queued or in progress."""
         return len(self._held) > len(self._queues.get(key, {}))
 
     def size_of(self, key: Hashable) -> int:
-        """Bytes of the requests of this key that wait."""
+        """Bytes of the waiting requests of this key."""
         return sum(item.request.size for item in self._queues.get(key, {}))
 
     @property
@@ -226,7 +226,7 @@ class LazyThread:
                     self._thread.start()
 
     def join(self) -> None:
-        """Wait for the end of the thread, if it was started and is not this one."""
+        """Wait for the end of the thread, unless it was not started or is the current one."""
         if self._thread not in (None, threading.current_thread()):
             self._thread.join()
 
@@ -301,10 +301,10 @@ class RequestQueue:
         Args:
             key: The key.
             most_rows: As for `take`.
-            is_quick: Whether requests of so many bytes may be answered in the calling thread.
+            is_quick: Whether a batch of this many bytes may run on the calling thread.
 
         Returns:
-            The live requests; empty if there are others or they are not quick.
+            The requests that are still wanted; empty if other requests are in progress, or if they are not quick.
         """
         with self._lock:
             if self._waiting.has_others(key) or not is_quick(self._waiting.size_of(key)):

@@ -55,7 +55,7 @@ class PredictionService:
         folder: Source of the models; None if they cannot change.
         watch: Watcher created before the folder was opened.
         observer: Notified of every request that reaches a model, in addition to its deadline's observer.
-        wake: Called with the worker of each queued request; calls its `wake` or `answer_waiting` soon.
+        wake: Called with the worker of each queued request; must soon call its `wake` or `answer_waiting`.
     """
 
     def __init__(

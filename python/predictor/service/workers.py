@@ -101,7 +101,7 @@ class ModelWorker:
         self._max_age_sessions = max_age_sessions
         self._thread = queue.thread(self._run, f"predict-{model.identity.name}")
         self._took_s: dict[int, float] = {}
-        """Seconds that the last batch took, by the number of bits of its size in bytes."""
+        """Seconds that the last batch of a size took; the key is the bit length of its size in bytes."""
 
     def put(self, item: Prediction) -> None:
         """Queue a request until `wake` or `answer_waiting`; raises as `RequestQueue.put`."""
@@ -115,10 +115,10 @@ class ModelWorker:
             self._thread.begin()
 
     def answer_waiting(self, inline_s: float) -> None:
-        """Answer the queued requests in the calling thread if that usually takes at most `inline_s`, else on the other.
+        """Answer the queued requests on the calling thread if that usually takes at most `inline_s`.
 
-        Handing requests to another thread takes as long as the forward pass of a small network. Context settings of
-        the calling thread, such as `np.errstate`, do not reach the model.
+        Otherwise the worker's thread answers them. A handover to it takes as long as the forward pass of a small
+        network. Context settings of the calling thread, such as `np.errstate`, do not reach the model.
         """
 
         def is_quick(size: int) -> bool:

@@ -41,13 +41,13 @@ OURS: Final = (
     Command(
         "retrain",
         "trainers.stock.lifecycle.command:retrain_command",
-        "Train the next version of a model by its champion's recipe, on bars up to the newest. No alias moves.",
+        "Train the next version of a model with its champion's recipe, on all bars. No alias changes.",
         "Example: quantra retrain demo --models models --bars bars.csv",
     ),
     Command(
         "compare",
         "trainers.stock.lifecycle.command:compare_command",
-        "Compare two versions on the same days and symbols, which neither has seen in training.",
+        "Compare two versions on the same symbols, on days that neither has seen in training.",
         "Example: quantra compare demo@champion demo@2 --models models --bars bars.csv",
     ),
     Command(
@@ -59,31 +59,31 @@ OURS: Final = (
     Command(
         "rollback",
         "trainers.stock.lifecycle.command:rollback_command",
-        "Make the champion before the present one the champion again.",
+        "Make the previous champion the champion again.",
         'Example: quantra rollback demo --models models --reason "bands too narrow"',
     ),
     Command(
         "daily",
         "trainers.stock.daily.command:daily_command",
-        "Do the evenings that are due: record bars, score and make forecasts, and look at the evidence.",
+        "Run the evenings that are due: record bars, score old forecasts, make new ones, and test the champion.",
         "Example: quantra daily --models models --ledger ledger.db --bars bars.csv",
     ),
     Command(
         "simulate",
         "trainers.stock.daily.command:simulate_command",
-        "Live through the evenings of some years in minutes, as `quantra daily` would have done.",
+        "Run the evenings of past years in minutes, as `quantra daily` would have done.",
         "Example: quantra simulate --bars bars.csv --from 2010-01-04 --to 2012-12-31 --out simulated",
     ),
     Command(
         "replay",
         "trainers.stock.daily.command:replay_command",
-        "Compute recorded forecasts again from recorded bars and weights, and compare every bit.",
+        "Compute recorded forecasts again from the recorded bars and weights, and compare every bit.",
         "Example: quantra replay --sample 100 --ledger ledger.db --models models",
     ),
     Command(
         "schedule",
         "trainers.stock.daily.schedule:schedule_command",
-        "Print the entry that runs `quantra daily` in this folder on every weekday.",
+        "Print the entry of a scheduler that runs `quantra daily` in this folder on every weekday.",
         "Example: quantra schedule cron --at 18:30 --bars bars.csv --ledger ledger.db",
     ),
     Command(

@@ -33,8 +33,8 @@ LIBRARIES = {
 }
 """Module of each distribution that affects an artifact's weights, scores or calendar."""
 NO_TEST = (
-    "no score: every session served training, selection or calibration, so the skill is unknown; it shows on later "
-    "days (`quantra evaluate`, `quantra compare`), and that of the recipe in a walk forward (`quantra backtest`)"
+    "no score: every session was used for training, selection or calibration, so the skill is unknown; measure it on "
+    "later days (`quantra evaluate`, `quantra compare`), or that of the recipe in a walk forward (`quantra backtest`)"
 )
 """The note of a card without a test split."""
 FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")

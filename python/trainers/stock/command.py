@@ -108,7 +108,7 @@ def run_training(
     """Train for a command, with the log and checkpoints in a folder next to the artifact; see `train`.
 
     Raises:
-        typer.Exit: a signal stopped the training, after a checkpoint.
+        typer.Exit: a signal stopped the training after it wrote a checkpoint.
     """
     folder = out.with_name(out.name + RUN)
     try:
@@ -179,7 +179,7 @@ def _lineage(ancestors: Sequence[ParentModel]) -> str:
 
 
 def print_finished(out: Path, *, as_json: bool) -> None:
-    """Tell that a training to be resumed is finished."""
+    """Print that the training to resume is already finished."""
     if as_json:
         sys.stdout.write(json.dumps({"kind": "finished", "artifact": str(out)}) + "\n")
     else:

@@ -132,9 +132,9 @@ class DataSplits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingSplits:
-    """Selection and calibration are the last sessions, all before them are for training, and no test is left.
+    """The last sessions are for calibration, those before them for selection, the rest for training; no test.
 
-    So the weights know the newest days that they can; what they are worth is shown by later days only.
+    The model learns from the newest days, so its skill can only be measured on later days.
     """
 
     selection: int = 252

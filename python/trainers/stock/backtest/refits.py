@@ -142,7 +142,7 @@ def make_tradable(recipe: StockRecipe) -> StockRecipe:
 def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
     """Split all bars into training, selection and calibration, without a test split.
 
-    The parts have the recipe's lengths if its splits are rolling, else its proportions.
+    Rolling splits keep their lengths; others keep their proportions.
 
     Raises:
         ConfigurationError: There are too few sessions.

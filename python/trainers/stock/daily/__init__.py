@@ -1,6 +1,6 @@
-"""A model's evenings: bars are recorded, forecasts are scored and made, and the evidence is looked at."""
+"""`quantra daily`: record bars, score and make forecasts, and test the champion every evening."""
 
-from trainers.stock.daily.evenings import DailySettings, DailySummary, run_evenings
+from trainers.stock.daily.evenings import DailySettings, DailySummary, run_due_evenings
 from trainers.stock.daily.recorded_models import BaselineFolder
 
-__all__ = ["BaselineFolder", "DailySettings", "DailySummary", "run_evenings"]
+__all__ = ["BaselineFolder", "DailySettings", "DailySummary", "run_due_evenings"]

@@ -24,8 +24,8 @@ from predictor.registry import claim_first_champion, find_line, find_version
 from predictor.registry.layout import names_in
 from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
-from trainers.stock.daily.evenings import EVENING, AfterEvening, DailySettings, DailySummary, do_nothing, run_evenings
-from trainers.stock.daily.renewal import Renewal
+from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
+from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
 from trainers.stock.daily.run_lock import claim_run
 from trainers.stock.lifecycle.command import PERSON_NEEDED, ModelsFolder
@@ -33,34 +33,34 @@ from trainers.stock.splits import find_day
 
 _COLOURS = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
-LedgerPath = Annotated[Path, typer.Option(metavar="FILE", help="The ledger; a new one is made if it is missing.")]
+LedgerPath = Annotated[Path, typer.Option(metavar="FILE", help="The ledger; created if it is missing.")]
 AcceptSuspectBars = Annotated[
-    bool, typer.Option("--accept-suspect-bars", help="Use bars that contradict their history, with a warning.")
+    bool, typer.Option("--accept-suspect-bars", help="Accept bars that contradict their history, with a warning.")
 ]
 ModelName = Annotated[str, typer.Option(metavar="NAME", help="The model; by default the only one of the folder.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewalFlags:
-    """What happens after an evening without a person."""
+    """Flags of automatic retraining and promotion."""
 
     retrain: Annotated[
-        bool, typer.Option("--retrain", help="Train the next version if an alarm is red or the calendar ends.")
+        bool, typer.Option("--retrain", help="Train the next version if a lamp is red or the calendar ends soon.")
     ] = False
     promote: Annotated[
         bool, typer.Option("--promote", help="With --retrain: make a version the champion if it passes all gates.")
     ] = False
 
     @property
-    def afterwards(self) -> AfterEvening:
-        """The flags as an action.
+    def after_evening(self) -> EveningAction | None:
+        """The action that the flags ask for.
 
         Raises:
             BadParameter: --promote is given without --retrain.
         """
         if self.promote and not self.retrain:
             raise typer.BadParameter("--promote needs --retrain; to promote a version by hand, use quantra promote")
-        return Renewal(promotes=self.promote) if self.retrain else do_nothing
+        return AutomaticRenewal(promotes=self.promote) if self.retrain else None
 
 
 @with_flags
@@ -76,9 +76,9 @@ def daily_command(
     report: Report = None,
     as_json: AsJson = False,
 ) -> None:
-    """Do the evenings that are due: record bars, score and make forecasts, and look at the evidence.
+    """Run the evenings that are due: record bars, score old forecasts, make new ones, and test the champion.
 
-    A missed week is caught up, and a second run writes nothing. The exit code is 3 if a person should look.
+    It catches up on missed evenings, and a second run writes nothing. The exit code is 3 if a person should look.
     """
     torch.set_num_threads(1)
     with claim_run(ledger) as holder:
@@ -93,7 +93,7 @@ def daily_command(
                 covariates=files.read(),
                 accept_suspect_bars=accept_suspect_bars,
             )
-            summary = run_evenings(settings, panel, datetime.now(UTC), afterwards=renewal.afterwards)
+            summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=renewal.after_evening)
             write_page(report, settings, summary)
     print_summary(summary, as_json=as_json)
     if not as_json:
@@ -115,25 +115,33 @@ def simulate_command(
         str, typer.Option(metavar="NAME", help="The model, or NAME@VERSION; by default the only one of the folder.")
     ] = "",
     renewal: RenewalFlags,
-    look: Annotated[int, typer.Option(metavar="N", min=1, help="Sessions between two looks at the evidence.")] = 5,
+    evidence_every: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Sessions between two tests of coverage and skill.")
+    ] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Live through the evenings of some years in minutes, as `quantra daily` would have done.
+    """Run the evenings of past years in minutes, as `quantra daily` would have done.
 
-    It works on a copy of one version of the model in --out. A simulation that was stopped continues.
+    It works on a copy of one version in --out. Repeat the command to continue a simulation that was stopped.
     """
     torch.set_num_threads(1)
     begin, end = find_day("--from", first), find_day("--to", last)
     panel = bars.read()
     line = copy_version(models, name or choose_line(models, name).name, out / "models")
     with Ledger.open(out / LEDGER_FILE, create=True) as opened:
-        settings = DailySettings(ledger=opened, line=line, covariates=files.read(), look=look, accept_suspect_bars=True)
-        summary = run_evenings(
+        settings = DailySettings(
+            ledger=opened,
+            line=line,
+            covariates=files.read(),
+            evidence_every=evidence_every,
+            accept_suspect_bars=True,
+        )
+        summary = run_due_evenings(
             settings,
             panel.until(end),
             AFTER_ALL_SESSIONS,
             first=begin,
-            afterwards=renewal.afterwards,
+            after_evening=renewal.after_evening,
             stepwise=no_progress if as_json else progress_on(sys.stdout),
         )
         write_page(out / PAGE_FILE, settings, summary)
@@ -156,7 +164,7 @@ PAGE_FILE = "page.html"
 
 
 def write_page(path: Path | None, settings: DailySettings, summary: DailySummary) -> None:
-    """Write the page of the last evening, if one is asked for and there was an evening."""
+    """Write the page of the last evening, if a path is given and an evening was run."""
     if path is not None and summary.session:
         from trainers.stock.daily.page import render_evenings  # slow to import
 
@@ -164,7 +172,7 @@ def write_page(path: Path | None, settings: DailySettings, summary: DailySummary
 
 
 def copy_version(models: Path, reference: str, out: Path) -> Path:
-    """Copy one version of a model into another folder of models, where it is the champion; kept if it is there."""
+    """Copy one version into another folder of models as the champion, unless the model is already there."""
     line, version = find_version(models, reference)
     copied = out / line.name
     if not copied.exists():
@@ -186,9 +194,9 @@ def replay_command(
     covariates: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Covariates. Repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute recorded forecasts again from recorded bars and weights, and compare every bit.
+    """Compute recorded forecasts again from the recorded bars and weights, and compare every bit.
 
-    The result is recorded as an event. The exit code is 3 if any forecast differs.
+    The result is recorded as an event. The exit code is 3 if a forecast differs.
     """
     torch.set_num_threads(1)
     if bool(forecast_id) == (sample is not None):

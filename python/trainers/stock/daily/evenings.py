@@ -1,4 +1,4 @@
-"""One evening after another: record bars, score what fell due, forecast, and look at the evidence."""
+"""The work of each evening: record bars, score due forecasts, forecast, and test the champion."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,24 +31,24 @@ from trainers.stock.data import NO_SOURCE
 from trainers.stock.evaluation.bound_model import find_calendar
 
 EVENING: Final = "evening"
-"""Kind of the event that ends an evening's work; its detail says what was forecast and what failed."""
+"""Kind of the event that completes an evening; its detail has what was forecast and what failed."""
 ALARM: Final = "alarm"
-"""Kind of the event of a lamp's first red."""
+"""Kind of the event that records the first time that a lamp is red."""
 RETRAINING: Final = "retraining"
 CALENDAR_NOTICE: Final = 60
-"""Sessions before the end of a model's calendar from which a new training is due."""
+"""The end of a model's calendar is a finding this many sessions before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailySettings:
-    """What an evening's work needs besides bars."""
+    """Ledger, model and options of an evening; the bars are given separately."""
 
     ledger: Ledger
     line: Path
     """The folder of the model's versions."""
     covariates: CovariateSource = NO_SOURCE
-    look: int = 1
-    """Sessions between two looks at the evidence."""
+    evidence_every: int = 1
+    """Sessions between two tests of coverage and skill; the newest evening always has one."""
     accept_suspect_bars: bool = False
     """Whether to forecast symbols whose bars contradict their history."""
 
@@ -76,10 +76,10 @@ class DailySummary:
     findings: tuple[str, ...]
     """What a person should look at."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
-    """Symbols without a forecast of the champion on the last evening, and why."""
+    """Symbols that the champion did not forecast on the last evening, with the reasons."""
 
     def to_json(self) -> dict[str, Json]:
-        """All fields."""
+        """All fields as JSON values."""
         return {
             "model": self.model,
             "champion": self.champion,
@@ -93,40 +93,35 @@ class DailySummary:
         }
 
 
-AfterEvening = Callable[[DailySettings, RecordedModel, int, Sequence[EvidenceRecord]], int]
-"""Called after an evening with the settings, its champion, its session and its evidence; returns rows written."""
+EveningAction = Callable[[DailySettings, RecordedModel, int, Sequence[EvidenceRecord]], int]
+"""Called with the settings, the champion, the session and its evidence; returns the number of rows written."""
 
 
-def do_nothing(_: DailySettings, __: RecordedModel, ___: int, ____: Sequence[EvidenceRecord]) -> int:
-    """Leave retraining and promotion to a person."""
-    return 0
-
-
-def run_evenings(
+def run_due_evenings(
     settings: DailySettings,
     bars: BarPanel,
     now: datetime,
     *,
     first: int = 0,
-    afterwards: AfterEvening = do_nothing,
+    after_evening: EveningAction | None = None,
     stepwise: StepProgress = no_progress,
 ) -> DailySummary:
-    """Do the evenings that are due, in order; a second run writes nothing.
+    """Run the evenings that are due, in order; a second call writes nothing.
 
     An evening is due if its session has closed, has bars, and comes after the last evening in the ledger. Without one,
-    only the newest session is due. A run that was killed is repeated from the evening that it was in.
+    only the newest session is due. After a killed run, the next call completes the unfinished evening.
 
     Args:
         settings: ledger, model and covariates.
         bars: with their history.
-        now: the time, which only decides whether the last session has closed.
-        first: without an evening in the ledger, begin with this session, yyyymmdd; 0 for the newest.
-        afterwards: what happens after each evening.
+        now: the present time, to decide whether the last session has closed.
+        first: the session, yyyymmdd, to begin with if the ledger has no evening yet; 0 for the newest.
+        after_evening: retrains or promotes after each evening; None leaves that to a person.
         stepwise: shows the progress.
 
     Raises:
         InSampleError: the champion has seen labels after the first evening.
-        LedgerError: the ledger is of another universe, or cannot be written.
+        LedgerError: the bars are of another universe, or the ledger cannot be written.
         QuantraError: the champion cannot be loaded.
     """
     ledger, name = settings.ledger, settings.line.name
@@ -147,14 +142,14 @@ def run_evenings(
     if known:
         recorded = _record_bars(ledger, bars.until(known))
         rows = _score(ledger)
-    looks = [place % settings.look == 0 for place in range(len(due), 0, -1)]
+    has_test = [place % settings.evidence_every == 0 for place in range(len(due), 0, -1)]
     before = known
     for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: shown_date(due[k])):
         if due[k] > before:
             recorded += _record_bars(ledger, bars.between(before, due[k]))
             rows += _score(ledger)
             before = due[k]
-        rows += _run_evening(settings, due[k], afterwards, is_look=looks[k])
+        rows += _run_evening(settings, due[k], after_evening, is_tested=has_test[k])
     return summarise(settings, evenings=len(due), rows=rows, bars=recorded)
 
 
@@ -181,8 +176,8 @@ def _score(ledger: Ledger) -> int:
     return due.scored + due.unscorable + due.revised
 
 
-def _run_evening(settings: DailySettings, session: int, afterwards: AfterEvening, *, is_look: bool) -> int:
-    """Forecast after one session, look at the evidence, and end the evening with its event."""
+def _run_evening(settings: DailySettings, session: int, after_evening: EveningAction | None, *, is_tested: bool) -> int:
+    """Forecast after one session, test the champion if that is due, and record the evening's event last."""
     ledger, name = settings.ledger, settings.line.name
     bars = ledger.panel(last=session)
     failed: dict[str, str] = {}
@@ -211,7 +206,7 @@ def _run_evening(settings: DailySettings, session: int, afterwards: AfterEvening
         )
         made += records
     rows = ledger.append(made)
-    evidence = assess_model(ledger, champion.version, rivals) if is_look else ()
+    evidence = assess_model(ledger, champion.version, rivals) if is_tested else ()
     ended = LedgerEvent(
         kind=EVENING,
         model=name,
@@ -227,7 +222,8 @@ def _run_evening(settings: DailySettings, session: int, afterwards: AfterEvening
         key=f"{EVENING} {name} {session}",
     )
     rows += ledger.append([*evidence, *_new_alarms(champion.version, evidence)])
-    rows += afterwards(settings, champion, session, evidence)
+    if after_evening is not None:
+        rows += after_evening(settings, champion, session, evidence)
     return rows + ledger.append([ended])
 
 
@@ -240,7 +236,7 @@ def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -
 
 
 def _new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord]) -> Iterator[LedgerEvent]:
-    """One event per monitor that is red, which the ledger keeps only once."""
+    """One event per red monitor; the ledger skips those that it already has."""
     for record in evidence:
         if record.lamp is Lamp.RED:
             yield LedgerEvent(
@@ -271,7 +267,7 @@ def list_evidence(ledger: Ledger, version: ModelVersion) -> list[EvidenceRecord]
 
 
 def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars: int = 0) -> DailySummary:
-    """The state of a model by its ledger."""
+    """Summarise a model's state from its ledger."""
     ledger, name = settings.ledger, settings.line.name
     champion = load_champion(settings.line)
     evidence = list_evidence(ledger, champion.version)
@@ -285,18 +281,18 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
         bars=bars,
         lamp=worst_lamp(evidence),
         findings=tuple(_list_findings(ledger, champion, evidence, last)) if last else (),
-        refused=_texts(last.detail.get("refused")) if last else {},
+        refused=_read_strings(last.detail.get("refused")) if last else {},
     )
 
 
-def _texts(record: Json) -> dict[str, str]:
+def _read_strings(record: Json) -> dict[str, str]:
     return {key: str(value) for key, value in record.items()} if isinstance(record, dict) else {}
 
 
 def _list_findings(
     ledger: Ledger, champion: RecordedModel, evidence: Sequence[EvidenceRecord], last: LedgerEvent
 ) -> Iterator[str]:
-    """What a person should look at, from the ledger and the models only, so that a second run finds the same."""
+    """What a person should look at; only from the ledger and the models, so a second run gives the same."""
     name = champion.version.model
     for record in evidence:
         if record.lamp is Lamp.RED:
@@ -307,7 +303,7 @@ def _list_findings(
     left = champion.count_sessions_left(last.session)
     if left <= CALENDAR_NOTICE:
         yield f"the calendar of {champion.reference} ends in {left} sessions; consider: quantra retrain {name}"
-    for reference, reason in _texts(last.detail.get("failed")).items():
+    for reference, reason in _read_strings(last.detail.get("failed")).items():
         yield f"{reference} made no forecast: {reason}"
     revised = ledger.records(
         LedgerEvent,

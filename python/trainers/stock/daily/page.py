@@ -1,4 +1,4 @@
-"""HTML page of a model's evenings, in one self-contained file, from its ledger only."""
+"""The self-contained HTML page of a model's evenings, built only from its ledger."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.dates import as_date
 from predictor.errors import shown_date
-from predictor.evidence import ALPHA, Lamp, Side, describe_notice
+from predictor.evidence import ALPHA, CoverageSide, Lamp, describe_notice
 from predictor.forecast import LOG_RETURN
 from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
 from predictor.model_health import COVERAGE, SKILL, ModelVersion
@@ -25,8 +25,8 @@ _MOST_FANS: Final = 60
 """Symbols whose fan is drawn in the table."""
 _MOST_PAST: Final = 4
 """Symbols whose past fans are drawn with the later bars."""
-_AGO: Final = (20, 40, 60)
-"""Sessions between tonight and the past fans."""
+_PAST_FAN_AGES: Final = (20, 40, 60)
+"""Ages of the past fans in sessions."""
 _BARS: Final = charts.SESSIONS_SHOWN + 1
 _UNIT: Final = 1e4
 """Losses are shown in units of 1/10,000."""
@@ -101,7 +101,7 @@ def _past_fans(
         there = bars.present[row]
         close = bars.close[row, there]
         sessions = bars.sessions[there]
-        days = [int(sessions[-1 - ago]) for ago in _AGO if ago < len(sessions)]
+        days = [int(sessions[-1 - ago]) for ago in _PAST_FAN_AGES if ago < len(sessions)]
         past = settings.ledger.records(
             ForecastRecord,
             "symbol = ? and model = ? and role = 'champion' and as_of in (select value from json_each(?))",
@@ -145,30 +145,32 @@ def _number(record: EvidenceRecord, name: str) -> float:
 
 def _series(
     name: str, records: Sequence[EvidenceRecord], field: str, *bounds: str, unit: float = 1.0
-) -> charts.LookSeries:
+) -> charts.BoundedSeries:
     def column(one: str) -> FloatArray:
         return unit * np.array([_number(record, one) for record in records])
 
     lower, upper = map(column, bounds) if bounds else (None, None)
     dates = np.array([record.session for record in records], np.int32)
-    return charts.LookSeries(name=name, dates=dates, values=column(field), lower=lower, upper=upper)
+    return charts.BoundedSeries(name=name, dates=dates, values=column(field), lower=lower, upper=upper)
 
 
 def _coverage_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
     """The share inside the band, and the capital of the bets against it."""
-    looks = [one for one in evidence if one.monitor == f"{COVERAGE} {Side.TOO_FEW}" and one.state.get("days")]
+    looks = [one for one in evidence if one.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and one.state.get("days")]
     horizons = sorted({one.horizon for one in looks})
     if not horizons or len({one.session for one in looks}) == 1:
         return
     by_horizon = {horizon: [one for one in looks if one.horizon == horizon] for horizon in horizons}
     shares = [_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
     promised = _number(looks[0], "promised")
-    figure = charts.look_lines(
+    figure = charts.bounded_lines(
         shares, title="Share inside the band", what="share inside", level=promised, level_name="promised"
     )
     yield page.chart(figure, "Share of outcomes inside the band", top=64)
     capital = [_series(f"{horizon} ahead", of, "guarded") for horizon, of in by_horizon.items()]
-    figure = charts.look_lines(capital, title="Capital", what="capital", level=1 / ALPHA, level_name="red", is_log=True)
+    figure = charts.bounded_lines(
+        capital, title="Capital", what="capital", level=1 / ALPHA, level_name="red", is_log=True
+    )
     yield page.chart(figure, "Capital of the bets that the band is too narrow", top=64)
 
 
@@ -182,7 +184,7 @@ def _skill_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iter
             continue
         rival = monitor.removeprefix(SKILL).strip()
         series = _series("smaller loss", of, "mean", "lower", "upper", unit=_UNIT)
-        figure = charts.look_lines(
+        figure = charts.bounded_lines(
             [series], title=rival, what="smaller loss (1/10,000)", level=0.0, level_name="no difference"
         )
         yield f"Against {rival}, {shortest} ahead", page.chart(figure, f"Skill against {rival}", top=64)
@@ -197,18 +199,18 @@ def describe_state(record: EvidenceRecord) -> str:
     """A monitor's outcomes so far, and the changes that it would notice."""
     if record.lamp is Lamp.RED:
         return describe_alarm(record)
-    days = _whole(record.state.get("days"))
+    days = _as_integer(record.state.get("days"))
     if record.monitor.startswith(SKILL):
         bounded = record.state.get("lower") is not None
         known = "the bounds include no difference" if bounded else "too few outcomes for bounds"
         return f"{days} dates; {known}" if record.lamp is Lamp.LEARNING else f"{days} dates; better"
     share = record.state.get("share")
     inside = f", {100 * share:.1f} % inside" if isinstance(share, float) else ""
-    if record.monitor != f"{COVERAGE} {Side.TOO_FEW}":
+    if record.monitor != f"{COVERAGE} {CoverageSide.TOO_FEW}":
         return f"{days} dates{inside}"
-    notice = describe_notice(_number(record, "promised"), _whole(record.state.get("notice_days")))
+    notice = describe_notice(_number(record, "promised"), _as_integer(record.state.get("notice_days")))
     return f"{days} dates{inside}; it {notice}"
 
 
-def _whole(value: Json) -> int:
+def _as_integer(value: Json) -> int:
     return int(value) if isinstance(value, int | float) else 0

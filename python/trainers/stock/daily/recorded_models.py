@@ -45,7 +45,7 @@ class RecordedModel:
     version: ModelVersion
     model: Judgeable
     last_seen: int
-    """Last session of any label of its training, yyyymmdd: it forecasts from this session on."""
+    """Last session of its training labels, yyyymmdd; it forecasts from this session on."""
 
     @property
     def reference(self) -> str:
@@ -91,7 +91,7 @@ class RecordedModel:
 
 
 def describe_engine() -> str:
-    """What computes forecasts here, with everything that their last bits depend on."""
+    """The engine, torch version and processor, on which the last bits of forecasts depend."""
     capability = torch.backends.cpu.get_cpu_capability()
     return f"eager, torch {torch.__version__}, {platform.machine()} {capability}, {torch.get_num_threads()} threads"
 
@@ -127,7 +127,7 @@ def load_champion(line: Path) -> RecordedModel:
 
 
 def load_challengers(line: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:
-    """The versions after the champion that forecast the same; `failed` receives the reason of each that cannot."""
+    """The newer versions with the champion's target and quantiles; `failed` receives why others are left out."""
     for number in sorted(versions_in(line)):
         if number <= champion.version.version or not is_artifact(line / str(number)):
             continue
@@ -156,7 +156,7 @@ class BaselineFolder:
         return cls(ledger.with_name(f"{ledger.name}.baselines"))
 
     def load(self, champion: RecordedModel, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
-        """The baselines of a model, fitted on its champion's training days, and again when their calendar ends."""
+        """The baselines of a model, fitted on its champion's training days, and again after their calendar ends."""
         manifest = champion.model.manifest
         for kind in BASELINES:
             name = f"{champion.version.model}-{kind}"

@@ -27,7 +27,7 @@ from trainers.stock.lifecycle.promotion import (
     promote,
     record_moves,
 )
-from trainers.stock.lifecycle.retraining import plan_retraining
+from trainers.stock.lifecycle.retraining_plan import plan_retraining
 from trainers.stock.lifecycle.version_comparison import compare_versions, load_version
 from trainers.stock.training import train
 
@@ -36,22 +36,22 @@ COOL_DOWN: Final = 60
 RETRY: Final = 252
 """Sessions after which a version that was not promoted is trained again."""
 RENEWED_BEFORE: Final = 300
-"""Sessions before the end of a calendar from which a new version is due, so that it can be compared in time."""
+"""A new version is due this many sessions before the calendar ends, so that it can be compared in time."""
 _REPLAYED: Final = 50
 """Forecasts of a challenger that are replayed before its promotion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renewal:
-    """What happens after an evening without a person."""
+class AutomaticRenewal:
+    """Retrains and promotes a model after an evening, without a person; an `EveningAction`."""
 
     promotes: bool = False
-    """Whether a version that passes its gates becomes the champion; otherwise a person promotes it."""
+    """Whether to promote versions that pass their gates; otherwise a person does."""
 
     def __call__(
         self, settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
     ) -> int:
-        """Retrain if that is due, or promote the newest version if that is due; returns the rows written."""
+        """Promote the newest version and retrain, each if it is due; returns the number of rows written."""
         newest, rows = max(versions_in(settings.line)), 0
         if self.promotes and newest != champion.version.version:
             rows = _promote_if_better(settings, champion, newest, session)
@@ -81,7 +81,7 @@ def _retrain_if_due(
 
 
 def _list_reasons(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
-    """Why a training is due."""
+    """The reasons for a training now."""
     versions = f"{SKILL} {champion.version.model}@"
     for record in evidence:
         if record.lamp is Lamp.RED and not record.monitor.startswith(versions):
@@ -100,9 +100,9 @@ def _count_since(ledger: Ledger, name: str, session: int) -> int:
 
 
 def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest: int, session: int) -> int:
-    """Promote the newest version if it passes all gates, which are checked every SHADOW_SESSIONS of its forecasts.
+    """Promote the newest version if it passes all gates; they are checked every SHADOW_SESSIONS of its forecasts.
 
-    A champion whose calendar has ended is replaced without the gate of losses, because it forecasts nothing.
+    A champion whose calendar has ended is replaced without the gate `losses`, because it can no longer forecast.
     """
     ledger, models = settings.ledger, settings.line.parent
     version = ModelVersion(settings.line.name, newest)
@@ -116,7 +116,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAYED, version), settings.covariates)
     record_replays(ledger, replays, session)
     comparison = None
-    with suppress(InSampleError, ConfigurationError):  # no or too few days that both cover and have not seen
+    with suppress(InSampleError, ConfigurationError):  # too few days that both can forecast and have not seen
         shared = ledger.panel(last=min(session, champion.last_session))
         comparison = compare_versions(old, new, shared)
     overridden = () if champion.can_forecast(session) else ("losses",)

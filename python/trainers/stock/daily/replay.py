@@ -1,4 +1,4 @@
-"""Recorded forecasts, computed again from recorded bars and weights."""
+"""Recorded forecasts are computed again from the recorded bars and weights, and compared."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _RECORDED: Final = "role <> 'client' and bars_batch > 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Replay:
+class ForecastReplay:
     """One forecast that was computed again."""
 
     record: ForecastRecord
@@ -49,7 +49,7 @@ def find_forecasts(ledger: Ledger, forecast_id: str) -> list[ForecastRecord]:
 
 
 def sample_forecasts(ledger: Ledger, count: int, version: ModelVersion | None = None) -> list[ForecastRecord]:
-    """At most `count` recorded forecasts, of all models or one version; always the same draw."""
+    """Draw at most `count` recorded forecasts of all models or one version; the draw is reproducible."""
     of_version = "" if version is None else " and model = ? and version = ?"
     query = f"select id from forecast where {_RECORDED}{of_version} order by id"  # noqa: S608 - no value is in the text
     numbers = [int(row["id"]) for row in ledger.query(query, version or ())]
@@ -64,24 +64,24 @@ def replay_forecasts(
     covariates: CovariateSource = NO_SOURCE,
     *,
     stepwise: StepProgress = no_progress,
-) -> tuple[Replay, ...]:
+) -> tuple[ForecastReplay, ...]:
     """Compute forecasts again, in the same batches: those of one evening together."""
 
     def evening_of(record: ForecastRecord) -> tuple[int, int, str, int]:
         return record.as_of, record.bars_batch, record.model, record.version
 
     evenings = [list(group) for _, group in groupby(sorted(records, key=evening_of), evening_of)]
-    panels = _RecordedPanels(ledger)
-    found: list[Replay] = []
+    panels = _PanelReader(ledger)
+    found: list[ForecastReplay] = []
     for evening in stepwise(evenings, title="replaying", tell=lambda evening: str(evening[0].as_of)):
         found += _replay_evening(ledger, models, evening, panels, covariates)
     return tuple(found)
 
 
-def record_replays(ledger: Ledger, replays: Sequence[Replay], evening: int = 0) -> None:
-    """Record the result as one event per model version, which the promotion of a version looks at.
+def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: int = 0) -> None:
+    """Record the result as one event per model version, for the gate `replay`.
 
-    Those of an evening, yyyymmdd, are recorded once.
+    With an evening, yyyymmdd, a repeated call records nothing new.
     """
     counts: dict[tuple[str, int], list[int]] = {}
     for replay in replays:
@@ -101,7 +101,7 @@ def record_replays(ledger: Ledger, replays: Sequence[Replay], evening: int = 0) 
     )
 
 
-class _RecordedPanels:
+class _PanelReader:
     """Reads the bars that were known at a batch; keeps the last panel for the other models of the evening."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -118,20 +118,20 @@ def _replay_evening(
     ledger: Ledger,
     models: Path,
     records: Sequence[ForecastRecord],
-    panels: _RecordedPanels,
+    panels: _PanelReader,
     covariates: CovariateSource,
-) -> Iterator[Replay]:
+) -> Iterator[ForecastReplay]:
     first = records[0]
     try:
         model = _find_model(ledger, models, first)
         bars = panels.read(first.as_of, first.bars_batch)
-        accepts = _accepted_suspect_bars(ledger, first)
+        accepts = _accepts_suspect_bars(ledger, first)
         forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
     except QuantraError as error:
-        yield from (Replay(record=record, differences=(error.message,)) for record in records)
+        yield from (ForecastReplay(record=record, differences=(error.message,)) for record in records)
         return
     for record in records:
-        yield Replay(record=record, differences=tuple(_differences(record, forecast)))
+        yield ForecastReplay(record=record, differences=tuple(_list_differences(record, forecast)))
 
 
 def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> RecordedModel:
@@ -149,15 +149,15 @@ def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> Recorde
     return load_recorded(folder, version, record.role)
 
 
-def _accepted_suspect_bars(ledger: Ledger, record: ForecastRecord) -> bool:
-    """Whether the evening's forecasts read suspect bars."""
+def _accepts_suspect_bars(ledger: Ledger, record: ForecastRecord) -> bool:
+    """Whether the evening accepted suspect bars."""
     where = "kind = ? and session = ? and (? = model or ? like model || '-%')"
     events = ledger.records(LedgerEvent, where, (EVENING, record.as_of, record.model, record.model))
     return any(event.detail.get("accept_suspect_bars") is True for event in events)
 
 
-def _differences(record: ForecastRecord, forecast: Forecast) -> Iterator[str]:
-    """What differs between a record and the forecast that was computed again."""
+def _list_differences(record: ForecastRecord, forecast: Forecast) -> Iterator[str]:
+    """The differences between a record and its recomputed forecast, in words."""
     if forecast.weights_hash != record.weights_hash:
         yield f"weights: recorded {record.weights_hash[:12]}, now {forecast.weights_hash[:12]}"
     if record.symbol in forecast.refusals:

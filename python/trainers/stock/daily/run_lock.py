@@ -1,4 +1,4 @@
-"""One `quantra daily` per ledger at a time."""
+"""The lock that lets only one `quantra daily` use a ledger."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from predictor.file_lock import try_lock
 
 @contextmanager
 def claim_run(ledger: Path) -> Generator[str]:
-    """Hold the right to run; yields an empty text, or who has it already.
+    """Hold the lock within the block; yields an empty string, or the process that already holds it.
 
     Raises:
         OSError: the folder is not writable, or its file system has no locks.

@@ -1,4 +1,4 @@
-"""`quantra schedule`: the entry that runs a command every evening."""
+"""`quantra schedule`: the scheduler entry that runs `quantra daily`."""
 
 import shlex
 import subprocess
@@ -18,7 +18,7 @@ from trainers.stock.lifecycle.command import ModelsFolder
 
 
 class Scheduler(StrEnum):
-    """The program that starts the command."""
+    """The scheduler that starts the command."""
 
     CRON = "cron"
     SYSTEMD = "systemd"
@@ -62,9 +62,9 @@ def schedule_command(
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="The page to write every evening.")] = None,
     at: Annotated[str, typer.Option(metavar="HH:MM", help="The local time.")] = "18:00",
 ) -> None:
-    """Print the entry that runs `quantra daily` in this folder on every weekday.
+    """Print the entry of a scheduler that runs `quantra daily` in this folder on every weekday.
 
-    Nothing is installed. A day on which the machine was off is caught up by the next run.
+    Nothing is installed. If the machine was off on a day, the next run catches up.
     """
     flags = [*given(bars, renewal), "--ledger", str(ledger), "--models", str(models)]
     flags += ["--name", name] if name else []
@@ -76,7 +76,7 @@ def describe_entry(scheduler: Scheduler, flags: list[str], at: str, folder: Path
     """The entry as text.
 
     Raises:
-        ConfigurationError: the time is none.
+        ConfigurationError: the text is not a time.
     """
     hour, minute = _read_time(at)
     words = [sys.executable, "-m", "quantra", "daily", *flags]

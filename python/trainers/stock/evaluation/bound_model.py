@@ -157,7 +157,7 @@ def find_calendar(model: Judgeable) -> SessionCalendar:
 
 
 def find_trained_symbols(model: Judgeable) -> frozenset[str]:
-    """The symbols that the model, its members or its ancestors learnt from; empty if the cards do not record them."""
+    """The symbols that the model, its members or its ancestors learnt from; empty if the cards lack them."""
     members = model.members.values() if isinstance(model, Ensemble) else (model,)
     return frozenset(symbol for one in members for symbol in one.training_summary.symbols or ())
 

@@ -1,7 +1,7 @@
-"""The life of a model after its first training: retrain, compare, promote and roll back."""
+"""Retrain, compare, promote and roll back the versions of a model."""
 
 from trainers.stock.lifecycle.promotion import check_gates, promote, record_moves, roll_back_champion
-from trainers.stock.lifecycle.retraining import Retraining, plan_retraining
+from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining
 from trainers.stock.lifecycle.version_comparison import (
     VersionComparison,
     compare_recipes,
@@ -10,7 +10,7 @@ from trainers.stock.lifecycle.version_comparison import (
 )
 
 __all__ = [
-    "Retraining",
+    "RetrainingPlan",
     "VersionComparison",
     "check_gates",
     "compare_recipes",

@@ -30,7 +30,7 @@ from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
 from trainers.stock.flags import choose_version_folder
 from trainers.stock.lifecycle.promotion import check_gates, list_failed, promote, roll_back_champion
-from trainers.stock.lifecycle.retraining import plan_retraining
+from trainers.stock.lifecycle.retraining_plan import plan_retraining
 from trainers.stock.lifecycle.version_comparison import (
     ComparedVersion,
     VersionComparison,
@@ -41,7 +41,7 @@ from trainers.stock.lifecycle.version_comparison import (
 from trainers.stock.progress_output import warn_on_stderr
 
 PERSON_NEEDED = 3
-"""The exit code of a promotion that a person has to decide about."""
+"""The exit code if a person has to decide or look."""
 _RESULT_STYLES = {"passed": "green", "overridden": "yellow", "failed": "red"}
 
 ModelsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")]
@@ -58,15 +58,17 @@ Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.
 @with_flags
 def retrain_command(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The model; or NAME@VERSION for another recipe.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The model, or NAME@VERSION to use that version's recipe.")
+    ],
     models: ModelsFolder = Path("models"),
     bars: BarsFlags,
     files: CovariateFlags,
     run: RunOptions,
 ) -> None:
-    """Train the next version of a model by its champion's recipe, on bars up to the newest. No alias moves.
+    """Train the next version of a model with its champion's recipe, on all bars. No alias changes.
 
-    The last sessions calibrate and select, and no test is left (--splits rolling).
+    The last sessions are for calibration and selection, without a test split (--splits rolling).
     """
     torch.set_num_threads(run.threads)
     if run.parent_watch:
@@ -105,9 +107,9 @@ def compare_command(
     refit: Refit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two versions on the same days and symbols, which neither has seen in training.
+    """Compare two versions on the same symbols, on days that neither has seen in training.
 
-    Intervals are paired by day. The bounds hold however often one looks.
+    Intervals are paired by day. The bounds hold no matter how often you look.
     """
     torch.set_num_threads(1)
     covariates, panel = files.read(), bars.read()
@@ -176,13 +178,13 @@ def promote_command(
     ledger: LedgerFile = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(metavar="GATE", help="Promote although this gate is not passed. Repeatable."),
+        typer.Option(metavar="GATE", help="Promote although this gate fails. Repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a version the champion if it passes the gates: losses, symbols, audit, shadow and replay.
 
-    A gate that is not passed ends with exit code 3, and no alias moves. Without --bars, losses are not compared.
+    If a gate fails, the exit code is 3 and no alias changes. Without --bars, losses are not compared.
     """
     torch.set_num_threads(1)
     if not reason.strip():
@@ -259,7 +261,7 @@ def rollback_command(
     ledger: LedgerFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the champion before the present one the champion again."""
+    """Make the previous champion the champion again."""
     line = find_line(models, name)
     with nullcontext(None) if ledger is None else Ledger.open(ledger) as book:
         move = roll_back_champion(line, reason=reason or "rolled back", ledger=book)

@@ -1,4 +1,4 @@
-"""The gates of a promotion, and the moves of a champion with their events in a ledger."""
+"""The gates of a promotion, and promotions and rollbacks with their events in a ledger."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
@@ -22,7 +22,7 @@ GATES = ("losses", "symbols", "audit", "shadow", "replay")
 SHADOW_SESSIONS = 20
 """Sessions that a version forecasts together with the champion before it may replace it."""
 REPLAY = "replay"
-"""The kind of the events that record replays; their detail counts those that were `equal` and `different`."""
+"""Kind of the events that record replays; their detail has the counts `equal` and `different`."""
 
 
 def check_gates(
@@ -36,7 +36,7 @@ def check_gates(
     """Check every condition of a promotion.
 
     Args:
-        champion: the present one; None for a model without one, which any version may become.
+        champion: the present one; None if the model has no champion, then any version passes the gate `losses`.
         challenger: the version to promote.
         comparison: of both; None without bars to compare them on.
         ledger: the record of the challenger's shadow forecasts; None without a ledger.
@@ -92,9 +92,9 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
 
 
 def list_shadow_sessions(version: ComparedVersion, ledger: Ledger) -> list[int]:
-    """The sessions, yyyymmdd, that a version forecast before their outcomes, with the weights that it has now.
+    """The sessions, yyyymmdd, that a version with its present weights forecast before the outcomes were known.
 
-    Forecasts from bars that the ledger does not have do not count, because it cannot tell when they were made.
+    Forecasts from bars outside the ledger do not count, because it cannot tell when they were made.
     """
     query = (
         "select distinct as_of from forecast where model = ? and version = ? and weights_hash = ? and role <> 'client' "
@@ -130,15 +130,16 @@ def promote(
     reason: str,
     ledger: Ledger | None = None,
 ) -> AliasMove | None:
-    """Make a version the champion; the caller has checked that every gate is passed or overridden.
+    """Make a version the champion.
 
-    A promotion that was killed midway can be repeated: what was done stays, and the rest is done.
+    After a process was killed halfway, call it again: it completes the promotion.
 
     Returns:
-        The move; None if it is the champion already.
+        The move; None if it is already the champion.
 
     Raises:
-        ConfigurationError: a gate is neither, the champion has changed since, or the folder cannot be written.
+        ConfigurationError: a gate is neither passed nor overridden, the champion has changed since the comparison, or
+            the folder cannot be written.
         LedgerError: the ledger cannot be written.
     """
     failed = list_failed(gates)
@@ -152,10 +153,10 @@ def promote(
 
 
 def roll_back_champion(line: Path, *, reason: str, ledger: Ledger | None = None) -> AliasMove:
-    """Make the champion before the present one the champion again.
+    """Make the previous champion the champion again.
 
     Raises:
-        ConfigurationError: there was none, or its version is missing.
+        ConfigurationError: no previous champion is recorded, or its version is missing.
         LedgerError: the ledger cannot be written.
     """
     move = roll_back(line, reason=reason)
@@ -167,7 +168,7 @@ def roll_back_champion(line: Path, *, reason: str, ledger: Ledger | None = None)
 def record_moves(line: Path, ledger: Ledger) -> int:
     """Record every move of a model's champion as an event, and return the number of new ones.
 
-    Each move has its own key, so that it is recorded once, and moves that were made without the ledger follow.
+    Each move is recorded only once. Earlier moves that were made without the ledger are recorded too.
     """
     moves = [move for move in read_moves(line, read_aliases(line)) if move.alias == CHAMPION]
     return ledger.append(_event_of(line.name, place, move) for place, move in enumerate(moves))

@@ -1,4 +1,4 @@
-"""Two versions of a model on the same days and symbols, which neither has seen in training."""
+"""Comparison of two versions on the same symbols, on days that neither has seen in training."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,16 +23,16 @@ from trainers.stock.evaluation.comparison import LossComparison, average_horizon
 from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import encode_plain
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, by_day
-from trainers.stock.lifecycle.walk_forward import JudgedForecasts, WalkedRecipe, walk_forward
+from trainers.stock.lifecycle.walk_forward import JudgedForecasts, RecipeInputs, walk_forward
 from trainers.stock.recipe import ROLLING, SHARE, SPLIT, StockRecipe
 
 MARGIN = 0.01
-"""Share of the champion's loss by which a refresh may be worse."""
+"""A refresh may lose this share more than the champion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ComparedVersion:
-    """A version of a model that is compared."""
+    """A loaded version of a model, to be compared with another."""
 
     reference: str
     """Such as mine@3."""
@@ -43,7 +43,7 @@ class ComparedVersion:
 
     @property
     def standing(self) -> TrainedModel:
-        """The trained model and what it has seen."""
+        """The trained model and the days that it has seen."""
         standing = self.source.standing
         assert standing is not None  # noqa: S101 - it is an artifact
         return standing
@@ -82,15 +82,15 @@ def load_version(models: Path, reference: str, covariates: CovariateSource = NO_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceBounds:
-    """Bounds of a relative improvement that hold at every look, however often one looks."""
+    """Bounds of a relative improvement that hold no matter how often you look."""
 
     alpha: float
-    """Probability that one of them is ever wrong."""
+    """Probability that a bound is ever wrong."""
     lower: float | None
     """None with too few days, as `upper`."""
     upper: float | None
     days_short: int
-    """Days missing before the bounds exist; 0 if there are enough."""
+    """Further days that are needed for bounds; 0 if the days suffice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +126,9 @@ class VersionComparison:
 
     @property
     def decision(self) -> bool | None:
-        """Whether the challenger may replace the champion by its losses; None if the days do not tell.
+        """Whether the challenger may replace the champion by its losses; None if that is undecided.
 
-        A copy may not. A refresh must not be worse by more than MARGIN; a new recipe must be better.
+        A copy may not. A refresh must not be worse by more than MARGIN. A new recipe must be better.
         """
         if self.is_copy:
             return False
@@ -156,7 +156,7 @@ class VersionComparison:
         """The comparison in words."""
         if self.is_copy:
             same = f"it forecasts the same values as {self.champion} on all {self.days} days"
-            return f"{same}, so it is a copy: decided against it"
+            return f"{same}, so it is a copy: rejected"
         gain = self.losses.improvement.value
         found = (
             f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
@@ -166,7 +166,7 @@ class VersionComparison:
             return f"{found}; undecided: {self.bounds.days_short} more days are needed for bounds"
         verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
         bounds = f"{100 * self.bounds.lower:+.2f} to {100 * self.bounds.upper:+.2f} % smaller"
-        return f"{found}; {bounds}, however often one looks: {verdict}"
+        return f"{found}; {bounds}, no matter how often you look: {verdict}"
 
     def to_json(self) -> dict[str, Json]:
         """All fields, the decision and the sentence; NaN becomes null."""
@@ -176,7 +176,7 @@ class VersionComparison:
 def compare_versions(
     champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, *, start: int | None = None
 ) -> VersionComparison:
-    """Compare what two versions forecast after all days that either has seen in training.
+    """Compare the forecasts of two versions on days after the training of both.
 
     Args:
         champion: the version to be replaced.
@@ -217,9 +217,9 @@ def compare_versions(
 def compare_recipes(
     champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, *, start: int, refit: int
 ) -> VersionComparison:
-    """Compare the recipes of two versions in a walk forward, in which both are trained again on earlier bars.
+    """Compare the recipes of two versions in a walk forward, which trains both again on earlier bars.
 
-    If a recipe's settings were chosen on these days, its figures are too optimistic.
+    The result is too optimistic for a recipe whose settings were chosen on these days.
 
     Args:
         champion: the version to be replaced.
@@ -236,15 +236,15 @@ def compare_recipes(
     _check_comparable(champion, challenger)
     if challenger.has_recipe_of(champion):
         raise ConfigurationError(
-            f"{challenger.reference} and {champion.reference} have the same recipe, so a walk forward does not tell "
-            "them apart; leave --refit out, and give bars after the training of both"
+            f"{challenger.reference} and {champion.reference} have the same recipe, so a walk forward cannot tell "
+            "them apart; leave out --refit, and give bars after the training of both"
         )
     reach = champion.standing.model.manifest.target.reach
     end = int(bars.sessions[max(0, len(bars.sessions) - 1 - reach)])
     folds = split_sessions(bars.sessions, WalkForwardPlan(start=start, end=end, refit=refit))
     judged = [
         walk_forward(
-            WalkedRecipe(
+            RecipeInputs(
                 recipe=one.source.known_recipe(),
                 features=one.source.features,
                 covariates=one.source.covariates,

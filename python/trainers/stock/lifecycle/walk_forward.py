@@ -1,4 +1,4 @@
-"""A recipe's forecasts in a walk forward: trained again and again on earlier bars, each time with rolling splits."""
+"""Forecasts of a recipe in a walk forward, which trains it on the bars before each fold with rolling splits."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -21,7 +21,7 @@ from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import SplitPart
 
 WARM_UP = 600
-"""Sessions before a fold whose bars are encoded; recipes that read more are refused."""
+"""Number of sessions before a fold that are encoded; recipes that read more are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,10 +33,10 @@ class JudgedForecasts:
     """[N, H, Q] quantiles in the target's unit."""
 
     def shared_with(self, other: Self) -> tuple[Self, Self]:
-        """Both, limited to the days and symbols that both have.
+        """Limit both to their common days and symbols.
 
         Raises:
-            ConfigurationError: there are none.
+            ConfigurationError: they have no common day of a common symbol.
         """
         width = 1 + max(int(self.test.symbols.max(initial=0)), int(other.test.symbols.max(initial=0)))
         ours, theirs = (one.test.positions * width + one.test.symbols for one in (self, other))
@@ -50,8 +50,8 @@ class JudgedForecasts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WalkedRecipe:
-    """A recipe and what it reads."""
+class RecipeInputs:
+    """A recipe with its features, covariates and edges."""
 
     recipe: StockRecipe
     features: FeatureSet
@@ -60,7 +60,7 @@ class WalkedRecipe:
     """Edges of a graph; None computes them from training returns."""
 
 
-def walk_forward(walked: WalkedRecipe, bars: BarPanel, folds: tuple[Fold, ...]) -> JudgedForecasts:
+def walk_forward(walked: RecipeInputs, bars: BarPanel, folds: tuple[Fold, ...]) -> JudgedForecasts:
     """Train before each fold, and forecast its days.
 
     Raises:
@@ -80,7 +80,7 @@ def walk_forward(walked: WalkedRecipe, bars: BarPanel, folds: tuple[Fold, ...]) 
     )
 
 
-def _forecast_fold(walked: WalkedRecipe, bars: BarPanel, fold: Fold) -> JudgedForecasts:
+def _forecast_fold(walked: RecipeInputs, bars: BarPanel, fold: Fold) -> JudgedForecasts:
     sessions, recipe = bars.sessions, walked.recipe
     first, last = (int(np.searchsorted(sessions, day)) for day in (fold.first, fold.last))
     learnt = bars.between(fold.learn_first, fold.learn_last)

@@ -1,4 +1,4 @@
-"""Figures of numbers that are looked at again and again, with their bounds or the level of an alarm."""
+"""Charts of values over sessions, with their bounds and a reference level."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LookSeries:
-    """One number at D sessions."""
+class BoundedSeries:
+    """A named series of values at D sessions, with or without bounds."""
 
     name: str
     dates: IntArray
@@ -34,21 +34,21 @@ class LookSeries:
     upper: FloatArray | None = None
 
 
-def look_lines(
-    series: Sequence[LookSeries], *, title: str, what: str, level: float, level_name: str, is_log: bool = False
+def bounded_lines(
+    series: Sequence[BoundedSeries], *, title: str, what: str, level: float, level_name: str, is_log: bool = False
 ) -> "Figure":
-    """Lines over the sessions of the looks, bounds as a band, and a dashed level.
+    """Lines over sessions, bounds as a band, and a dashed reference level.
 
     Args:
         series: at least one.
-        title: such as the monitor.
-        what: title of the values.
+        title: such as the name of a monitor.
+        what: title of the value axis.
         level: the reference for the values, such as a promised share.
         level_name: its name in the legend.
-        is_log: whether the values have a logarithmic axis.
+        is_log: whether the value axis is logarithmic.
 
     Raises:
-        ConfigurationError: shapes that do not fit.
+        ConfigurationError: shapes do not match.
         MissingPackageError: plotly is not installed.
     """
     scatter, figure = graph_objects().Scatter, new_figure(title, "session", what)

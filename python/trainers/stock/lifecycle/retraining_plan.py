@@ -1,4 +1,4 @@
-"""A new version of a model, trained by its champion's recipe on newer bars."""
+"""The plan to train a new version with the champion's recipe on newer bars."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +18,8 @@ from trainers.stock.training_data import TrainingMaterial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Retraining:
-    """A training by the recipe of a model's champion."""
+class RetrainingPlan:
+    """The inputs of a training with a champion's recipe, and what is new in its bars."""
 
     champion: str
     """Such as mine@3."""
@@ -29,17 +29,17 @@ class Retraining:
     recipe: StockRecipe
     """The champion's, with rolling splits."""
     seen_until: int
-    """Last session of any label that the champion has seen, yyyymmdd."""
+    """Last session of the labels that the champion has seen, yyyymmdd."""
     new_sessions: int
-    """Sessions of the bars after that."""
+    """Sessions of the bars after `seen_until`."""
 
     @property
     def sentence(self) -> str:
-        """The training in words."""
+        """The plan in words."""
         last = shown_date(int(self.material.bars.sessions[-1]))
         return (
-            f"the recipe of {self.champion}, which has seen labels up to {shown_date(self.seen_until)}, learns from "
-            f"bars up to {last}: {self.new_sessions} new sessions"
+            f"training with the recipe of {self.champion} on bars up to {last}; {self.new_sessions} sessions are new "
+            f"since its last label on {shown_date(self.seen_until)}"
         )
 
     def card(self) -> dict[str, Json]:
@@ -50,15 +50,15 @@ class Retraining:
 
 def plan_retraining(
     models: Path, reference: str, bars: BarPanel, covariates: CovariateSource = NO_SOURCE
-) -> Retraining:
-    """Take the recipe, features and edges of a version for a training on newer bars.
+) -> RetrainingPlan:
+    """Plan a training on newer bars with the recipe, features and edges of a version.
 
-    Its splits become rolling: selection and calibration keep their numbers of sessions, and end with the bars.
+    The splits become rolling: selection and calibration keep their lengths and move to the end of the bars.
 
     Args:
         models: the folder of models.
         reference: a model, which means its champion, or one of its versions.
-        bars: up to the newest, with every symbol that the version learnt from.
+        bars: up to the newest, with every symbol of the version's training.
         covariates: files of the covariates that it reads.
 
     Raises:
@@ -78,7 +78,7 @@ def plan_retraining(
         )
     _check_bars(champion, bars, standing)
     parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(standing)
-    return Retraining(
+    return RetrainingPlan(
         champion=champion,
         line=line,
         material=TrainingMaterial(bars, source.features, covariates, source.user_edges(bars.symbols)),
