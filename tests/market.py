@@ -30,17 +30,21 @@ def learnable_bars(panel: BarPanel) -> BarPanel:
     return replace(panel, **columns)
 
 
-def scaled(bars: BarPanel, days: slice, factor: float, fields: tuple[str, ...] = PRICES) -> BarPanel:
-    """The bars with some fields of some of IBM's days multiplied."""
-    columns = {name: getattr(bars, name).copy() for name in fields}
+def scaled(
+    bars: BarPanel, days: slice, factor: float, fields: tuple[str, ...] = PRICES, *, symbol: str = "IBM"
+) -> BarPanel:
+    """The bars with some fields of some days of a symbol multiplied."""
+    columns = {name: getattr(bars, name).copy() for name in fields if name in bars.columns}
     for values in columns.values():
-        values[bars.symbols.index("IBM"), days] *= factor
+        values[bars.symbols.index(symbol), days] *= factor
     return replace(bars, **columns)
+
+
+def without_bars(panel: BarPanel, symbol: str, days: slice) -> BarPanel:
+    """The panel without a symbol's bars of some days."""
+    return scaled(panel, days, np.nan, panel.columns, symbol=symbol)
 
 
 def without_last_bar(panel: BarPanel, symbol: str) -> BarPanel:
     """The panel in which a symbol has no bar on the last day."""
-    columns = {name: getattr(panel, name).copy() for name in ("open", "high", "low", "close", "volume", "adj_close")}
-    for column in columns.values():
-        column[panel.symbols.index(symbol), -1] = np.nan
-    return replace(panel, **columns)
+    return without_bars(panel, symbol, slice(-1, None))

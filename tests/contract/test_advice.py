@@ -47,20 +47,13 @@ COMPLETE = (": ", "\n")
 """Text before a complete command; the start of a text counts too."""
 QUOTED = ("`", "(")
 """Before one that may lack what it must have. Elsewhere a sentence may go on behind a command's name."""
-OF_OTHERS = frozenset(
-    [
-        "--check",
-        "--force-reinstall",
-        "--log-level",
-        "--logdir",
-        "--now",
-        "--project",
-        "--user",
-        "--verbosity",
-        "--version",
-    ]
-)
-"""Flags of sha256sum, pip, tensorboard, dotnet, systemctl, and of the server's own program, in literals too."""
+OF_OTHERS = {
+    *("--check", "--force-reinstall"),  # sha256sum, pip
+    *("--logdir", "--project", "--verbosity"),  # tensorboard, dotnet
+    *("--now", "--user"),  # systemctl
+    *("--log-level", "--version"),  # the server's own program
+}
+"""Flags of other programs, which also occur in literals."""
 NO_COMMANDS = {"quantra yet", "quantra is ", "quantra in ", "quantra import "}
 BEYOND_THE_DEMO = {
     "quantra tune": "tune",

@@ -1,13 +1,14 @@
 """Labels and scores of due forecasts, and the health that follows from them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from market import bokeh_panel
+from ledger_records import forecast_record
+from market import bokeh_panel, scaled, without_bars
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
@@ -15,7 +16,6 @@ from predictor.due_forecasts import PATIENCE, score_due_forecasts, score_outcome
 from predictor.evidence import Lamp
 from predictor.ledger import (
     EvidenceRecord,
-    ForecastRecord,
     ForecastRole,
     Label,
     LabelStatus,
@@ -27,7 +27,7 @@ from predictor.model_health import ModelVersion, assess_model, worst_lamp
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)
 DAYS = PANEL.sessions.tolist()
-LEVELS = (0.1, 0.5, 0.9)
+LEVELS = forecast_record(PANEL, 0).quantiles
 
 
 @pytest.fixture
@@ -36,43 +36,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def forecast(
-    panel: BarPanel, day: int, symbol: str = "IBM", horizons: Sequence[int] = (1, 5), *, width: float = 0.02
-) -> ForecastRecord:
-    """A forecast around 0, twice as wide at each further horizon."""
-    sessions = panel.sessions.tolist()
-    return ForecastRecord(
-        forecast_id=f"{day}",
-        symbol=symbol,
-        role=ForecastRole.CHAMPION,
-        model="mine",
-        version=1,
-        weights_hash="ab",
-        engine="eager",
-        batch_rows=1,
-        as_of=sessions[day],
-        base_session=sessions[day],
-        target_kind="log-return",
-        horizons=tuple(horizons),
-        target_sessions=tuple(sessions[day + h] for h in horizons),
-        quantiles=LEVELS,
-        values=np.array([[-width * 2**k, 0.0, width * 2**k] for k in range(len(horizons))]),
-        anchor=100.0,
-        bars_batch=0,
-        made_at=0,
-    )
-
-
-def with_columns(panel: BarPanel, symbol: str, days: slice, factor: float) -> BarPanel:
-    """The panel with a symbol's prices of some days multiplied; NaN removes the bars."""
-    columns = {name: np.copy(getattr(panel, name)) for name in panel.columns}
-    for name, values in columns.items():
-        if name != "volume" or np.isnan(factor):
-            values[panel.symbols.index(symbol), days] *= factor
-    return replace(panel, **columns)
-
-
-def returns(panel: BarPanel, symbol: str, day: int, horizon: int) -> float:
+def log_return(panel: BarPanel, symbol: str, day: int, horizon: int) -> float:
     close = panel.adjusted().close[panel.symbols.index(symbol)]
     return float(np.log(close[day + horizon] / close[day]))
 
@@ -81,7 +45,7 @@ def returns(panel: BarPanel, symbol: str, day: int, horizon: int) -> float:
 
 
 def test_due_horizons_are_scored_once(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10)])
+    ledger.append([forecast_record(PANEL, 10)])
     ledger.add_bars(PANEL.until(DAYS[11]))
     assert score_due_forecasts(ledger).scored == 1
     assert score_due_forecasts(ledger).scored == 0
@@ -89,7 +53,7 @@ def test_due_horizons_are_scored_once(ledger: Ledger) -> None:
     assert score_due_forecasts(ledger).scored == 1
     labels, scores = ledger.records(Label), ledger.records(Score)
     assert [label.horizon for label in labels] == [1, 5]
-    assert [label.value for label in labels] == pytest.approx([returns(PANEL, "IBM", 10, h) for h in (1, 5)])
+    assert [label.value for label in labels] == pytest.approx([log_return(PANEL, "IBM", 10, h) for h in (1, 5)])
     widths = {1: 0.02, 5: 0.04}
     expected = [
         score_outcome(label.value or 0, np.array([-1, 0, 1]) * widths[label.horizon], np.array(LEVELS))
@@ -111,7 +75,7 @@ def test_scores_do_not_depend_on_the_order_in_which_bars_arrive(tmp_path: Path) 
     found: list[list[Score]] = []
     for name, steps in (("at once", [39]), ("daily", list(range(12, 40)))):
         with Ledger.open(tmp_path / name, create=True) as ledger:
-            ledger.append([forecast(PANEL, 10, symbol) for symbol in ("AAPL", "IBM")])
+            ledger.append([forecast_record(PANEL, 10, symbol) for symbol in ("AAPL", "IBM")])
             for step in steps:
                 ledger.add_bars(PANEL.until(DAYS[step]))
                 score_due_forecasts(ledger)
@@ -120,16 +84,16 @@ def test_scores_do_not_depend_on_the_order_in_which_bars_arrive(tmp_path: Path) 
 
 
 def test_horizons_count_from_the_base_session(ledger: Ledger) -> None:
-    ledger.append([replace(forecast(PANEL, 12, horizons=(1,)), as_of=DAYS[10])])
+    ledger.append([replace(forecast_record(PANEL, 12, horizons=(1,)), as_of=DAYS[10])])
     ledger.add_bars(PANEL)
     score_due_forecasts(ledger)
-    assert [label.value for label in ledger.records(Label)] == pytest.approx([returns(PANEL, "IBM", 12, 1)])
+    assert [label.value for label in ledger.records(Label)] == pytest.approx([log_return(PANEL, "IBM", 12, 1)])
 
 
 def _split(panel: BarPanel, day: int) -> BarPanel:
     ratio = np.ones_like(panel.close)
     ratio[panel.symbols.index("IBM"), day] = 4.0
-    return replace(with_columns(panel, "IBM", slice(day, None), 0.25), split_ratio=ratio)
+    return replace(scaled(panel, slice(day, None), 0.25), split_ratio=ratio)
 
 
 @pytest.mark.parametrize("day", [12, 15])
@@ -138,7 +102,7 @@ def test_a_split_after_the_forecast_changes_no_score(tmp_path: Path, day: int) -
     found: list[list[Label]] = []
     for name, panel in (("plain", plain), ("split", _split(plain, day))):
         with Ledger.open(tmp_path / name, create=True) as ledger:
-            ledger.append([forecast(panel, 10)])
+            ledger.append([forecast_record(panel, 10)])
             ledger.add_bars(panel)
             score_due_forecasts(ledger)
             found.append(ledger.records(Label))
@@ -149,7 +113,7 @@ def test_a_dividend_counts_as_return(ledger: Ledger) -> None:
     paid = np.zeros_like(PANEL.close)
     paid[PANEL.symbols.index("IBM"), 11] = 2.0
     panel = replace(PANEL, adj_close=None, cash_dividend=paid)
-    ledger.append([forecast(panel, 10, horizons=(1,))])
+    ledger.append([forecast_record(panel, 10, horizons=(1,))])
     ledger.add_bars(panel)
     score_due_forecasts(ledger)
     close = panel.close[panel.symbols.index("IBM")]
@@ -157,7 +121,7 @@ def test_a_dividend_counts_as_return(ledger: Ledger) -> None:
 
 
 def test_log_volatilities_are_labelled_by_the_target_s_formula(ledger: Ledger) -> None:
-    ledger.append([replace(forecast(PANEL, 10, horizons=(5,)), target_kind="log-volatility")])
+    ledger.append([replace(forecast_record(PANEL, 10, horizons=(5,)), target_kind="log-volatility")])
     ledger.add_bars(PANEL)
     score_due_forecasts(ledger)
     row = PANEL.symbols.index("IBM")
@@ -172,8 +136,8 @@ def test_log_volatilities_are_labelled_by_the_target_s_formula(ledger: Ledger) -
     ("gap", "reason"), [(slice(11, 12), "halted on"), (slice(11, None), "no bar since"), (slice(0, None), "no bars")]
 )
 def test_a_missing_bar_is_waited_for_and_then_named(ledger: Ledger, gap: slice, reason: str) -> None:
-    panel = with_columns(PANEL, "IBM", gap, np.nan)
-    ledger.append([forecast(PANEL, 10, horizons=(1,))])
+    panel = without_bars(PANEL, "IBM", gap)
+    ledger.append([forecast_record(PANEL, 10, horizons=(1,))])
     ledger.add_bars(panel.until(DAYS[10 + PATIENCE]))
     assert score_due_forecasts(ledger).unscorable == 0
     ledger.add_bars(panel.until(DAYS[11 + PATIENCE]))
@@ -184,14 +148,14 @@ def test_a_missing_bar_is_waited_for_and_then_named(ledger: Ledger, gap: slice, 
 
 
 def test_a_target_session_without_any_bar_is_unscorable(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10, horizons=(1,))])
+    ledger.append([forecast_record(PANEL, 10, horizons=(1,))])
     ledger.add_bars(PANEL.without_sessions([DAYS[11]]))
     assert score_due_forecasts(ledger).unscorable == 1
 
 
 def test_a_late_bar_adds_a_second_label_and_keeps_the_first(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10, horizons=(1,))])
-    ledger.add_bars(with_columns(PANEL, "IBM", slice(11, 12), np.nan))
+    ledger.append([forecast_record(PANEL, 10, horizons=(1,))])
+    ledger.add_bars(without_bars(PANEL, "IBM", slice(11, 12)))
     score_due_forecasts(ledger)
     ledger.add_bars(PANEL)
     assert score_due_forecasts(ledger).revised == 1
@@ -211,12 +175,12 @@ def record_days(ledger: Ledger, bars: BarPanel, last: int) -> None:
 
 
 def test_an_impossible_outcome_waits_for_its_correction(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10, symbol, [1]) for symbol in ("IBM", "MSFT")])
-    record_days(ledger, with_columns(PANEL, "IBM", slice(11, 12), 100.0), 12)
+    ledger.append([forecast_record(PANEL, 10, symbol, [1]) for symbol in ("IBM", "MSFT")])
+    record_days(ledger, scaled(PANEL, slice(11, 12), 100.0), 12)
     assert [label.forecast for label in ledger.records(Label)] == [2]
     record_days(ledger, PANEL, 13)
     labels = ledger.records(Label)
-    assert [label.value for label in labels] == pytest.approx([returns(PANEL, s, 10, 1) for s in ("MSFT", "IBM")])
+    assert [label.value for label in labels] == pytest.approx([log_return(PANEL, s, 10, 1) for s in ("MSFT", "IBM")])
     assert not ledger.records(LedgerEvent)
 
 
@@ -226,8 +190,8 @@ def test_an_impossible_outcome_waits_for_its_correction(ledger: Ledger) -> None:
 def test_an_impossible_outcome_that_stays_is_unscorable_with_the_reason(
     ledger: Ledger, days: slice, reason: str
 ) -> None:
-    ledger.append([forecast(PANEL, 10, "IBM", [1])])
-    record_days(ledger, with_columns(PANEL, "IBM", days, 100.0), 11 + PATIENCE)
+    ledger.append([forecast_record(PANEL, 10, "IBM", [1])])
+    record_days(ledger, scaled(PANEL, days, 100.0), 11 + PATIENCE)
     (label,) = ledger.records(Label)
     assert label.status is LabelStatus.UNSCORABLE
     assert re.search(reason, label.reason)
@@ -235,24 +199,24 @@ def test_an_impossible_outcome_that_stays_is_unscorable_with_the_reason(
 
 
 def test_a_change_of_unit_before_a_forecast_leaves_its_outcome(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10, "IBM", [1]), forecast(PANEL, 8, "MSFT", [3])])
-    record_days(ledger, with_columns(PANEL, "IBM", slice(10, None), 100.0), 11)
+    ledger.append([forecast_record(PANEL, 10, "IBM", [1]), forecast_record(PANEL, 8, "MSFT", [3])])
+    record_days(ledger, scaled(PANEL, slice(10, None), 100.0), 11)
     values = [label.value for label in ledger.records(Label) if label.forecast == 1]
-    assert values == pytest.approx([returns(PANEL, "IBM", 10, 1)])
+    assert values == pytest.approx([log_return(PANEL, "IBM", 10, 1)])
 
 
 def test_a_bad_tick_within_a_horizon_leaves_its_return(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10, "IBM", [5])])
-    record_days(ledger, with_columns(PANEL, "IBM", slice(12, 13), 100.0), 15)
+    ledger.append([forecast_record(PANEL, 10, "IBM", [5])])
+    record_days(ledger, scaled(PANEL, slice(12, 13), 100.0), 15)
     (label,) = ledger.records(Label)
-    assert label.value == pytest.approx(returns(PANEL, "IBM", 10, 5))
+    assert label.value == pytest.approx(log_return(PANEL, "IBM", 10, 5))
 
 
 def test_a_large_move_that_is_possible_is_scored(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10, "IBM", [1])])
-    record_days(ledger, with_columns(PANEL, "IBM", slice(11, None), 0.03), 13)
+    ledger.append([forecast_record(PANEL, 10, "IBM", [1])])
+    record_days(ledger, scaled(PANEL, slice(11, None), 0.03), 13)
     (label,) = ledger.records(Label)
-    assert label.value == pytest.approx(returns(PANEL, "IBM", 10, 1) + np.log(0.03))
+    assert label.value == pytest.approx(log_return(PANEL, "IBM", 10, 1) + np.log(0.03))
 
 
 # --- revisions
@@ -260,10 +224,10 @@ def test_a_large_move_that_is_possible_is_scored(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(("factor", "events"), [(1.001, 0), (1.01, 1)])
 def test_a_revised_bar_adds_a_label_and_tells_of_large_changes(ledger: Ledger, factor: float, events: int) -> None:
-    ledger.append([forecast(PANEL, 10)])
+    ledger.append([forecast_record(PANEL, 10)])
     ledger.add_bars(PANEL.until(DAYS[20]))
     score_due_forecasts(ledger)
-    revised = with_columns(PANEL, "IBM", slice(11, 12), factor)
+    revised = scaled(PANEL, slice(11, 12), factor)
     ledger.add_bars(revised)
     assert score_due_forecasts(ledger).revised == 1
     assert score_due_forecasts(ledger).revised == 0
@@ -275,7 +239,7 @@ def test_a_revised_bar_adds_a_label_and_tells_of_large_changes(ledger: Ledger, f
 
 
 def test_a_rebased_adjusted_close_changes_no_label(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10)])
+    ledger.append([forecast_record(PANEL, 10)])
     ledger.add_bars(PANEL.until(DAYS[20]))
     score_due_forecasts(ledger)
     ledger.add_bars(replace(PANEL, adj_close=None if PANEL.adj_close is None else PANEL.adj_close * 0.97))
@@ -288,20 +252,20 @@ def test_a_rebased_adjusted_close_changes_no_label(ledger: Ledger) -> None:
 LONG = bokeh_panel("AAPL", "IBM", "MSFT").last(320)
 
 
-def _record(ledger: Ledger, model: str, widths: FloatArray, days: int = 300) -> None:
+def _record_forecasts(ledger: Ledger, model: str, widths: FloatArray, days: int = 300) -> None:
     records = [
-        replace(forecast(LONG, day, symbol, (1,), width=float(widths[s])), model=model, forecast_id=f"{model}{day}")
+        forecast_record(LONG, day, symbol, (1,), width=width)
         for day in range(days)
-        for s, symbol in enumerate(LONG.symbols)
+        for symbol, width in zip(LONG.symbols, widths.tolist(), strict=True)
     ]
-    ledger.append(records)
+    ledger.append(replace(record, model=model, forecast_id=f"{model}{record.forecast_id}") for record in records)
 
 
 def test_a_narrow_model_is_red_and_worse_than_a_good_one(ledger: Ledger) -> None:
     moves = np.abs(np.diff(np.log(LONG.adjusted().close), axis=1))
     good = np.quantile(moves, 0.8, axis=1)
-    _record(ledger, "good", good)
-    _record(ledger, "narrow", good / 3)
+    _record_forecasts(ledger, "good", good)
+    _record_forecasts(ledger, "narrow", good / 3)
     ledger.add_bars(LONG)
     score_due_forecasts(ledger)
     health = {
@@ -322,9 +286,9 @@ def test_a_narrow_model_is_red_and_worse_than_a_good_one(ledger: Ledger) -> None
 
 
 def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledger: Ledger) -> None:
-    ledger.append([replace(forecast(PANEL, 10), role=ForecastRole.CLIENT)])
+    ledger.append([replace(forecast_record(PANEL, 10), role=ForecastRole.CLIENT)])
     ledger.add_bars(PANEL)
-    ledger.append([forecast(PANEL, 11)])
+    ledger.append([forecast_record(PANEL, 11)])
     score_due_forecasts(ledger)
     records = assess_model(ledger, ModelVersion("mine", 1), [])
     assert [record.state["days"] for record in records] == [0, 0, 0, 0]
@@ -332,19 +296,19 @@ def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledge
 
 
 def test_revised_bars_change_no_evidence(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 11, "AAPL", (1,), width=0.5), forecast(PANEL, 11, "IBM", (1,), width=1e-6)])
+    ledger.append(forecast_record(PANEL, 11, symbol, (1,), width=w) for symbol, w in (("AAPL", 0.5), ("IBM", 1e-6)))
     ledger.add_bars(PANEL)
     score_due_forecasts(ledger)
     before = assess_model(ledger, ModelVersion("mine", 1), [])
-    ledger.add_bars(with_columns(PANEL, "IBM", slice(12, 13), 1.05))
+    ledger.add_bars(scaled(PANEL, slice(12, 13), 1.05))
     assert score_due_forecasts(ledger).revised == 1
     assert assess_model(ledger, ModelVersion("mine", 1), []) == before
 
 
 def test_a_rivals_forecasts_after_the_fact_are_no_evidence(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 11)])
+    ledger.append([forecast_record(PANEL, 11)])
     ledger.add_bars(PANEL)
-    ledger.append([replace(forecast(PANEL, 11), model="rival", forecast_id="later")])
+    ledger.append([replace(forecast_record(PANEL, 11), model="rival", forecast_id="later")])
     score_due_forecasts(ledger)
     records = assess_model(ledger, ModelVersion("mine", 1), [ModelVersion("rival", 1)])
     assert [record.state["days"] for record in records] == [1, 1, 0, 1, 1, 0]
@@ -353,11 +317,11 @@ def test_a_rivals_forecasts_after_the_fact_are_no_evidence(ledger: Ledger) -> No
 def test_evidence_does_not_depend_on_the_order_in_which_forecasts_arrive(tmp_path: Path) -> None:
     found: list[list[EvidenceRecord]] = []
     for order in (1, -1):
-        records = [forecast(PANEL, day, symbol) for day in range(20) for symbol in PANEL.symbols]
+        records = [forecast_record(PANEL, day, symbol) for day in range(20) for symbol in PANEL.symbols]
         rivals = [replace(one, model="rival", values=one.values * 1.5, forecast_id=f"r{one.as_of}") for one in records]
         with Ledger.open(tmp_path / f"ledger{order}", create=True) as ledger:
             ledger.append([*records, *rivals][::order])
-            ledger.add_bars(with_columns(PANEL, "IBM", slice(8, 10), np.nan))
+            ledger.add_bars(without_bars(PANEL, "IBM", slice(8, 10)))
             score_due_forecasts(ledger)
             found.append(list(assess_model(ledger, ModelVersion("mine", 1), [ModelVersion("rival", 1)])))
     for one, other in zip(*found, strict=True):
@@ -367,8 +331,8 @@ def test_evidence_does_not_depend_on_the_order_in_which_forecasts_arrive(tmp_pat
 
 
 def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:
-    _record(ledger, "one", np.array([0.01, 0.01, 0.01]))
-    _record(ledger, "two", np.array([0.02, 0.02, 0.02]))
+    _record_forecasts(ledger, "one", np.array([0.01, 0.01, 0.01]))
+    _record_forecasts(ledger, "two", np.array([0.02, 0.02, 0.02]))
     ledger.add_bars(LONG)
     score_due_forecasts(ledger)
     since = LONG.sessions.tolist()[250]
@@ -380,7 +344,7 @@ def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:
 
 
 def test_dates_that_are_not_due_wait(ledger: Ledger) -> None:
-    ledger.append([forecast(PANEL, 10), forecast(PANEL, 11)])
+    ledger.append([forecast_record(PANEL, 10), forecast_record(PANEL, 11)])
     ledger.add_bars(PANEL.until(DAYS[15]))
     score_due_forecasts(ledger)
     records = assess_model(ledger, ModelVersion("mine", 1), [])

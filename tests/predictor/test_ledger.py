@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from market import bokeh_panel, without_last_bar
+from ledger_records import forecast_record
+from market import bokeh_panel, scaled, without_last_bar
 
 from predictor import file_lock
 from predictor.bars import BarPanel
@@ -42,25 +43,12 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def forecast(as_of: int = DAYS[-3], symbol: str = "IBM", **changes: object) -> ForecastRecord:
-    record = ForecastRecord(
+    record = replace(
+        forecast_record(PANEL, len(DAYS) - 3, symbol, (1, 2)),
         forecast_id=f"id-{as_of}",
-        symbol=symbol,
-        role=ForecastRole.CHAMPION,
-        model="mine",
-        version=1,
-        weights_hash="ab",
-        engine="eager",
-        batch_rows=1,
         as_of=as_of,
         base_session=as_of,
-        target_kind="log-return",
-        horizons=(1, 2),
-        target_sessions=(DAYS[-2], DAYS[-1]),
-        quantiles=(0.1, 0.5, 0.9),
         values=np.array([[-0.1, 0.0, 0.1 / 3], [-0.2, 1e-300, 0.2]]),
-        anchor=194.27,
-        bars_batch=1,
-        made_at=1,
     )
     return replace(record, **changes)  # pyright: ignore[reportArgumentType]
 
@@ -71,12 +59,6 @@ EVIDENCE = EvidenceRecord(
     model="mine", version=1, monitor="coverage", horizon=1, session=DAYS[-1], lamp=Lamp.AMBER, state={"plain": 21.5}
 )
 EVENT = LedgerEvent(kind="promotion", model="mine", version=1, reason="first", detail={"from": None}, key="once")
-
-
-def _revised(panel: BarPanel, symbol: str, column: int | slice, factor: float) -> BarPanel:
-    adj_close = np.copy(panel.adj_close) if panel.adj_close is not None else np.empty(0)
-    adj_close[panel.symbols.index(symbol), column] *= factor
-    return replace(panel, adj_close=adj_close)
 
 
 # --- bars
@@ -100,7 +82,7 @@ def test_a_late_bar_is_added_and_only_it(ledger: Ledger) -> None:
 
 def test_a_revised_bar_leaves_the_older_one_readable_at_its_batch(ledger: Ledger) -> None:
     first = ledger.add_bars(PANEL)
-    second = ledger.add_bars(_revised(PANEL, "IBM", 4, 1.01))
+    second = ledger.add_bars(scaled(PANEL, slice(4, 5), 1.01, ("adj_close",)))
     row = PANEL.symbols.index("IBM")
     assert (second.new, second.revised) == (0, 1)
     np.testing.assert_array_equal(ledger.panel(batch=first.batch).adj_close, PANEL.adj_close)
@@ -122,7 +104,7 @@ def test_an_unknown_volume_is_no_change(ledger: Ledger) -> None:
 
 def test_a_part_of_the_bars_after_a_dividend_is_refused(ledger: Ledger) -> None:
     ledger.add_bars(PANEL.until(DAYS[-3]))
-    paid = _revised(PANEL, "IBM", slice(-3), 0.98)
+    paid = scaled(PANEL, slice(-3), 0.98, ("adj_close",))
     with pytest.raises(LedgerError, match="must continue it, but those of IBM have changed; give the whole history"):
         ledger.add_bars(paid.last(10))
     with pytest.raises(LedgerError, match="must continue it, but the ledger does not have these bars"):

@@ -3,11 +3,13 @@
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from ledger_records import forecast_record
 from market import bokeh_panel
 from typer.testing import CliRunner
 
@@ -16,7 +18,6 @@ from predictor.evidence import Lamp
 from predictor.ledger import (
     EvidenceRecord,
     ForecastRecord,
-    ForecastRole,
     Label,
     LabelStatus,
     Ledger,
@@ -43,25 +44,13 @@ def path(tmp_path: Path) -> Path:
 def _records() -> Sequence[ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent]:
     label = Label(forecast=1, horizon=1, session=DAYS[8], value=0.01, bars_batch=1)
     return (
-        ForecastRecord(
+        replace(
+            forecast_record(PANEL, 7, horizons=(1, 2)),
             forecast_id="abc",
-            symbol="IBM",
-            role=ForecastRole.CHAMPION,
-            model="mine",
             version=3,
-            weights_hash="ab",
-            engine="eager",
-            batch_rows=1,
-            as_of=DAYS[7],
-            base_session=DAYS[7],
-            target_kind="log-return",
-            horizons=(1, 2),
-            target_sessions=(DAYS[8], DAYS[9]),
             quantiles=(0.1, 0.9),
             values=VALUES,
-            anchor=194.27,
             bars_batch=1,
-            made_at=1,
         ),
         label,
         Label(

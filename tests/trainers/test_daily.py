@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from command_exits import program_exit_code
 from daily_runs import HAR, daily_bars, run_evenings, save_daily_model
+from market import scaled, without_last_bar
 from pages import HOSTILE, assert_loads_nothing, page_of
 
-from predictor.bars import BarPanel
 from predictor.errors import InSampleError, LedgerError
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRecord, Label, Ledger, LedgerEvent
@@ -80,15 +80,6 @@ def read_content(ledger: Path) -> dict[str, list[Any]]:
 def rows_of(ledger: Path, kind: type[Any], where: str = "1") -> list[Any]:
     with Ledger.open(ledger) as opened:
         return opened.records(kind, where)
-
-
-def with_changed_bar(panel: BarPanel, symbol: str, place: int, change: Callable[[float], float]) -> BarPanel:
-    """The bars with all prices of one bar changed."""
-    columns = {name: np.copy(getattr(panel, name)) for name in panel.columns}
-    for name, values in columns.items():
-        if name != "volume" or np.isnan(change(1.0)):
-            values[panel.symbols.index(symbol), place] = change(values[panel.symbols.index(symbol), place])
-    return replace(panel, **columns)
 
 
 # --- which evenings
@@ -164,9 +155,9 @@ def test_due_forecasts_are_scored_and_the_evidence_is_recorded(models: Path, led
 
 def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Path) -> None:
     jumps = daily_bars(20100226)
-    for place in range(jumps.sessions.tolist().index(DAYS[0]), len(jumps.sessions)):
-        for symbol in jumps.symbols:
-            jumps = with_changed_bar(jumps, symbol, place, lambda price, up=place % 2: price * (1.12 if up else 1.0))
+    first_odd = jumps.sessions.tolist().index(DAYS[0]) | 1
+    for symbol in jumps.symbols:
+        jumps = scaled(jumps, slice(first_odd, None, 2), 1.12, symbol=symbol)
     with Ledger.open(ledger, create=True) as opened:
         settings = DailySettings(ledger=opened, line=models / "mine", accept_suspect_bars=True)
         summary = run_due_evenings(settings, jumps, datetime.now(UTC), first=DAYS[0])
@@ -178,11 +169,11 @@ def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Pa
 
 def test_a_large_revision_needs_a_person_until_the_next_evening(models: Path, ledger: Path) -> None:
     run_evenings(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
-    revised = with_changed_bar(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
+    revised = scaled(daily_bars(DAYS[3]), slice(-2, -1), 1.01)
     for _ in range(2):
         summary = run_evenings(ledger, models / "mine", revised)
         assert ["IBM: its outcome of" in finding for finding in summary.findings] == [True]
-    later = with_changed_bar(daily_bars(DAYS[5]), "IBM", -4, lambda price: price * 1.01)
+    later = scaled(daily_bars(DAYS[5]), slice(-4, -3), 1.01)
     assert run_evenings(ledger, models / "mine", later).findings == ()
 
 
@@ -190,7 +181,7 @@ def test_a_large_revision_needs_a_person_until_the_next_evening(models: Path, le
 
 
 def test_one_bad_symbol_fails_alone(models: Path, ledger: Path) -> None:
-    bad = with_changed_bar(daily_bars(DAYS[3]), "IBM", -1, lambda price: price * 1000)
+    bad = scaled(daily_bars(DAYS[3]), slice(-1, None), 1000)
     summary = run_evenings(ledger, models / "mine", bad)
     assert set(summary.refused) == {"IBM"}
     assert "2010-01-07" in summary.refused["IBM"]
@@ -198,7 +189,7 @@ def test_one_bad_symbol_fails_alone(models: Path, ledger: Path) -> None:
 
 
 def test_a_symbol_without_tonights_bar_fails_alone(models: Path, ledger: Path) -> None:
-    halted = with_changed_bar(daily_bars(DAYS[3]), "IBM", -1, lambda _: np.nan)
+    halted = without_last_bar(daily_bars(DAYS[3]), "IBM")
     summary = run_evenings(ledger, models / "mine", halted)
     assert set(summary.refused) == {"IBM"}
     assert {one.symbol for one in rows_of(ledger, ForecastRecord, "model = 'mine'")} == {"AAPL", "MSFT"}
@@ -349,7 +340,7 @@ def test_the_page_shows_tonights_forecasts_with_the_highest_median_first(models:
 
 def test_the_page_shows_events_findings_and_what_is_not_known_yet(models: Path, ledger: Path) -> None:
     run_evenings(ledger, models / "mine", daily_bars(DAYS[3]), first=DAYS[0])
-    revised = with_changed_bar(daily_bars(DAYS[3]), "IBM", -2, lambda price: price * 1.01)
+    revised = scaled(daily_bars(DAYS[3]), slice(-2, -1), 1.01)
     run_evenings(ledger, models / "mine", revised)
     words = page_of(page_text(ledger, models / "mine")).words
     assert "A person should look." in words
@@ -359,6 +350,6 @@ def test_the_page_shows_events_findings_and_what_is_not_known_yet(models: Path, 
 
 def test_a_symbols_name_or_reason_cannot_inject_a_script(models: Path, ledger: Path) -> None:
     hostile = replace(daily_bars(DAYS[3]), symbols=("AAPL", HOSTILE, "MSFT"))
-    bad = with_changed_bar(hostile, "MSFT", -1, lambda price: price * 1000)
+    bad = scaled(hostile, slice(-1, None), 1000, symbol="MSFT")
     run_evenings(ledger, models / "mine", bad)
     assert HOSTILE not in page_text(ledger, models / "mine")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from artifacts import save_artifact
 from audits import audit_record
 from command_exits import program_exit_code
+from ledger_records import forecast_record
 from market import bokeh_panel
 
 from predictor import artifact
@@ -413,29 +413,16 @@ def comparison_with_bounds(
 def shadow_forecasts(
     version: ComparedVersion, sessions: int, *, role: ForecastRole = ForecastRole.CHALLENGER
 ) -> list[ForecastRecord]:
-    days = bars().sessions[-sessions - 1 :].tolist()
+    panel = bars().last(sessions + 1)
     return [
-        ForecastRecord(
+        replace(
+            forecast_record(panel, day, horizons=(1,)),
             forecast_id=f"{version.reference} {day}",
-            symbol="IBM",
             role=role,
-            model="mine",
             version=version.version,
             weights_hash=version.standing.model.identity.weights_hash,
-            engine="eager",
-            batch_rows=1,
-            as_of=day,
-            base_session=day,
-            target_kind="log-return",
-            horizons=(1,),
-            target_sessions=(following,),
-            quantiles=(0.5,),
-            values=np.zeros((1, 1)),
-            anchor=None,
-            bars_batch=0,
-            made_at=0,
         )
-        for day, following in pairwise(days)
+        for day in range(sessions)
     ]
 
 
