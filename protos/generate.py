@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script beside the protocol, no package
-"""Write python/predictor/_pb from protos/quantra/v1/prediction.proto and protos/inference/inference.proto.
+"""Write python/predictor/_pb from the .proto files in protos/quantra/v1 and protos/inference.
 
     python protos/generate.py [--check | --output DIR] [--environment DIR]
 
@@ -23,7 +23,7 @@ REQUIREMENTS = PROTOS / "requirements.txt"
 # protoc's virtual paths: the files appear as predictor/_pb/NAME.proto, so that the generated modules import each other
 # as `predictor._pb`. The protobuf packages stay quantra.v1 and inference.
 VIRTUAL_PATHS = [f"-Ipredictor/_pb={PROTOS / folder}" for folder in ("quantra/v1", "inference")]
-SOURCES = ["predictor/_pb/prediction.proto", "predictor/_pb/inference.proto"]
+SOURCES = [f"predictor/_pb/{name}.proto" for name in ("prediction", "ledger", "inference")]
 
 # Clients of the public protocol, such as tritonclient, register its names in protobuf's default pool, which takes each
 # name once in a process. Ours are therefore in a pool of their own.

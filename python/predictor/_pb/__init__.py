@@ -1,1 +1,1 @@
-"""Generated from protos/quantra/v1/prediction.proto by `make protos`; never edited."""
+"""Generated from protos/quantra/v1 and protos/inference by `make protos`; never edited."""
