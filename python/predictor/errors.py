@@ -23,6 +23,8 @@
     ├── VersionNotFoundError           the model has no such version or alias
     ├── ArtifactError                  the artifact is damaged, incomplete, foreign or too new
     ├── LedgerError                    the ledger is missing, damaged, foreign, too new or cannot be written
+    ├── NoLedgerError                  the server has no ledger
+    ├── LifecycleUnavailableError      the server cannot compare or promote versions
     ├── BarIncompleteError             the last bar's session has not closed yet
     ├── BarSuspectError                bars that contradict the history of their symbol
     ├── SessionGapError                sessions are missing between the bars
@@ -240,6 +242,14 @@ class LedgerError(QuantraError):
     """The ledger is missing, damaged, foreign, too new or cannot be written; the message names the file."""
 
 
+class NoLedgerError(QuantraError):
+    """The server has no ledger."""
+
+
+class LifecycleUnavailableError(QuantraError):
+    """The server cannot compare or promote versions."""
+
+
 class BarIncompleteError(QuantraError):
     """The last bar's session has not closed yet, so its close is not final."""
 
@@ -384,6 +394,8 @@ ANSWERS: Mapping[type[QuantraError], ErrorStatus] = {
     VersionNotFoundError: ErrorStatus(Status.NOT_FOUND, "VERSION_NOT_FOUND"),
     ArtifactError: ErrorStatus(Status.DATA_LOSS, "ARTIFACT_INVALID"),
     LedgerError: ErrorStatus(Status.FAILED_PRECONDITION, "LEDGER_UNAVAILABLE"),
+    NoLedgerError: ErrorStatus(Status.FAILED_PRECONDITION, "NO_LEDGER"),
+    LifecycleUnavailableError: ErrorStatus(Status.FAILED_PRECONDITION, "LIFECYCLE_UNAVAILABLE"),
     BarIncompleteError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_INCOMPLETE"),
     BarSuspectError: ErrorStatus(Status.FAILED_PRECONDITION, "BAR_SUSPECT"),
     SessionGapError: ErrorStatus(Status.FAILED_PRECONDITION, "SESSION_GAP"),

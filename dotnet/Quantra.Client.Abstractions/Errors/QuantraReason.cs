@@ -78,6 +78,12 @@ public static class QuantraReason
     /// <summary>The server's ledger cannot be read or written.</summary>
     public const string LedgerUnavailable = "LEDGER_UNAVAILABLE";
 
+    /// <summary>The server has no ledger.</summary>
+    public const string NoLedger = "NO_LEDGER";
+
+    /// <summary>The server cannot compare or promote versions.</summary>
+    public const string LifecycleUnavailable = "LIFECYCLE_UNAVAILABLE";
+
     /// <summary>Sessions are missing between the bars.</summary>
     public const string SessionGap = "SESSION_GAP";
 

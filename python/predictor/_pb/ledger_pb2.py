@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apredictor/_pb/ledger.proto\x12\nquantra.v1\"\x84\x02\n\x0fRecordedOutcome\x12\x0f\n\x07horizon\x18\x01 \x01(\x05\x12\x0f\n\x07session\x18\x02 \x01(\x05\x12\x10\n\x08revision\x18\x03 \x01(\x05\x12)\n\x06status\x18\x04 \x01(\x0e\x32\x19.quantra.v1.OutcomeStatus\x12\x12\n\x05value\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x14\n\x07pinball\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\tis_inside\x18\x08 \x01(\x08H\x02\x88\x01\x01\x12\x12\n\x05level\x18\t \x01(\x01H\x03\x88\x01\x01\x42\x08\n\x06_valueB\n\n\x08_pinballB\x0c\n\n_is_insideB\x08\n\x06_level\"\xac\x03\n\x10RecordedForecast\x12\x13\n\x0b\x66orecast_id\x18\x01 \x01(\t\x12\x0e\n\x06symbol\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.quantra.v1.ForecastRole\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x05\x12\x14\n\x0cweights_hash\x18\x06 \x01(\t\x12\x15\n\ras_of_session\x18\x07 \x01(\x05\x12\x14\n\x0c\x62\x61se_session\x18\x08 \x01(\x05\x12\x13\n\x0btarget_kind\x18\t \x01(\t\x12\x10\n\x08horizons\x18\n \x03(\x05\x12\x17\n\x0ftarget_sessions\x18\x0b \x03(\x05\x12\x11\n\tquantiles\x18\x0c \x03(\x01\x12\x0e\n\x06values\x18\r \x01(\x0c\x12\x19\n\x0c\x61nchor_price\x18\x0e \x01(\x01H\x00\x88\x01\x01\x12\x16\n\x0eis_prospective\x18\x0f \x01(\x08\x12\x12\n\nmade_at_ns\x18\x10 \x01(\x03\x12-\n\x08outcomes\x18\x11 \x03(\x0b\x32\x1b.quantra.v1.RecordedOutcomeB\x0f\n\r_anchor_price\"9\n\x12GetForecastRequest\x12\x13\n\x0b\x66orecast_id\x18\x01 \x01(\t\x12\x0e\n\x06symbol\x18\x02 \x01(\t\"F\n\x13GetForecastResponse\x12/\n\tforecasts\x18\x01 \x03(\x0b\x32\x1c.quantra.v1.RecordedForecast\"\x9b\x01\n\x14ListForecastsRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06symbol\x18\x02 \x01(\t\x12\x15\n\rfirst_session\x18\x03 \x01(\x05\x12\x14\n\x0clast_session\x18\x04 \x01(\x05\x12\'\n\x05roles\x18\x05 \x03(\x0e\x32\x18.quantra.v1.ForecastRole\x12\x0e\n\x06newest\x18\x06 \x01(\x05\"H\n\x15ListForecastsResponse\x12/\n\tforecasts\x18\x01 \x03(\x0b\x32\x1c.quantra.v1.RecordedForecast\"s\n\nTestHealth\x12\x0f\n\x07monitor\x18\x01 \x01(\t\x12\x0f\n\x07horizon\x18\x02 \x01(\x05\x12\x1e\n\x04lamp\x18\x03 \x01(\x0e\x32\x10.quantra.v1.Lamp\x12\x0f\n\x07session\x18\x04 \x01(\x05\x12\x12\n\nstate_json\x18\x05 \x01(\t\"\x89\x01\n\x0bModelHealth\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\x12\x13\n\x0bis_champion\x18\x03 \x01(\x08\x12\x1e\n\x04lamp\x18\x04 \x01(\x0e\x32\x10.quantra.v1.Lamp\x12%\n\x05tests\x18\x05 \x03(\x0b\x32\x16.quantra.v1.TestHealth\"!\n\x10GetHealthRequest\x12\r\n\x05model\x18\x01 \x01(\t\"R\n\x11GetHealthResponse\x12\'\n\x06models\x18\x01 \x03(\x0b\x32\x17.quantra.v1.ModelHealth\x12\x14\n\x0clast_session\x18\x02 \x01(\x05\"2\n\x12WatchEventsRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\x03\"\x9d\x01\n\x13WatchEventsResponse\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x12\n\nmade_at_ns\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x05\x12\x0f\n\x07session\x18\x06 \x01(\x05\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x13\n\x0b\x64\x65tail_json\x18\x08 \x01(\t\"U\n\x16\x43ompareVersionsRequest\x12\x10\n\x08\x63hampion\x18\x01 \x01(\t\x12\x12\n\nchallenger\x18\x02 \x01(\t\x12\x15\n\rfirst_session\x18\x03 \x01(\x05\"\xd8\x02\n\x17\x43ompareVersionsResponse\x12\x10\n\x08\x63hampion\x18\x01 \x01(\t\x12\x12\n\nchallenger\x18\x02 \x01(\t\x12\x30\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1e.quantra.v1.ComparisonDecision\x12\x0c\n\x04need\x18\x04 \x01(\t\x12\x10\n\x08sentence\x18\x05 \x01(\t\x12\x15\n\rfirst_session\x18\x06 \x01(\x05\x12\x14\n\x0clast_session\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x61ys\x18\x08 \x01(\x05\x12\x0f\n\x07symbols\x18\t \x03(\t\x12\x18\n\x0bimprovement\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05lower\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05upper\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12\x13\n\x0bresult_json\x18\r \x01(\tB\x0e\n\x0c_improvementB\x08\n\x06_lowerB\x08\n\x06_upper\"P\n\x15PromoteVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0eoverride_gates\x18\x03 \x03(\t\"Z\n\nGateResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x12\n\noverridden\x18\x03 \x01(\x08\x12\x0c\n\x04need\x18\x04 \x01(\t\x12\x0c\n\x04have\x18\x05 \x01(\t\"c\n\x16PromoteVersionResponse\x12\x10\n\x08promoted\x18\x01 \x01(\x08\x12%\n\x05gates\x18\x02 \x03(\x0b\x32\x16.quantra.v1.GateResult\x12\x10\n\x08\x63hampion\x18\x03 \x01(\x05\"8\n\x17RollBackChampionRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\">\n\x18RollBackChampionResponse\x12\x10\n\x08\x63hampion\x18\x01 \x01(\x05\x12\x10\n\x08previous\x18\x02 \x01(\x05*\x9d\x01\n\x0c\x46orecastRole\x12\x1d\n\x19\x46ORECAST_ROLE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46ORECAST_ROLE_CHAMPION\x10\x01\x12\x1c\n\x18\x46ORECAST_ROLE_CHALLENGER\x10\x02\x12\x1a\n\x16\x46ORECAST_ROLE_BASELINE\x10\x03\x12\x18\n\x14\x46ORECAST_ROLE_CLIENT\x10\x04*i\n\rOutcomeStatus\x12\x1e\n\x1aOUTCOME_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15OUTCOME_STATUS_SCORED\x10\x01\x12\x1d\n\x19OUTCOME_STATUS_UNSCORABLE\x10\x02*]\n\x04Lamp\x12\x14\n\x10LAMP_UNSPECIFIED\x10\x00\x12\x11\n\rLAMP_LEARNING\x10\x01\x12\x0e\n\nLAMP_GREEN\x10\x02\x12\x0e\n\nLAMP_AMBER\x10\x03\x12\x0c\n\x08LAMP_RED\x10\x04*\x9a\x01\n\x12\x43omparisonDecision\x12#\n\x1f\x43OMPARISON_DECISION_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43OMPARISON_DECISION_FOR\x10\x01\x12\x1f\n\x1b\x43OMPARISON_DECISION_AGAINST\x10\x02\x12!\n\x1d\x43OMPARISON_DECISION_UNDECIDED\x10\x03\x32\xd3\x02\n\rLedgerService\x12N\n\x0bGetForecast\x12\x1e.quantra.v1.GetForecastRequest\x1a\x1f.quantra.v1.GetForecastResponse\x12V\n\rListForecasts\x12 .quantra.v1.ListForecastsRequest\x1a!.quantra.v1.ListForecastsResponse0\x01\x12H\n\tGetHealth\x12\x1c.quantra.v1.GetHealthRequest\x1a\x1d.quantra.v1.GetHealthResponse\x12P\n\x0bWatchEvents\x12\x1e.quantra.v1.WatchEventsRequest\x1a\x1f.quantra.v1.WatchEventsResponse0\x01\x32\xa6\x02\n\x10LifecycleService\x12Z\n\x0f\x43ompareVersions\x12\".quantra.v1.CompareVersionsRequest\x1a#.quantra.v1.CompareVersionsResponse\x12W\n\x0ePromoteVersion\x12!.quantra.v1.PromoteVersionRequest\x1a\".quantra.v1.PromoteVersionResponse\x12]\n\x10RollBackChampion\x12#.quantra.v1.RollBackChampionRequest\x1a$.quantra.v1.RollBackChampionResponseB\r\xaa\x02\nQuantra.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apredictor/_pb/ledger.proto\x12\nquantra.v1\"\x84\x02\n\x0fRecordedOutcome\x12\x0f\n\x07horizon\x18\x01 \x01(\x05\x12\x0f\n\x07session\x18\x02 \x01(\x05\x12\x10\n\x08revision\x18\x03 \x01(\x05\x12)\n\x06status\x18\x04 \x01(\x0e\x32\x19.quantra.v1.OutcomeStatus\x12\x12\n\x05value\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x14\n\x07pinball\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\tis_inside\x18\x08 \x01(\x08H\x02\x88\x01\x01\x12\x12\n\x05level\x18\t \x01(\x01H\x03\x88\x01\x01\x42\x08\n\x06_valueB\n\n\x08_pinballB\x0c\n\n_is_insideB\x08\n\x06_level\"\xac\x03\n\x10RecordedForecast\x12\x13\n\x0b\x66orecast_id\x18\x01 \x01(\t\x12\x0e\n\x06symbol\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.quantra.v1.ForecastRole\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x05\x12\x14\n\x0cweights_hash\x18\x06 \x01(\t\x12\x15\n\ras_of_session\x18\x07 \x01(\x05\x12\x14\n\x0c\x62\x61se_session\x18\x08 \x01(\x05\x12\x13\n\x0btarget_kind\x18\t \x01(\t\x12\x10\n\x08horizons\x18\n \x03(\x05\x12\x17\n\x0ftarget_sessions\x18\x0b \x03(\x05\x12\x11\n\tquantiles\x18\x0c \x03(\x01\x12\x0e\n\x06values\x18\r \x01(\x0c\x12\x19\n\x0c\x61nchor_price\x18\x0e \x01(\x01H\x00\x88\x01\x01\x12\x16\n\x0eis_prospective\x18\x0f \x01(\x08\x12\x12\n\nmade_at_ns\x18\x10 \x01(\x03\x12-\n\x08outcomes\x18\x11 \x03(\x0b\x32\x1b.quantra.v1.RecordedOutcomeB\x0f\n\r_anchor_price\"9\n\x12GetForecastRequest\x12\x13\n\x0b\x66orecast_id\x18\x01 \x01(\t\x12\x0e\n\x06symbol\x18\x02 \x01(\t\"F\n\x13GetForecastResponse\x12/\n\tforecasts\x18\x01 \x03(\x0b\x32\x1c.quantra.v1.RecordedForecast\"\x9b\x01\n\x14ListForecastsRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06symbol\x18\x02 \x01(\t\x12\x15\n\rfirst_session\x18\x03 \x01(\x05\x12\x14\n\x0clast_session\x18\x04 \x01(\x05\x12\'\n\x05roles\x18\x05 \x03(\x0e\x32\x18.quantra.v1.ForecastRole\x12\x0e\n\x06newest\x18\x06 \x01(\x05\"H\n\x15ListForecastsResponse\x12/\n\tforecasts\x18\x01 \x03(\x0b\x32\x1c.quantra.v1.RecordedForecast\"\xc3\x01\n\nTestHealth\x12\x0f\n\x07monitor\x18\x01 \x01(\t\x12\x0f\n\x07horizon\x18\x02 \x01(\x05\x12\x1e\n\x04lamp\x18\x03 \x01(\x0e\x32\x10.quantra.v1.Lamp\x12\x0f\n\x07session\x18\x04 \x01(\x05\x12\x12\n\nstate_json\x18\x05 \x01(\t\x12\x0c\n\x04\x64\x61ys\x18\x06 \x01(\x05\x12\x12\n\x05share\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x15\n\x08promised\x18\x08 \x01(\x01H\x01\x88\x01\x01\x42\x08\n\x06_shareB\x0b\n\t_promised\"\x89\x01\n\x0bModelHealth\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\x12\x13\n\x0bis_champion\x18\x03 \x01(\x08\x12\x1e\n\x04lamp\x18\x04 \x01(\x0e\x32\x10.quantra.v1.Lamp\x12%\n\x05tests\x18\x05 \x03(\x0b\x32\x16.quantra.v1.TestHealth\"!\n\x10GetHealthRequest\x12\r\n\x05model\x18\x01 \x01(\t\"R\n\x11GetHealthResponse\x12\'\n\x06models\x18\x01 \x03(\x0b\x32\x17.quantra.v1.ModelHealth\x12\x14\n\x0clast_session\x18\x02 \x01(\x05\"2\n\x12WatchEventsRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\x03\"\x9d\x01\n\x13WatchEventsResponse\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x12\n\nmade_at_ns\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x05\x12\x0f\n\x07session\x18\x06 \x01(\x05\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x13\n\x0b\x64\x65tail_json\x18\x08 \x01(\t\"U\n\x16\x43ompareVersionsRequest\x12\x10\n\x08\x63hampion\x18\x01 \x01(\t\x12\x12\n\nchallenger\x18\x02 \x01(\t\x12\x15\n\rfirst_session\x18\x03 \x01(\x05\"\xd8\x02\n\x17\x43ompareVersionsResponse\x12\x10\n\x08\x63hampion\x18\x01 \x01(\t\x12\x12\n\nchallenger\x18\x02 \x01(\t\x12\x30\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1e.quantra.v1.ComparisonDecision\x12\x0c\n\x04need\x18\x04 \x01(\t\x12\x10\n\x08sentence\x18\x05 \x01(\t\x12\x15\n\rfirst_session\x18\x06 \x01(\x05\x12\x14\n\x0clast_session\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x61ys\x18\x08 \x01(\x05\x12\x0f\n\x07symbols\x18\t \x03(\t\x12\x18\n\x0bimprovement\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05lower\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x12\n\x05upper\x18\x0c \x01(\x01H\x02\x88\x01\x01\x12\x13\n\x0bresult_json\x18\r \x01(\tB\x0e\n\x0c_improvementB\x08\n\x06_lowerB\x08\n\x06_upper\"P\n\x15PromoteVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0eoverride_gates\x18\x03 \x03(\t\"Z\n\nGateResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x12\n\noverridden\x18\x03 \x01(\x08\x12\x0c\n\x04need\x18\x04 \x01(\t\x12\x0c\n\x04have\x18\x05 \x01(\t\"c\n\x16PromoteVersionResponse\x12\x10\n\x08promoted\x18\x01 \x01(\x08\x12%\n\x05gates\x18\x02 \x03(\x0b\x32\x16.quantra.v1.GateResult\x12\x10\n\x08\x63hampion\x18\x03 \x01(\x05\"J\n\x17RollBackChampionRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08\x63hampion\x18\x03 \x01(\x05\">\n\x18RollBackChampionResponse\x12\x10\n\x08\x63hampion\x18\x01 \x01(\x05\x12\x10\n\x08previous\x18\x02 \x01(\x05*\x9d\x01\n\x0c\x46orecastRole\x12\x1d\n\x19\x46ORECAST_ROLE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46ORECAST_ROLE_CHAMPION\x10\x01\x12\x1c\n\x18\x46ORECAST_ROLE_CHALLENGER\x10\x02\x12\x1a\n\x16\x46ORECAST_ROLE_BASELINE\x10\x03\x12\x18\n\x14\x46ORECAST_ROLE_CLIENT\x10\x04*i\n\rOutcomeStatus\x12\x1e\n\x1aOUTCOME_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15OUTCOME_STATUS_SCORED\x10\x01\x12\x1d\n\x19OUTCOME_STATUS_UNSCORABLE\x10\x02*]\n\x04Lamp\x12\x14\n\x10LAMP_UNSPECIFIED\x10\x00\x12\x11\n\rLAMP_LEARNING\x10\x01\x12\x0e\n\nLAMP_GREEN\x10\x02\x12\x0e\n\nLAMP_AMBER\x10\x03\x12\x0c\n\x08LAMP_RED\x10\x04*\x9a\x01\n\x12\x43omparisonDecision\x12#\n\x1f\x43OMPARISON_DECISION_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43OMPARISON_DECISION_FOR\x10\x01\x12\x1f\n\x1b\x43OMPARISON_DECISION_AGAINST\x10\x02\x12!\n\x1d\x43OMPARISON_DECISION_UNDECIDED\x10\x03\x32\xd3\x02\n\rLedgerService\x12N\n\x0bGetForecast\x12\x1e.quantra.v1.GetForecastRequest\x1a\x1f.quantra.v1.GetForecastResponse\x12V\n\rListForecasts\x12 .quantra.v1.ListForecastsRequest\x1a!.quantra.v1.ListForecastsResponse0\x01\x12H\n\tGetHealth\x12\x1c.quantra.v1.GetHealthRequest\x1a\x1d.quantra.v1.GetHealthResponse\x12P\n\x0bWatchEvents\x12\x1e.quantra.v1.WatchEventsRequest\x1a\x1f.quantra.v1.WatchEventsResponse0\x01\x32\xa6\x02\n\x10LifecycleService\x12Z\n\x0f\x43ompareVersions\x12\".quantra.v1.CompareVersionsRequest\x1a#.quantra.v1.CompareVersionsResponse\x12W\n\x0ePromoteVersion\x12!.quantra.v1.PromoteVersionRequest\x1a\".quantra.v1.PromoteVersionResponse\x12]\n\x10RollBackChampion\x12#.quantra.v1.RollBackChampionRequest\x1a$.quantra.v1.RollBackChampionResponseB\r\xaa\x02\nQuantra.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,14 +32,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'predictor._pb.ledger_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\252\002\nQuantra.V1'
-  _globals['_FORECASTROLE']._serialized_start=2519
-  _globals['_FORECASTROLE']._serialized_end=2676
-  _globals['_OUTCOMESTATUS']._serialized_start=2678
-  _globals['_OUTCOMESTATUS']._serialized_end=2783
-  _globals['_LAMP']._serialized_start=2785
-  _globals['_LAMP']._serialized_end=2878
-  _globals['_COMPARISONDECISION']._serialized_start=2881
-  _globals['_COMPARISONDECISION']._serialized_end=3035
+  _globals['_FORECASTROLE']._serialized_start=2618
+  _globals['_FORECASTROLE']._serialized_end=2775
+  _globals['_OUTCOMESTATUS']._serialized_start=2777
+  _globals['_OUTCOMESTATUS']._serialized_end=2882
+  _globals['_LAMP']._serialized_start=2884
+  _globals['_LAMP']._serialized_end=2977
+  _globals['_COMPARISONDECISION']._serialized_start=2980
+  _globals['_COMPARISONDECISION']._serialized_end=3134
   _globals['_RECORDEDOUTCOME']._serialized_start=43
   _globals['_RECORDEDOUTCOME']._serialized_end=303
   _globals['_RECORDEDFORECAST']._serialized_start=306
@@ -52,34 +52,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTFORECASTSREQUEST']._serialized_end=1023
   _globals['_LISTFORECASTSRESPONSE']._serialized_start=1025
   _globals['_LISTFORECASTSRESPONSE']._serialized_end=1097
-  _globals['_TESTHEALTH']._serialized_start=1099
-  _globals['_TESTHEALTH']._serialized_end=1214
-  _globals['_MODELHEALTH']._serialized_start=1217
-  _globals['_MODELHEALTH']._serialized_end=1354
-  _globals['_GETHEALTHREQUEST']._serialized_start=1356
-  _globals['_GETHEALTHREQUEST']._serialized_end=1389
-  _globals['_GETHEALTHRESPONSE']._serialized_start=1391
-  _globals['_GETHEALTHRESPONSE']._serialized_end=1473
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=1475
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=1525
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1528
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1685
-  _globals['_COMPAREVERSIONSREQUEST']._serialized_start=1687
-  _globals['_COMPAREVERSIONSREQUEST']._serialized_end=1772
-  _globals['_COMPAREVERSIONSRESPONSE']._serialized_start=1775
-  _globals['_COMPAREVERSIONSRESPONSE']._serialized_end=2119
-  _globals['_PROMOTEVERSIONREQUEST']._serialized_start=2121
-  _globals['_PROMOTEVERSIONREQUEST']._serialized_end=2201
-  _globals['_GATERESULT']._serialized_start=2203
-  _globals['_GATERESULT']._serialized_end=2293
-  _globals['_PROMOTEVERSIONRESPONSE']._serialized_start=2295
-  _globals['_PROMOTEVERSIONRESPONSE']._serialized_end=2394
-  _globals['_ROLLBACKCHAMPIONREQUEST']._serialized_start=2396
-  _globals['_ROLLBACKCHAMPIONREQUEST']._serialized_end=2452
-  _globals['_ROLLBACKCHAMPIONRESPONSE']._serialized_start=2454
-  _globals['_ROLLBACKCHAMPIONRESPONSE']._serialized_end=2516
-  _globals['_LEDGERSERVICE']._serialized_start=3038
-  _globals['_LEDGERSERVICE']._serialized_end=3377
-  _globals['_LIFECYCLESERVICE']._serialized_start=3380
-  _globals['_LIFECYCLESERVICE']._serialized_end=3674
+  _globals['_TESTHEALTH']._serialized_start=1100
+  _globals['_TESTHEALTH']._serialized_end=1295
+  _globals['_MODELHEALTH']._serialized_start=1298
+  _globals['_MODELHEALTH']._serialized_end=1435
+  _globals['_GETHEALTHREQUEST']._serialized_start=1437
+  _globals['_GETHEALTHREQUEST']._serialized_end=1470
+  _globals['_GETHEALTHRESPONSE']._serialized_start=1472
+  _globals['_GETHEALTHRESPONSE']._serialized_end=1554
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=1556
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=1606
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=1609
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=1766
+  _globals['_COMPAREVERSIONSREQUEST']._serialized_start=1768
+  _globals['_COMPAREVERSIONSREQUEST']._serialized_end=1853
+  _globals['_COMPAREVERSIONSRESPONSE']._serialized_start=1856
+  _globals['_COMPAREVERSIONSRESPONSE']._serialized_end=2200
+  _globals['_PROMOTEVERSIONREQUEST']._serialized_start=2202
+  _globals['_PROMOTEVERSIONREQUEST']._serialized_end=2282
+  _globals['_GATERESULT']._serialized_start=2284
+  _globals['_GATERESULT']._serialized_end=2374
+  _globals['_PROMOTEVERSIONRESPONSE']._serialized_start=2376
+  _globals['_PROMOTEVERSIONRESPONSE']._serialized_end=2475
+  _globals['_ROLLBACKCHAMPIONREQUEST']._serialized_start=2477
+  _globals['_ROLLBACKCHAMPIONREQUEST']._serialized_end=2551
+  _globals['_ROLLBACKCHAMPIONRESPONSE']._serialized_start=2553
+  _globals['_ROLLBACKCHAMPIONRESPONSE']._serialized_end=2615
+  _globals['_LEDGERSERVICE']._serialized_start=3137
+  _globals['_LEDGERSERVICE']._serialized_end=3476
+  _globals['_LIFECYCLESERVICE']._serialized_start=3479
+  _globals['_LIFECYCLESERVICE']._serialized_end=3773
 # @@protoc_insertion_point(module_scope)

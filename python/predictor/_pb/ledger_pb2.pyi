@@ -150,18 +150,24 @@ class ListForecastsResponse(_message.Message):
     def __init__(self, forecasts: _Optional[_Iterable[_Union[RecordedForecast, _Mapping]]] = ...) -> None: ...
 
 class TestHealth(_message.Message):
-    __slots__ = ("monitor", "horizon", "lamp", "session", "state_json")
+    __slots__ = ("monitor", "horizon", "lamp", "session", "state_json", "days", "share", "promised")
     MONITOR_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
     LAMP_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     STATE_JSON_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    PROMISED_FIELD_NUMBER: _ClassVar[int]
     monitor: str
     horizon: int
     lamp: Lamp
     session: int
     state_json: str
-    def __init__(self, monitor: _Optional[str] = ..., horizon: _Optional[int] = ..., lamp: _Optional[_Union[Lamp, str]] = ..., session: _Optional[int] = ..., state_json: _Optional[str] = ...) -> None: ...
+    days: int
+    share: float
+    promised: float
+    def __init__(self, monitor: _Optional[str] = ..., horizon: _Optional[int] = ..., lamp: _Optional[_Union[Lamp, str]] = ..., session: _Optional[int] = ..., state_json: _Optional[str] = ..., days: _Optional[int] = ..., share: _Optional[float] = ..., promised: _Optional[float] = ...) -> None: ...
 
 class ModelHealth(_message.Message):
     __slots__ = ("model", "version", "is_champion", "lamp", "tests")
@@ -294,12 +300,14 @@ class PromoteVersionResponse(_message.Message):
     def __init__(self, promoted: bool = ..., gates: _Optional[_Iterable[_Union[GateResult, _Mapping]]] = ..., champion: _Optional[int] = ...) -> None: ...
 
 class RollBackChampionRequest(_message.Message):
-    __slots__ = ("model", "reason")
+    __slots__ = ("model", "reason", "champion")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CHAMPION_FIELD_NUMBER: _ClassVar[int]
     model: str
     reason: str
-    def __init__(self, model: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    champion: int
+    def __init__(self, model: _Optional[str] = ..., reason: _Optional[str] = ..., champion: _Optional[int] = ...) -> None: ...
 
 class RollBackChampionResponse(_message.Message):
     __slots__ = ("champion", "previous")
