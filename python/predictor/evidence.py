@@ -261,6 +261,8 @@ class SkillEvidence(NamedTuple):
     """A mean difference of losses with bounds; the probability that a bound is ever wrong is ALPHA."""
 
     days: int
+    their_loss: float
+    """Mean loss of the other model, to express the rest in percent; NaN without dates."""
     mean: float
     lower: float
     """-inf with too few dates."""
@@ -299,11 +301,11 @@ def compare_losses(theirs: FloatArray, ours: FloatArray, *, horizon: int, alpha:
     """Measure how much lower our daily losses [D] are than theirs on the same dates; positive is better."""
     differences = (theirs - ours)[None]
     days = differences.shape[1]
-    mean = float(differences.mean()) if days else nan
+    scale, mean = (float(theirs.mean()), float(differences.mean())) if days else (nan, nan)
     if days < least_skill_days(horizon):
-        return SkillEvidence(days, mean, -np.inf, np.inf)
+        return SkillEvidence(days, scale, mean, -np.inf, np.inf)
     radius = float(skill_radius(differences, horizon, alpha)[0])
-    return SkillEvidence(days, mean, mean - radius, mean + radius)
+    return SkillEvidence(days, scale, mean, mean - radius, mean + radius)
 
 
 def challenger_alpha(attempt: int, alpha: float = ALPHA) -> float:

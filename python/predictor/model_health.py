@@ -29,6 +29,11 @@ class ModelVersion(NamedTuple):
     model: str
     version: int
 
+    @property
+    def reference(self) -> str:
+        """Such as mine@3."""
+        return f"{self.model}@{self.version}"
+
 
 def assess_model(
     ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, since: int = 0
@@ -58,7 +63,7 @@ def assess_model(
         for rival in rivals:
             skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
             state = _state(skill._asdict().items())
-            monitor = f"{SKILL} {rival.model}@{rival.version}"
+            monitor = f"{SKILL} {rival.reference}"
             found.append(_record(subject, monitor, horizon, session, skill_lamp(skill), state))
     return tuple(found)
 

@@ -41,9 +41,12 @@ ModelName = Annotated[str, typer.Option(metavar="NAME", help="The model; by defa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenewalFlags:
-    """Flags of automatic retraining and promotion."""
+class EvidenceFlags:
+    """Flags of what follows from the evidence."""
 
+    serve_best: Annotated[
+        bool, typer.Option("--serve-best", help="Report the simplest model that the champion is not shown to beat.")
+    ] = False
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train the next version if a lamp is red or the calendar ends soon.")
     ] = False
@@ -72,7 +75,7 @@ def daily_command(
     models: ModelsFolder = Path("models"),
     name: ModelName = "",
     accept_suspect_bars: AcceptSuspectBars = False,
-    renewal: RenewalFlags,
+    evidence: EvidenceFlags,
     report: Report = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,8 +95,9 @@ def daily_command(
                 line=choose_line(models, name),
                 covariates=files.read(),
                 accept_suspect_bars=accept_suspect_bars,
+                serve_best=evidence.serve_best,
             )
-            summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=renewal.after_evening)
+            summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=evidence.after_evening)
             write_page(report, settings, summary)
     print_summary(summary, as_json=as_json)
     if not as_json:
@@ -114,7 +118,7 @@ def simulate_command(
     name: Annotated[
         str, typer.Option(metavar="NAME", help="The model, or NAME@VERSION; by default the only one of the folder.")
     ] = "",
-    renewal: RenewalFlags,
+    evidence: EvidenceFlags,
     evidence_every: Annotated[
         int, typer.Option(metavar="N", min=1, help="Sessions between two tests of coverage and skill.")
     ] = 5,
@@ -135,13 +139,14 @@ def simulate_command(
             covariates=files.read(),
             evidence_every=evidence_every,
             accept_suspect_bars=True,
+            serve_best=evidence.serve_best,
         )
         summary = run_due_evenings(
             settings,
             panel.until(end),
             AFTER_ALL_SESSIONS,
             first=begin,
-            after_evening=renewal.after_evening,
+            after_evening=evidence.after_evening,
             stepwise=no_progress if as_json else progress_on(sys.stdout),
         )
         write_page(out / PAGE_FILE, settings, summary)
@@ -265,6 +270,8 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     written = f"{counted(summary.rows, 'row')} and {counted(summary.bars, 'bar')} written"
     console.print(f"{reference}, {shown_date(summary.session)}: {done}, {written}.", markup=False)
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
+    for one in summary.served:
+        console.print(one.sentence, markup=False)
     for reason in list(summary.refused.values())[:_MOST_SHOWN]:
         console.print(f"no forecast of {reason}", style="yellow", markup=False)  # it begins with the symbol
     if len(summary.refused) > _MOST_SHOWN:

@@ -27,6 +27,7 @@ from trainers.stock.daily.recorded_models import (
     load_challengers,
     load_champion,
 )
+from trainers.stock.daily.served_forecasts import ServedForecast, choose_forecasts, find_simple_models
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.evaluation.bound_model import find_calendar
 
@@ -51,6 +52,8 @@ class DailySettings:
     """Sessions between two tests of coverage and skill; the newest evening always has one."""
     accept_suspect_bars: bool = False
     """Whether to forecast symbols whose bars contradict their history."""
+    serve_best: bool = False
+    """Whether to report the simplest model that the champion is not shown to beat, instead of the champion."""
 
     @property
     def baselines(self) -> BaselineFolder:
@@ -77,6 +80,8 @@ class DailySummary:
     """What a person should look at."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """Symbols that the champion did not forecast on the last evening, with the reasons."""
+    served: tuple[ServedForecast, ...] = ()
+    """The model that is reported at each horizon; empty if that is the champion by default."""
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
@@ -90,6 +95,7 @@ class DailySummary:
             "lamp": self.lamp.value,
             "findings": list(self.findings),
             "refused": dict(self.refused),
+            "served": [one.to_json() for one in self.served],
         }
 
 
@@ -272,6 +278,10 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
     champion = load_champion(settings.line)
     evidence = list_evidence(ledger, champion.version)
     last = next(iter(ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]), None)
+    served: tuple[ServedForecast, ...] = ()
+    if last and settings.serve_best:
+        simple = find_simple_models(ledger, champion, last.session)
+        served = choose_forecasts(evidence, champion.version, simple, champion.model.manifest.target.horizons)
     return DailySummary(
         model=name,
         champion=champion.version.version,
@@ -282,6 +292,7 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
         lamp=worst_lamp(evidence),
         findings=tuple(_list_findings(ledger, champion, evidence, last)) if last else (),
         refused=_read_strings(last.detail.get("refused")) if last else {},
+        served=served,
     )
 
 

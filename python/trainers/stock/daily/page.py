@@ -20,6 +20,7 @@ from predictor.model_health import COVERAGE, SKILL, ModelVersion
 from predictor.report import PageBuilder
 from predictor.skill import Verdict
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
+from trainers.stock.daily.served_forecasts import read_forecasts, read_served
 
 _MOST_FANS: Final = 60
 """Symbols whose fan is drawn in the table."""
@@ -50,8 +51,10 @@ def render_evenings(settings: DailySettings, summary: DailySummary) -> str:
     """The page as deterministic HTML; raises MissingPackageError without the packages of pages."""
     ledger, version = settings.ledger, ModelVersion(summary.model, summary.champion)
     page = PageBuilder("trainers.stock.daily")
-    tonight = ledger.records(
-        ForecastRecord, "model = ? and version = ? and as_of = ? and role <> 'client'", (*version, summary.session)
+    tonight = (
+        read_served(ledger, summary.served, summary.session)
+        if summary.served
+        else read_forecasts(ledger, version, summary.session)
     )
     evidence = ledger.records(EvidenceRecord, "model = ? and version = ?", version)
     newest = [one for one in evidence if one.session == evidence[-1].session]
@@ -105,7 +108,7 @@ def _past_fans(
         past = settings.ledger.records(
             ForecastRecord,
             "symbol = ? and model = ? and role = 'champion' and as_of in (select value from json_each(?))",
-            (record.symbol, record.model, json.dumps(days)),
+            (record.symbol, settings.line.name, json.dumps(days)),
         )
         chart = charts.FanChart(
             candles=_candles(bars, row),

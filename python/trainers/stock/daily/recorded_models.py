@@ -50,7 +50,7 @@ class RecordedModel:
     @property
     def reference(self) -> str:
         """Such as mine@3."""
-        return f"{self.version.model}@{self.version.version}"
+        return self.version.reference
 
     @property
     def last_session(self) -> int:

@@ -13,7 +13,7 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags
 from predictor.cli.output import given
 from predictor.errors import ConfigurationError
-from trainers.stock.daily.command import LedgerPath, ModelName, RenewalFlags
+from trainers.stock.daily.command import EvidenceFlags, LedgerPath, ModelName
 from trainers.stock.lifecycle.command import ModelsFolder
 
 
@@ -58,7 +58,7 @@ def schedule_command(
     ledger: LedgerPath,
     models: ModelsFolder = Path("models"),
     name: ModelName = "",
-    renewal: RenewalFlags,
+    evidence: EvidenceFlags,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="The page to write every evening.")] = None,
     at: Annotated[str, typer.Option(metavar="HH:MM", help="The local time.")] = "18:00",
 ) -> None:
@@ -66,7 +66,7 @@ def schedule_command(
 
     Nothing is installed. If the machine was off on a day, the next run catches up.
     """
-    flags = [*given(bars, renewal), "--ledger", str(ledger), "--models", str(models)]
+    flags = [*given(bars, evidence), "--ledger", str(ledger), "--models", str(models)]
     flags += ["--name", name] if name else []
     flags += ["--report", str(report)] if report else []
     typer.echo(describe_entry(scheduler, flags, at, Path.cwd()))

@@ -325,7 +325,8 @@ def _average_days(test: EvaluationSet, losses: FloatArray) -> FloatArray:
 
 def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
     """Bounds relative to the mean of their daily losses [D]."""
-    found, scale = compare_losses(theirs, ours, horizon=horizon, alpha=alpha), float(theirs.mean())
+    found = compare_losses(theirs, ours, horizon=horizon, alpha=alpha)
+    scale = found.their_loss
     short = max(0, least_skill_days(horizon) - found.days)
     if short or scale <= 0:
         return SequenceBounds(alpha=alpha, lower=None, upper=None, days_short=short)
