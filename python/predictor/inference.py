@@ -1,6 +1,7 @@
 """The inference engine, which runs a frozen network in bounded chunks, and the choice of its device."""
 
 import copy
+import platform
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -58,6 +59,12 @@ def use_threads(count: int) -> None:
     if not 1 <= count <= MOST_THREADS:
         raise ConfigurationError(f"threads is {count}, but must be 1 to {MOST_THREADS}")
     torch.set_num_threads(count)
+
+
+def describe_engine(name: str = "eager") -> str:
+    """An engine with torch's version and the processor, on which the last bits of forecasts depend."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"{name}, torch {torch.__version__}, {platform.machine()} {capability}, {torch.get_num_threads()} threads"
 
 
 def is_plain_thread() -> bool:

@@ -112,6 +112,8 @@ class Deadline:
     cancelled: threading.Event = field(default_factory=threading.Event)
     observer: Observer | None = None
     """Receives an observation of each request that has this deadline."""
+    caller: str = ""
+    """Name of the caller's token; empty without tokens."""
 
     @classmethod
     def after(cls, seconds: float | None, observer: Observer | None = None) -> "Deadline":

@@ -375,13 +375,14 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         Ledger.open(database, create=True)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("schema", "advice"), [(1, "move it away to begin a new one"), (3, "update Quantra")])
+def test_another_schema_is_refused(tmp_path: Path, schema: int, advice: str) -> None:
     path = tmp_path / "ledger.db"
     Ledger.open(path, create=True).close()
     other = sqlite3.connect(path)
-    other.execute("pragma user_version = 2")
+    other.execute(f"pragma user_version = {schema}")
     other.close()
-    with pytest.raises(LedgerError, match="its schema is 2, but this version of Quantra reads 1; update Quantra"):
+    with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 2; {advice}"):
         Ledger.open(path)
 
 

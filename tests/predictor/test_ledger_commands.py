@@ -135,12 +135,13 @@ def test_an_empty_ledger_can_be_shown_and_exported(tmp_path: Path) -> None:
         "scores": 0,
         "evidence": 0,
         "events": 0,
+        "requests": 0,
     }
 
 
 def test_exported_tables_are_those_of_the_ledger(path: Path, tmp_path: Path) -> None:
     rows = ledger_json("export", str(path), "--out", str(tmp_path / "a" / "out"))["rows"]
-    assert rows == {"forecasts": 2, "scores": 2, "evidence": 2, "events": 2, "bars": 20}
+    assert rows == {"forecasts": 2, "scores": 2, "evidence": 2, "events": 2, "requests": 0, "bars": 20}
     tables = {file.stem: pl.read_parquet(file) for file in (tmp_path / "a" / "out").iterdir()}
     assert tables["bars"].filter(pl.col("symbol") == "IBM")["close"].to_list() == PANEL.select("IBM").close[0].tolist()
     assert tables["forecasts"]["q0.9"].to_list() == VALUES[:, 1].tolist()

@@ -157,7 +157,8 @@ class PredictStream:
         ends_s = time.monotonic() + read.timeout_s if read.timeout_s > 0 else math.inf
         whole_s = self._deadline.expires_at_s
         ends_s = ends_s if whole_s is None else min(ends_s, whole_s)
-        return Deadline(None if math.isinf(ends_s) else ends_s, observer=self._deadline.observer)
+        expires_at_s = None if math.isinf(ends_s) else ends_s
+        return Deadline(expires_at_s, observer=self._deadline.observer, caller=self._deadline.caller)
 
     def _enter(self, request: PendingRequest, read: StreamRequest) -> bool:
         """Register a request; False if the stream is ending. Raises if the request is invalid."""

@@ -16,7 +16,7 @@ from predictor.cli.options import AsJson
 from predictor.cli.output import write_json
 from predictor.errors import LedgerError, MissingPackageError, shown_date
 from predictor.evidence import Lamp
-from predictor.ledger import SESSION_COLUMNS, TIME_COLUMN, Ledger, LedgerTable, Receipt
+from predictor.ledger import SESSION_COLUMNS, TIME_COLUMNS, Ledger, LedgerTable, Receipt
 from predictor.replacement import check_folder, replace_file
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def export(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files; made if need be.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write the tables of a ledger as Parquet files: bars, forecasts, scores, evidence and events.
+    """Write the tables of a ledger as Parquet files: bars, forecasts, scores, evidence, events and requests.
 
     Needs the extra `data`. Of bars that were revised, the newest version is written.
     """
@@ -186,5 +186,5 @@ def _frame(columns: Mapping[str, Sequence[object]]) -> "pl.DataFrame":
     days = [
         pl.col(name).cast(pl.String).str.to_date("%Y%m%d", strict=False) for name in SESSION_COLUMNS & columns.keys()
     ]
-    times = [pl.col(TIME_COLUMN).cast(pl.Datetime("ns", "UTC"))] if TIME_COLUMN in columns else []
+    times = [pl.col(name).cast(pl.Datetime("ns", "UTC")) for name in TIME_COLUMNS & columns.keys()]
     return pl.DataFrame(columns, infer_schema_length=None).with_columns([*days, *times])

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 from predictor.calls import Calls, OpenCall
 from predictor.embed.deadline_monitor import DeadlineMonitor
 from predictor.errors import CallCancelledError, ConfigurationError, InternalError, QuantraError
+from predictor.inference import use_threads
 from predictor.instance import Deadline
 from predictor.service import PredictionService
 from predictor.wire import errors
@@ -34,7 +35,8 @@ def open_embedded_server(
         The server and a google.rpc.Status for each rejected artifact, or None and the Status of the error.
     """
     try:
-        service = PredictionService.open(Path(models), device=device, max_batch_rows=max_batch_rows, threads=threads)
+        use_threads(threads)
+        service = PredictionService.open(Path(models), device=device, max_batch_rows=max_batch_rows)
     except QuantraError as error:
         return None, [errors.encode_details(error)]
     except OSError as error:

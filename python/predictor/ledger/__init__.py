@@ -4,8 +4,9 @@ Every write is one batch. It is stored completely or not at all, gets the next b
 previous hash. Batch numbers are the ledger's clock; wall-clock times are only for information.
 """
 
-from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMN, BarsAdded, Ledger, LedgerTable
+from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMNS, BarsAdded, Ledger, LedgerTable
 from predictor.ledger.records import (
+    ClientRequest,
     EvidenceRecord,
     ForecastRecord,
     ForecastRole,
@@ -18,8 +19,9 @@ from predictor.ledger.store import Receipt, Verification
 
 __all__ = [
     "SESSION_COLUMNS",
-    "TIME_COLUMN",
+    "TIME_COLUMNS",
     "BarsAdded",
+    "ClientRequest",
     "EvidenceRecord",
     "ForecastRecord",
     "ForecastRole",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SESSION_COLUMNS: Final = frozenset({"as_of", "session"})
-TIME_COLUMN: Final = "made_at"
+TIME_COLUMNS: Final = frozenset({"made_at", "asked_at"})
 _LEAST_SHARED: Final = 0.5
 """Share of the symbols of the last session that further bars must have."""
 
@@ -53,6 +53,7 @@ class LedgerTable(StrEnum):
     SCORES = "scores"
     EVIDENCE = "evidence"
     EVENTS = "events"
+    REQUESTS = "requests"
 
 
 class _Universe(NamedTuple):
@@ -166,7 +167,7 @@ class Ledger:
         return [record_of(kind, row) for row in found]
 
     def query(self, statement: str, values: Sequence[object] = ()) -> list["sqlite3.Row"]:
-        """The rows of a SELECT on the tables `bar`, `forecast`, `label`, `score`, `evidence`, `event` and `chain`."""
+        """The rows of a SELECT on the tables of the ledger, such as `bar`, `forecast` and `event`."""
         return self._store.rows(statement, values)
 
     # --- bars
@@ -346,10 +347,14 @@ class Ledger:
         """One row per event, with the time of its batch; `detail` is JSON."""
         return _frame(self.columns(LedgerTable.EVENTS, model=model))
 
+    def requests(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
+        """One row per request of a client and symbol, with the time of its answer; arguments as in `forecasts`."""
+        return _frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
+
     def columns(
         self, table: LedgerTable, *, model: str = "", symbol: str = "", since: Day = 0
     ) -> dict[str, list[object]]:
-        """The columns of a table as lists; `as_of` and `session` are yyyymmdd, `made_at` nanoseconds since 1970."""
+        """The columns of a table as lists; `as_of` and `session` are yyyymmdd, times nanoseconds since 1970."""
         conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": day_number(since) if since else 0}
         given = {condition: value for condition, value in conditions.items() if value}
         where = " and ".join(given) or "1"
@@ -372,6 +377,10 @@ _QUERIES: Final[Mapping[LedgerTable, str]] = {
     LedgerTable.EVENTS: (
         "select e.batch, c.made_at, e.kind, e.model, e.version, e.session, e.reason, e.detail, e.key "
         "from event e join chain c on c.batch = e.batch where {} order by e.id"
+    ),
+    LedgerTable.REQUESTS: (
+        "select r.forecast_id, r.asked_at, r.caller, f.model, f.version, f.symbol, f.as_of from request r "
+        "left join forecast f on f.forecast_id = r.forecast_id and f.role = 'client' where {} order by r.id"
     ),
 }
 
@@ -409,8 +418,8 @@ def _frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     frame = pd.DataFrame(columns)
     for name in SESSION_COLUMNS & columns.keys():
         frame[name] = pd.to_datetime(frame[name].astype(str), format="%Y%m%d", errors="coerce")
-    if TIME_COLUMN in columns:
-        frame[TIME_COLUMN] = pd.to_datetime(frame[TIME_COLUMN], unit="ns", utc=True)
+    for name in TIME_COLUMNS & columns.keys():
+        frame[name] = pd.to_datetime(frame[name], unit="ns", utc=True)
     return frame
 
 

@@ -20,7 +20,7 @@ class ForecastRole(StrEnum):
     CHALLENGER = "challenger"
     BASELINE = "baseline"
     CLIENT = "client"
-    """A client asked for it; it can be replayed, but carries no evidence."""
+    """A client asked for it, so it carries no evidence."""
 
 
 class LabelStatus(StrEnum):
@@ -76,7 +76,8 @@ class ForecastRecord:
     def problem(self) -> str:
         """Why the forecast can never be scored; empty if it can."""
         sessions, horizons = len(self.target_sessions), len(self.horizons)
-        if sessions != horizons:
+        has_days = bool(self.as_of) or self.role is not ForecastRole.CLIENT  # windows of a client may have none
+        if has_days and sessions != horizons:
             return f"it has {horizons} horizons, but {sessions} target sessions"
         if any(session <= self.base_session for session in self.target_sessions):
             return f"its target sessions {list(self.target_sessions)} are not all after its base {self.base_session}"
@@ -185,4 +186,16 @@ class LedgerEvent:
     """Events with the same key are recorded once; empty to record every one."""
 
 
-LedgerRecord = ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRequest:
+    """A client's request for a forecast; the same request gets the same forecast, which is recorded once."""
+
+    forecast_id: str
+    """The id of its forecasts, in the role CLIENT."""
+    asked_at: int
+    """Nanoseconds since 1970 by the machine's clock, when it was answered."""
+    caller: str
+    """Name of the caller's token; empty without tokens."""
+
+
+LedgerRecord = ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent | ClientRequest

@@ -11,6 +11,7 @@ import numpy as np
 
 from predictor.evidence import Lamp
 from predictor.ledger.records import (
+    ClientRequest,
     EvidenceRecord,
     ForecastRecord,
     ForecastRole,
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x51424C47
 """Marks the SQLite file as a ledger: "QBLG"."""
-VERSION: Final = 1
+VERSION: Final = 2
 
-TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event")
+TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event", "request")
 """The chained tables, in the order in which a batch's rows are hashed."""
 
 _DEFINITIONS: Final = """
@@ -69,6 +70,9 @@ create table event (
     id integer primary key, batch integer not null, kind text not null, model text not null, version integer not null,
     session integer not null, reason text not null, detail text not null, key text not null);
 create unique index event_by_key on event (key) where key <> '';
+create table request (
+    id integer primary key, batch integer not null, forecast_id text not null, asked_at integer not null,
+    caller text not null);
 """
 
 
@@ -90,6 +94,7 @@ TABLE_OF: Final[Mapping[type[LedgerRecord], str]] = {
     Score: "score",
     EvidenceRecord: "evidence",
     LedgerEvent: "event",
+    ClientRequest: "request",
 }
 _NOT_STORED: Final = ("number",)
 """Fields whose column has another name."""
@@ -152,7 +157,7 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
 }
 """Decoders of the columns that are stored as another type."""
 
-RecordT = TypeVar("RecordT", ForecastRecord, Label, Score, EvidenceRecord, LedgerEvent)
+RecordT = TypeVar("RecordT", ForecastRecord, Label, Score, EvidenceRecord, LedgerEvent, ClientRequest)
 
 
 def record_of(kind: type[RecordT], row: "sqlite3.Row") -> RecordT:

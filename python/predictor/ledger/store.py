@@ -153,7 +153,8 @@ class LedgerStore:
             return
         is_empty = not self.number("select count(*) from sqlite_master")
         if application == APPLICATION_ID and not is_empty:
-            problem = f"its schema is {version}, but this version of Quantra reads {VERSION}; update Quantra"
+            advice = "update Quantra" if version > VERSION else "move it away to begin a new one"
+            problem = f"its schema is {version}, but this version of Quantra reads {VERSION}; {advice}"
         elif not is_empty or not create:
             problem = "it is not a ledger; give the path of one, or of a file that does not exist"
         else:

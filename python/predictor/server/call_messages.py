@@ -30,7 +30,7 @@ class CallMessages:
         context: IncomingCall,
         bridge: LoopBridge,
         sendable: Callable[[bytes], bytes],
-        admit: Callable[[], None] = lambda: None,
+        admit: Callable[[], object] = lambda: None,
     ) -> None:
         self._context = context
         self._sendable = sendable

@@ -10,7 +10,7 @@ from predictor.flags import Flag
 from predictor.server.address import DEFAULT_ADDRESS, parse_listening
 from predictor.server.certificates import TlsFiles
 from predictor.server.logs import LogSettings
-from predictor.server.settings import ServerLimits, ServerSettings
+from predictor.server.settings import LedgerMode, ServerLimits, ServerSettings
 
 
 @final
@@ -42,6 +42,10 @@ class ServeFlags:
     max_age: Annotated[
         int | None, Flag("Reject bars if more than N sessions have closed since the last one.", metavar="N", minimum=0)
     ] = None
+    ledger: Annotated[
+        Path | None, Flag("Record forecasts in this ledger, and read it for clients.", metavar="FILE")
+    ] = None
+    ledger_mode: Annotated[LedgerMode, Flag("behind: record soon after the answer; strict: before it.")] = "behind"
     admin_listen: Annotated[
         str | None, Flag("Admin address to load and unload models, or unix:PATH.", metavar="HOST:PORT")
     ] = None
@@ -77,6 +81,8 @@ class ServeFlags:
             lock=self.lock,
             watch=self.watch,
             max_age_sessions=self.max_age,
+            ledger=self.ledger,
+            ledger_mode=self.ledger_mode,
             admin_listen=None if self.admin_listen is None else parse_listening(self.admin_listen),
             processes=self.processes,
             parent_watch=self.parent_watch,

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from predictor.errors import InternalError, QuantraError
+from predictor.errors import InternalError, LedgerError, QuantraError
 from predictor.instance import NEVER
 from predictor.observation import Observer
 from predictor.server.address import Address, Listening
@@ -23,6 +23,7 @@ from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from predictor.calls import AdminCalls, Calls
+    from predictor.ledger import Ledger
     from predictor.service import ModelWorker, ModelWorkers, PredictionService
     from predictor.service.served_models import ServedModels
 
@@ -40,6 +41,8 @@ class LoadedService:
     service: "PredictionService"
     calls: "Calls"
     admin: "AdminCalls"
+    ledger: "Ledger | None"
+    """None if it is disabled or cannot be opened."""
 
     @property
     def names(self) -> list[str]:
@@ -61,6 +64,8 @@ class LoadedService:
         self.admin.close()
         self.calls.close()
         self.service.close()
+        if self.ledger is not None:
+            self.ledger.close()
 
 
 @final
@@ -225,26 +230,52 @@ def _load(
     wake: Callable[["ModelWorker"], None],
 ) -> LoadedService:
     from predictor.calls import AdminCalls, Calls  # imports torch; import it after binding the address
-    from predictor.service import PredictionService
+    from predictor.inference import describe_engine, use_threads
+    from predictor.service import ForecastRecorder, PredictionService
 
     # Exclude imported modules from garbage collection, which pauses every call. Models load later, so that replaced
     # ones are collected.
     gc.freeze()
+    use_threads(settings.threads)
+    ledger, recorder = _open_ledger(settings), None
+    if ledger is not None:
+        is_strict = settings.ledger_mode == "strict"
+        recorder = ForecastRecorder(ledger, engine=describe_engine(settings.engine), is_strict=is_strict)
     service = PredictionService.open(
         settings.models,
         device=settings.device,
         max_batch_rows=settings.max_batch_rows,
-        threads=settings.threads,
         limits=settings.limits.service,
         lock=settings.lock,
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
         engine=settings.engine,
         wake=wake,
+        recorder=recorder,
     )
     admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
-    return LoadedService(service, calls, admin)
+    return LoadedService(service, calls, admin, ledger)
+
+
+def _open_ledger(settings: ServerSettings) -> "Ledger | None":
+    """Open the ledger, or make it; None if it is disabled, or if it cannot be opened and serving goes on without it.
+
+    Raises:
+        LedgerError, OSError: The ledger cannot be opened, and the mode is strict.
+    """
+    if settings.ledger is None:
+        return None
+    from predictor.ledger import Ledger
+
+    try:
+        return Ledger.open(settings.ledger, create=True)
+    except (LedgerError, OSError) as error:
+        if settings.ledger_mode == "strict":
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error.message.removeprefix(f"{settings.ledger}: ")
+        _log.warning("forecasts are not recorded: the ledger: %s", reason)
+        return None
 
 
 def _warn(problems: Iterable[QuantraError]) -> None:

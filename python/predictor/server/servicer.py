@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, final
 
@@ -223,7 +223,8 @@ class Servicer:
         """Admit a call and start the work on it; every error becomes a status."""
         admitted = AdmittedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
         try:
-            self._guard.check(name, call.head.metadata)
+            if caller := self._guard.check(name, call.head.metadata):
+                admitted.deadline = replace(admitted.deadline, caller=caller)
             peer = self._admission.enter(call, is_stream=is_stream)
             if self._calls is None:
                 admitted.reply(self._while_loading(name))

@@ -3,12 +3,15 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from predictor.catalog import EngineName
 from predictor.errors import ConfigurationError
 from predictor.limits import ServiceLimits
 from predictor.server.address import DEFAULT_ADDRESS, LAST_PORT, Address, Listening
 from predictor.server.certificates import TlsFiles
+
+LedgerMode = Literal["behind", "strict"]
 
 _MIB = 1024 * 1024
 _COUNTS = (
@@ -119,6 +122,11 @@ class ServerSettings:
     """Apply changes of the models folder while serving."""
     max_age_sessions: int | None = None
     """Largest number of sessions closed since the last bar of an instance, by the model's calendar; None: any."""
+    ledger: Path | None = None
+    """Ledger that records clients' forecasts; made if it is missing; None: disabled."""
+    ledger_mode: LedgerMode = "behind"
+    """`behind`: record forecasts soon after they were sent, and go on if that fails. `strict`: record each forecast
+    before it is sent, and reject the request if that fails."""
     admin_listen: Listening | None = None
     """Address to load, unload and reload models; None: disabled. Without `token_file`, it needs no token."""
     metrics_port: int | None = None

@@ -49,12 +49,15 @@ class TokenGuard:
         """Replace the valid tokens."""
         self._tokens = tokens
 
-    def check(self, name: str, headers: Iterable[tuple[str, str | bytes]]) -> None:
+    def check(self, name: str, headers: Iterable[tuple[str, str | bytes]]) -> str:
         """Check the token of a call.
 
         Args:
             name: Name of the call.
             headers: Headers of the call, with lower-case names.
+
+        Returns:
+            The name of the token; empty if the call needs none.
 
         Raises:
             UnauthenticatedError: The token is missing or unknown.
@@ -62,7 +65,7 @@ class TokenGuard:
         """
         tokens, need = self._tokens, NEEDS.get(name, _NOT_LISTED)
         if tokens is None or not need:
-            return
+            return ""
         token = tokens.find(_sent(headers))
         if token is None:
             raise UnauthenticatedError("unknown token; ask the server's operator for a valid one")
@@ -73,6 +76,7 @@ class TokenGuard:
                 f"{name} needs the role {role}",
                 metadata={"role": role.value},
             )
+        return token.name
 
 
 def _sent(headers: Iterable[tuple[str, str | bytes]]) -> str:

@@ -8,6 +8,7 @@ steps while predictions arrive, because threads of one interpreter slow each oth
 
 from predictor.observation import Observation, Observer
 from predictor.service.explanations import ExplanationRequest, GlobalExplanationRequest
+from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import QueuedRequest, RequestQueue
 from predictor.service.served_models import ModelWorkers, ServedModels
 from predictor.service.service import PredictionService
@@ -16,6 +17,7 @@ from predictor.service.workers import ExplanationWorker, ModelWorker, Prediction
 __all__ = [
     "ExplanationRequest",
     "ExplanationWorker",
+    "ForecastRecorder",
     "GlobalExplanationRequest",
     "ModelWorker",
     "ModelWorkers",

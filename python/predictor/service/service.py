@@ -14,7 +14,7 @@ from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.inference import choose_device, use_threads
+from predictor.inference import choose_device
 from predictor.instance import Deadline, Query, ReadInstance
 from predictor.limits import ServiceLimits
 from predictor.model import Predictor
@@ -29,6 +29,7 @@ from predictor.service.explanations import (
     Report,
     SingleExplanation,
 )
+from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.preemption import BoundedDeadline, PredictionActivity, PreemptibleDeadline
 from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
 from predictor.service.request_record import RequestRecord
@@ -56,6 +57,7 @@ class PredictionService:
         watch: Watcher created before the folder was opened.
         observer: Notified of every request that reaches a model, in addition to its deadline's observer.
         wake: Called with the worker of each queued request; must soon call its `wake` or `answer_waiting`.
+        recorder: Records every forecast; closed with the service.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class PredictionService:
         watch: FolderWatcher | None = None,
         observer: Observer | None = None,
         wake: Callable[[ModelWorker], None] = ModelWorker.wake,
+        recorder: ForecastRecorder | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
+        self._recorder = recorder
         self._observer, self._wake = observer, wake
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
@@ -95,13 +99,13 @@ class PredictionService:
         *,
         device: str = "auto",
         max_batch_rows: int = 256,
-        threads: int | None = None,
         limits: ServiceLimits | None = None,
         lock: Path | None = None,
         max_age_sessions: int | None = None,
         observer: Observer | None = None,
         engine: EngineName = "eager",
         wake: Callable[[ModelWorker], None] = ModelWorker.wake,
+        recorder: ForecastRecorder | None = None,
     ) -> Self:
         """Verify every model of a folder and load the version that each plain name refers to.
 
@@ -111,20 +115,18 @@ class PredictionService:
             models: Folder of NAME/VERSION artifacts.
             device: `auto`, `cpu`, `cuda` or `cuda:N`.
             max_batch_rows: Largest number of rows of one forward pass.
-            threads: CPU threads of torch, for the whole process; None keeps torch's setting.
             limits: Limits of the queues.
             lock: File that pins the manifests of the versions allowed to be served; None allows all.
             max_age_sessions: As for the class.
             observer: Notified of every request that reaches a model.
             engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster.
             wake: As for the class.
+            recorder: As for the class.
 
         Raises:
             MissingPackageError: A package of the engine is not installed.
             ConfigurationError: The folder, device or lock does not exist, or no model can be served.
         """
-        if threads is not None:
-            use_threads(threads)
         runtime = Runtime(choose_device(device), max_batch_rows, engine)
         folder = ModelsFolder(models, runtime, None if lock is None else VersionLock.read(lock))
         watch = FolderWatcher(folder)
@@ -137,6 +139,7 @@ class PredictionService:
             watch=watch,
             observer=observer,
             wake=wake,
+            recorder=recorder,
         )
 
     @property
@@ -242,6 +245,8 @@ class PredictionService:
     def close(self) -> None:
         """Reject new requests and finish queued ones."""
         _close_queues(self._predictions, self._explanations)
+        if self._recorder is not None:
+            self._recorder.close()
 
     def __enter__(self) -> Self:
         return self
@@ -284,6 +289,7 @@ class PredictionService:
             self._clock,
             most_rows=self._most_rows,
             max_age_sessions=self._max_age_sessions,
+            recorder=self._recorder,
         )
 
 

@@ -15,6 +15,7 @@ from predictor.forecast import Outcome
 from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
 from predictor.model import Predictor
+from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue
 from predictor.service.request_record import StageTimes
 
@@ -93,8 +94,10 @@ class ModelWorker:
         *,
         most_rows: int,
         max_age_sessions: int | None = None,
+        recorder: ForecastRecorder | None = None,
     ) -> None:
         self._model = model
+        self._recorder = recorder
         self._queue, self._model_queue = queue, ModelQueue()
         self._clock = clock
         self._most_rows = most_rows
@@ -159,6 +162,8 @@ class ModelWorker:
                 for item, _ in decoded:
                     if not item.answer.done() and item.is_wanted():  # an expired request gets its own error
                         item.fail(error)
+        else:
+            return
         for request in decoded:  # after the except clause, which holds the memory of the failed batch
             if not request[0].answer.done():
                 self._answer_decoded([request], begun_s)
@@ -182,8 +187,12 @@ class ModelWorker:
         outcomes = iter(batch.outcomes(places, deadline))
         times.forecast_s = time.perf_counter()
         self._queue.release(item for item, _ in wanted)  # first: a caller's next request may follow at once
+        rows = 0 if self._recorder is None else sum(item.request.rows for item, _ in decoded)
         for item, count in wanted:
-            item.answer.set_result(tuple(islice(outcomes, count)))
+            if self._recorder is None:
+                item.answer.set_result(tuple(islice(outcomes, count)))
+            else:
+                self._recorder.answer(item, tuple(islice(outcomes, count)), rows)
         if _log.isEnabledFor(logging.DEBUG):
             times.encoded_s = time.perf_counter()
             name = self._model.identity.name

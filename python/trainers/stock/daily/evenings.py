@@ -16,6 +16,7 @@ from predictor.dates import as_date
 from predictor.due_forecasts import REVISED_BARS, score_due_forecasts
 from predictor.errors import InSampleError, QuantraError, counted, listed, shown_date
 from predictor.evidence import Lamp
+from predictor.inference import describe_engine
 from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion, assess_model, worst_lamp
 from predictor.sessions import SessionCalendar
@@ -23,7 +24,6 @@ from trainers.progress import StepProgress, no_progress
 from trainers.stock.daily.recorded_models import (
     BaselineFolder,
     RecordedModel,
-    describe_engine,
     load_challengers,
     load_champion,
 )

@@ -1,13 +1,10 @@
 """The versions and baselines of a model whose forecasts are recorded every evening."""
 
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
-
-import torch
 
 from predictor.artifact import is_artifact, name_folder_in_errors, next_version
 from predictor.bars import BarPanel
@@ -88,12 +85,6 @@ class RecordedModel:
         if isinstance(outcome, QuantraError):
             raise outcome
         return outcome
-
-
-def describe_engine() -> str:
-    """The engine, torch version and processor, on which the last bits of forecasts depend."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    return f"eager, torch {torch.__version__}, {platform.machine()} {capability}, {torch.get_num_threads()} threads"
 
 
 @lru_cache(maxsize=_MOST_LOADED)

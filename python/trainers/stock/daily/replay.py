@@ -13,11 +13,12 @@ from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError
 from predictor.forecast import Forecast
+from predictor.inference import describe_engine
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.daily.evenings import EVENING
-from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, describe_engine, load_recorded
+from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, load_recorded
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.lifecycle.promotion import REPLAY
 

@@ -1,0 +1,217 @@
+"""Clients' forecasts in the ledger of a service or server."""
+
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from artifacts import recent_bars, small_models
+from request_bytes import flat_window
+from serving import failed_start, server_process
+
+from predictor.bars import BarPanel
+from predictor.client import QuantraClient
+from predictor.dates import as_number
+from predictor.errors import LedgerError, QuantraError
+from predictor.forecast import Forecast
+from predictor.instance import Deadline, Instance
+from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent
+from predictor.service import ForecastRecorder, PredictionService
+from predictor.service import forecast_recorder as module
+
+BARS = recent_bars("AAPL", "IBM")
+EXAMPLE = LedgerEvent(kind="test")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
+        yield opened
+
+
+def recording(
+    models: Path, ledger: Ledger, *, is_strict: bool = False, most_waiting: int = 1000
+) -> tuple[PredictionService, ForecastRecorder]:
+    recorder = ForecastRecorder(ledger, engine="eager", is_strict=is_strict, most_waiting=most_waiting)
+    return PredictionService.open(models, device="cpu", recorder=recorder), recorder
+
+
+def ask(service: PredictionService, bars: BarPanel = BARS, caller: str = "") -> Forecast:
+    (outcome,) = service.predict("small", [Instance(input=bars)], Deadline(caller=caller)).result()
+    assert isinstance(outcome, Forecast)
+    return outcome
+
+
+def fill_disk(ledger: Ledger, *, free: bool) -> None:
+    """Allow the file no further page, or many."""
+    pages = ledger._store._connection.execute("pragma page_count").fetchone()[0]
+    ledger._store._connection.execute(f"pragma max_page_count = {10**6 if free else pages}")
+
+
+def test_a_recorded_forecast_is_the_one_that_the_client_got(models: Path, ledger: Ledger) -> None:
+    service, _ = recording(models, ledger)
+    with service:
+        forecast = ask(service, caller="desk")
+    records = ledger.records(ForecastRecord)
+    assert [one.symbol for one in records] == ["AAPL", "IBM"]
+    for row, one in enumerate(records):
+        assert one.role is ForecastRole.CLIENT
+        assert (one.forecast_id, one.model, one.version) == (forecast.forecast_id, "small", 1)
+        assert one.weights_hash == forecast.weights_hash
+        assert one.as_of == BARS.sessions[-1]
+        assert one.target_sessions == tuple(map(as_number, forecast.target_sessions))
+        assert np.array_equal(one.values, forecast.values[row])
+        assert one.anchor == BARS.close[row, -1]
+        assert one.batch_rows == 2
+    assert [(one.forecast_id, one.caller) for one in ledger.records(ClientRequest)] == [(forecast.forecast_id, "desk")]
+
+
+def test_a_repeated_request_is_recorded_with_the_same_forecast(models: Path, ledger: Ledger) -> None:
+    service, _ = recording(models, ledger)
+    with service:
+        ask(service, caller="one")
+        ask(service, caller="other")
+    assert len(ledger.records(ForecastRecord)) == 2
+    assert ledger.requests(symbol="IBM")["caller"].tolist() == ["one", "other"]
+
+
+def test_a_refused_symbol_is_left_out(models: Path, ledger: Ledger) -> None:
+    close = BARS.close.copy()
+    close[1, -1] *= 100
+    wrong = replace(BARS, close=close, high=np.maximum(BARS.high, close))
+    service, _ = recording(models, ledger)
+    with service:
+        assert set(ask(service, wrong).refusals) == {"IBM"}
+    assert [one.symbol for one in ledger.records(ForecastRecord)] == ["AAPL"]
+
+
+def test_a_forecast_without_dates_is_recorded(models: Path, ledger: Ledger) -> None:
+    window = replace(flat_window(), as_of_session=None)
+    service, _ = recording(models, ledger)
+    with service:
+        service.predict("small", [Instance(input=window)], Deadline()).result()
+    (record,) = ledger.records(ForecastRecord)
+    assert (record.as_of, record.target_sessions) == (0, ())
+
+
+def test_an_error_is_not_recorded(models: Path, ledger: Ledger) -> None:
+    service, _ = recording(models, ledger)
+    with service:
+        outcomes = service.predict("small", [Instance(input=BARS.last(5)), Instance(input=BARS)], Deadline()).result()
+    assert isinstance(outcomes[0], QuantraError)
+    assert len(ledger.records(ClientRequest)) == 1
+
+
+def test_a_strict_service_answers_after_it_has_recorded(models: Path, ledger: Ledger) -> None:
+    service, _ = recording(models, ledger, is_strict=True)
+    with service:
+        forecast = ask(service)
+        assert {one.forecast_id for one in ledger.records(ForecastRecord)} == {forecast.forecast_id}
+
+
+def test_a_strict_service_fails_what_it_cannot_record(models: Path, ledger: Ledger) -> None:
+    ledger.append([EXAMPLE])
+    service, _ = recording(models, ledger, is_strict=True)
+    with service:
+        fill_disk(ledger, free=False)
+        with pytest.raises(LedgerError, match=r"^the ledger: the disk is full"):
+            deque(iter(lambda: ask(service), None), maxlen=0)
+        recorded = len(ledger.records(ClientRequest))
+        fill_disk(ledger, free=True)
+        ask(service)
+    assert len(ledger.records(ClientRequest)) == recorded + 1
+
+
+def test_forecasts_wait_for_room_on_the_disk(
+    models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    monkeypatch.setattr(module, "DELAY_S", 0.0)
+    ledger.append([EXAMPLE])
+    service, recorder = recording(models, ledger)
+    with service, caplog.at_level(logging.WARNING, module.__name__):
+        fill_disk(ledger, free=False)
+        ask(service)
+        while not caplog.records:
+            ask(service, BARS.select("IBM"))
+        fill_disk(ledger, free=True)
+    (warning,) = caplog.records
+    assert "forecasts are not recorded: the ledger: the disk is full" in warning.message
+    assert (recorder.recorded, recorder.lost) == (len(ledger.requests()), 0)
+
+
+def test_forecasts_beyond_the_limit_are_counted_as_a_gap(
+    models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DELAY_S", 30.0)  # nothing is written before the service is closed
+    service, recorder = recording(models, ledger, most_waiting=3)
+    with service:
+        for symbols in (("AAPL", "IBM"), ("IBM", "AAPL"), ("IBM",)):
+            ask(service, recent_bars(*symbols))
+    assert (recorder.recorded, recorder.lost) == (3, 2)
+    (gap,) = ledger.records(LedgerEvent)
+    assert (gap.kind, gap.reason) == ("gap", "2 forecasts of clients not recorded")
+
+
+@pytest.fixture
+def bars() -> BarPanel:
+    return recent_bars("AAPL")
+
+
+def test_a_killed_strict_server_has_recorded_all_its_answers(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+    path = tmp_path / "ledger.db"
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log, "--ledger", str(path), "--ledger-mode", "strict") as process,
+        QuantraClient(process.target, "small") as client,
+    ):
+        answered = {client.predict(bars.until(session)).forecast_id for session in bars.sessions[-9:].tolist()}
+        os.kill(process.popen.pid, signal.SIGKILL)
+        process.popen.wait()
+    with Ledger.open(path) as ledger:
+        assert ledger.verify().problem == ""
+        assert {one.forecast_id for one in ledger.records(ForecastRecord)} == answered
+
+
+def test_a_stopped_server_has_recorded_all_its_answers(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+    path = tmp_path / "ledger.db"
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log, "--ledger", str(path)) as process,
+        QuantraClient(process.target, "small") as client,
+    ):
+        answered = client.predict(bars).forecast_id
+        process.popen.terminate()
+        assert process.popen.wait() == 0
+    with Ledger.open(path) as ledger:
+        assert [one.forecast_id for one in ledger.records(ForecastRecord)] == [answered]
+
+
+def test_a_strict_server_refuses_to_start_with_a_damaged_ledger(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"no ledger")
+    done = failed_start("--models", str(models), "--ledger", str(path), "--ledger-mode", "strict")
+    assert done.returncode == 1
+    assert f"{path}: it is not a ledger, or it is damaged" in done.stderr
+
+
+def test_a_server_serves_without_a_damaged_ledger_and_says_so(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"no ledger")
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log, "--ledger", str(path)) as process,
+        QuantraClient(process.target, "small") as client,
+    ):
+        client.predict(bars)
+    assert "forecasts are not recorded" in (tmp_path / "log").read_text()
