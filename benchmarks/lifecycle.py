@@ -24,8 +24,8 @@ from predictor.evidence import (
     ALPHA,
     CoverageSide,
     bet_on_shares,
-    least_skill_days,
-    skill_radius,
+    least_sequence_days,
+    sequence_radius,
 )
 from predictor.features import default_features
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -147,9 +147,9 @@ def loss_differences(
 def promotions(differences: FloatArray, horizon: int) -> PositionArray:
     """[P] the date on which the challenger is promoted, looked at every 5 dates; -1 for never."""
     dates = np.full(len(differences), -1)
-    for days in range(least_skill_days(horizon), differences.shape[1], 5):
+    for days in range(least_sequence_days(horizon), differences.shape[1], 5):
         seen = differences[:, :days]
-        is_better = seen.mean(axis=1) > skill_radius(seen, horizon)
+        is_better = seen.mean(axis=1) > sequence_radius(seen, horizon)
         dates[(dates < 0) & is_better] = days
     return dates
 

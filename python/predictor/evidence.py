@@ -31,7 +31,7 @@ POOLED_STAKES: Final = (0.8, 2.0, 3.6)
 POOLED_FROM: Final = 20
 _LARGEST_LOSS: Final = 0.95
 """Largest share of the capital that one bet may lose."""
-_SKILL_DAYS: Final = 250
+_SEQUENCE_DAYS: Final = 250
 """Dates at which the confidence sequence is narrowest."""
 
 
@@ -254,7 +254,7 @@ def describe_notice(promised: float, days: int) -> str:
     return f"would notice {promised - _DROP:.2f} instead of {promised:.2f} within {days} sessions, 9 times out of 10"
 
 
-# --- skill
+# --- confidence sequences
 
 
 class SkillEvidence(NamedTuple):
@@ -279,21 +279,21 @@ def standard_deviation(series: FloatArray, lag: int) -> FloatArray:
     return np.sqrt(np.maximum(variance, 0.0))
 
 
-def skill_radius(differences: FloatArray, horizon: int, alpha: float = ALPHA) -> FloatArray:
-    """[N] half the width of the confidence sequence of series [N, D] of labels that overlap by `horizon` sessions.
+def sequence_radius(series: FloatArray, horizon: int, alpha: float = ALPHA) -> FloatArray:
+    """[N] half the width of the confidence sequences of the means of series [N, D], from labels of `horizon` sessions.
 
     Each side is ever wrong with probability alpha. The errors are scaled for the autocovariances that are estimated;
     otherwise the first intervals would be too narrow.
     """
-    lag, days = 2 * horizon, differences.shape[1]
-    spread = (-2 * log(alpha) + log(-2 * log(alpha) + 1)) / _SKILL_DAYS
+    lag, days = 2 * horizon, series.shape[1]
+    spread = (-2 * log(alpha) + log(-2 * log(alpha) + 1)) / _SEQUENCE_DAYS
     scaled = days * spread
     width = sqrt(2 * (scaled + 1) / (days * scaled) * log(1 + sqrt(scaled + 1) / (2 * alpha)))
-    return standard_deviation(differences, lag) * sqrt(days / (days - lag - 1)) * width
+    return standard_deviation(series, lag) * sqrt(days / (days - lag - 1)) * width
 
 
-def least_skill_days(horizon: int) -> int:
-    """The number of dates from which on the sequence has bounds."""
+def least_sequence_days(horizon: int) -> int:
+    """The number of dates from which on a sequence has bounds."""
     return max(60, 10 * horizon)
 
 
@@ -302,10 +302,35 @@ def compare_losses(theirs: FloatArray, ours: FloatArray, *, horizon: int, alpha:
     differences = (theirs - ours)[None]
     days = differences.shape[1]
     scale, mean = (float(theirs.mean()), float(differences.mean())) if days else (nan, nan)
-    if days < least_skill_days(horizon):
+    if days < least_sequence_days(horizon):
         return SkillEvidence(days, scale, mean, -np.inf, np.inf)
-    radius = float(skill_radius(differences, horizon, alpha)[0])
+    radius = float(sequence_radius(differences, horizon, alpha)[0])
     return SkillEvidence(days, scale, mean, mean - radius, mean + radius)
+
+
+class LevelShares(NamedTuple):
+    """How often outcomes were at or below each of Q quantiles, with bounds that hold no matter how often you look."""
+
+    days: int
+    share: FloatArray
+    """[Q] mean of the daily shares."""
+    lower: FloatArray
+    """[Q]; NaN with too few dates."""
+    upper: FloatArray
+
+
+def bound_level_shares(shares: FloatArray, *, horizon: int) -> LevelShares:
+    """Bound the share of outcomes at or below each quantile; `shares` [D, Q] pool the symbols of each date.
+
+    The errors are those of the shares with `horizon` dates of none and of all added, because a quantile that few
+    outcomes reached would otherwise look certain.
+    """
+    mean, days = shares.mean(axis=0), len(shares)
+    if days < least_sequence_days(horizon):
+        return LevelShares(days, mean, np.full_like(mean, nan), np.full_like(mean, nan))
+    none = np.zeros((horizon, mean.size))
+    radius = sequence_radius(np.concatenate([shares, none, 1 - none]).T, horizon)
+    return LevelShares(days, mean, np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0))
 
 
 def challenger_alpha(attempt: int, alpha: float = ALPHA) -> float:

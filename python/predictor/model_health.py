@@ -35,6 +35,22 @@ class ModelVersion(NamedTuple):
         return f"{self.model}@{self.version}"
 
 
+class ForecastAxes(NamedTuple):
+    """The horizons and quantiles of a version's forecasts; empty without forecasts."""
+
+    horizons: tuple[int, ...] = ()
+    quantiles: tuple[float, ...] = ()
+
+
+def read_axes(ledger: Ledger, subject: ModelVersion) -> ForecastAxes:
+    """The axes of a version's recorded forecasts, without those for clients."""
+    rows = ledger.query(
+        "select distinct horizons, quantiles from forecast where model = ? and version = ? and role <> 'client'",
+        subject,
+    )
+    return ForecastAxes(*(tuple(json.loads(text)) for text in rows[-1])) if rows else ForecastAxes()
+
+
 def assess_model(
     ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, since: int = 0
 ) -> tuple[EvidenceRecord, ...]:
@@ -44,16 +60,12 @@ def assess_model(
     dealt with an alarm, start again from that session with `since`, yyyymmdd.
     """
     session = ledger.last_session
-    bands = ledger.query(
-        "select distinct horizons, quantiles from forecast where model = ? and version = ? and role <> 'client'",
-        subject,
-    )
-    if not bands:
+    axes = read_axes(ledger, subject)
+    if not axes.horizons:
         return ()
-    horizons, levels = (np.array(json.loads(bands[-1][name])) for name in ("horizons", "quantiles"))
-    promised = float(levels[-1] - levels[0])
+    promised = float(axes.quantiles[-1] - axes.quantiles[0])
     found: list[EvidenceRecord] = []
-    for place, horizon in enumerate(horizons.astype(int).tolist()):
+    for place, horizon in enumerate(axes.horizons):
         shares = _shares(ledger, subject, place, horizon, since)
         for side in CoverageSide if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
@@ -120,6 +132,18 @@ def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, sin
     dates, symbols, inside, unknown, sessions = columns.T
     is_due = sessions <= ledger.last_session
     return DailyShares(dates=dates, symbols=symbols, inside=inside, unknown=unknown, is_due=is_due)
+
+
+def read_level_shares(ledger: Ledger, subject: ModelVersion, horizon: int, levels: int) -> FloatArray:
+    """[D, Q] the share of each date's outcomes at or below each of the version's quantiles, at one horizon."""
+    shares = ", ".join(f"avg(substr(s.below, {place}, 1))" for place in range(1, levels + 1))
+    rows = ledger.query(
+        f"select {shares} from forecast f "  # noqa: S608 - no value is in the text
+        "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
+        f"where {_OWN} group by f.as_of order by f.as_of",
+        (horizon, *subject, 0),
+    )
+    return np.array([tuple(row) for row in rows], np.float64).reshape(-1, levels)
 
 
 def _daily_losses(

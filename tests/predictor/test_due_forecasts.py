@@ -23,7 +23,7 @@ from predictor.ledger import (
     LedgerEvent,
     Score,
 )
-from predictor.model_health import ModelVersion, assess_model, worst_lamp
+from predictor.model_health import ModelVersion, assess_model, read_level_shares, worst_lamp
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)
 DAYS = PANEL.sessions.tolist()
@@ -293,6 +293,21 @@ def test_forecasts_after_later_bars_and_those_of_clients_carry_no_evidence(ledge
     records = assess_model(ledger, ModelVersion("mine", 1), [])
     assert [record.state["days"] for record in records] == [0, 0, 0, 0]
     assert assess_model(ledger, ModelVersion("other", 1), []) == ()
+
+
+def test_the_shares_at_or_below_each_quantile_pool_the_symbols_of_a_date(ledger: Ledger) -> None:
+    records = [forecast_record(PANEL, day, symbol, (1,), width=0.01) for day in (10, 11) for symbol in PANEL.symbols]
+    client = replace(records[0], symbol="OTHER", role=ForecastRole.CLIENT)
+    ledger.append([*records, client])
+    ledger.add_bars(PANEL)
+    score_due_forecasts(ledger)
+    expected = [
+        [np.mean([log_return(PANEL, symbol, day, 1) <= edge for symbol in PANEL.symbols]) for edge in (-0.01, 0, 0.01)]
+        for day in (10, 11)
+    ]
+    found = read_level_shares(ledger, ModelVersion("mine", 1), 1, 3)
+    np.testing.assert_allclose(found, expected)
+    assert len(np.unique(found)) > 2
 
 
 def test_revised_bars_change_no_evidence(ledger: Ledger) -> None:

@@ -16,6 +16,7 @@ from predictor.evidence import (
     Lamp,
     assess_coverage,
     bet_on_shares,
+    bound_level_shares,
     challenger_alpha,
     compare_losses,
     describe_notice,
@@ -211,3 +212,30 @@ def test_the_width_of_the_sequence_by_hand(horizon: int) -> None:
 
 def test_all_challengers_together_spend_alpha() -> None:
     assert sum(challenger_alpha(attempt) for attempt in range(1, 100000)) == pytest.approx(ALPHA, rel=1e-4)
+
+
+# --- reliability
+
+
+@pytest.mark.parametrize("horizon", [1, 5])
+def test_a_calibrated_quantile_seldom_leaves_its_bounds(horizon: int) -> None:
+    moves = np.random.default_rng(12).standard_normal((40, 400 + horizon))
+    sums = np.cumsum(np.pad(moves, ((0, 0), (1, 0))), axis=1)
+    below = (sums[:, horizon:] - sums[:, :-horizon] <= -1.2815515655446004 * np.sqrt(horizon)).astype(np.float64)
+    wrong = [
+        any(not seen.lower[0] <= 0.1 <= seen.upper[0] for seen in looks)
+        for path in below
+        for looks in [[bound_level_shares(path[:days, None], horizon=horizon) for days in range(60, 400, 10)]]
+    ]
+    assert np.mean(wrong) <= 0.1
+
+
+def test_a_quantile_that_no_outcome_reached_has_bounds_above_it() -> None:
+    seen = bound_level_shares(np.zeros((60, 1)), horizon=1)
+    assert (seen.share[0], seen.lower[0]) == (0.0, 0.0)
+    assert 0.02 < seen.upper[0] < 0.1
+
+
+def test_too_few_dates_have_no_bounds() -> None:
+    seen = bound_level_shares(np.ones((59, 2)), horizon=1)
+    assert (seen.days, seen.share.tolist(), np.isnan(seen.lower).all()) == (59, [1.0, 1.0], True)

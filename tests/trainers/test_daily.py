@@ -348,6 +348,13 @@ def test_the_page_shows_events_findings_and_what_is_not_known_yet(models: Path, 
     assert "cannot tell yet when 0.65 instead of 0.80 would be noticed" in words
 
 
+def test_the_page_shows_the_reliability_of_each_horizon_with_its_dates(models: Path, ledger: Path) -> None:
+    run_evenings(ledger, models / "mine", daily_bars(DAYS[6]), first=DAYS[0], evidence_every=9)
+    section = page_text(ledger, models / "mine").partition('<section id="reliability">')[2].partition("</section>")[0]
+    figure = json.loads(section.partition('-figure">')[2].partition("</script>")[0])
+    assert [trace["name"] for trace in figure["data"]] == ["1 ahead, 6 dates", "3 ahead, 4 dates"]
+
+
 def test_a_symbols_name_or_reason_cannot_inject_a_script(models: Path, ledger: Path) -> None:
     hostile = replace(daily_bars(DAYS[3]), symbols=("AAPL", HOSTILE, "MSFT"))
     bad = scaled(hostile, slice(-1, None), 1000, symbol="MSFT")

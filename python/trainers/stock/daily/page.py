@@ -12,11 +12,11 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.dates import as_date
-from predictor.errors import shown_date
-from predictor.evidence import ALPHA, CoverageSide, Lamp, describe_notice
+from predictor.errors import counted, shown_date
+from predictor.evidence import ALPHA, CoverageSide, Lamp, LevelShares, bound_level_shares, describe_notice
 from predictor.forecast import LOG_RETURN
 from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
-from predictor.model_health import COVERAGE, SKILL, ModelVersion
+from predictor.model_health import COVERAGE, SKILL, ModelVersion, read_axes, read_level_shares
 from predictor.report import PageBuilder
 from predictor.skill import Verdict
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
@@ -71,6 +71,7 @@ def render_evenings(settings: DailySettings, summary: DailySummary) -> str:
             "rows": sorted(map(_row, tonight), key=lambda row: (-row.middle, row.symbol)) if tonight else (),
             "past": list(_past_fans(settings, page, tonight)),
             "coverage": list(_coverage_charts(page, evidence)),
+            "reliability": _reliability_chart(page, settings, version),
             "skill": list(_skill_charts(page, evidence)),
             "lamps": [(describe_monitor(one), one.lamp.value, describe_state(one)) for one in newest],
             "events": [(shown_date(one.session) if one.session else "", one) for one in events],
@@ -175,6 +176,23 @@ def _coverage_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> I
         capital, title="Capital", what="capital", level=1 / ALPHA, level_name="red", is_log=True
     )
     yield page.chart(figure, "Capital of the bets that the band is too narrow", top=64)
+
+
+def _reliability_chart(page: PageBuilder, settings: DailySettings, version: ModelVersion) -> str:
+    """The share of outcomes at or below each quantile, by horizon; empty without outcomes."""
+    axes = read_axes(settings.ledger, version)
+    names: list[str] = []
+    found: list[LevelShares] = []
+    for horizon in axes.horizons:
+        shares = read_level_shares(settings.ledger, version, horizon, len(axes.quantiles))
+        if len(shares):
+            found.append(bound_level_shares(shares, horizon=horizon))
+            names.append(f"{horizon} ahead, {counted(len(shares), 'date')}")
+    if not found:
+        return ""
+    _, observed, lower, upper = map(np.array, zip(*found, strict=True))
+    figure = charts.calibration(axes.quantiles, names, observed, lower, upper)
+    return page.chart(figure, "Share of outcomes at or below each quantile minus its level, by horizon", top=88)
 
 
 def _skill_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError, shown_date
-from predictor.evidence import challenger_alpha, compare_losses, least_skill_days
+from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
 from predictor.registry import find_version
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
@@ -327,7 +327,7 @@ def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> 
     """Bounds relative to the mean of their daily losses [D]."""
     found = compare_losses(theirs, ours, horizon=horizon, alpha=alpha)
     scale = found.their_loss
-    short = max(0, least_skill_days(horizon) - found.days)
+    short = max(0, least_sequence_days(horizon) - found.days)
     if short or scale <= 0:
         return SequenceBounds(alpha=alpha, lower=None, upper=None, days_short=short)
     return SequenceBounds(alpha=alpha, lower=found.lower / scale, upper=found.upper / scale, days_short=0)
