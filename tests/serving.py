@@ -15,12 +15,13 @@ from typing import IO
 
 from watched_logs import SUITE
 
-from predictor.calls import Calls
+from predictor.calls import Calls, LedgerCalls
 from predictor.calls.service import CallService
 from predictor.server import Address, Listening, ServerLimits
 from predictor.server.certificates import Certificates
 from predictor.server.listener import Listener
 from predictor.server.monitoring import CallObservers
+from predictor.server.servicer import LEDGER
 from predictor.server.token_guard import TokenGuard
 
 ANY_PORT = Address("127.0.0.1", 0)
@@ -54,10 +55,11 @@ def serving(
     watching: CallObservers | None = None,
     guard: TokenGuard | None = None,
     certificates: Callable[[], Certificates] | None = None,
+    ledger: LedgerCalls | None = None,
 ) -> Generator[Served]:
     """Serve until the block ends, by default on a free port of 127.0.0.1.
 
-    `calls` are made of the service if none are given.
+    `calls` are made of the service if none are given. Without `ledger`, there is none.
     """
     ready: Future[Served] = Future()
     limits = limits or ServerLimits()
@@ -66,7 +68,9 @@ def serving(
     def listener() -> Listener:
         return Listener(address, limits, guard=guard, certificates=certificates, observers=watching)
 
-    thread = threading.Thread(target=asyncio.run, args=(_serve(service, address, listener, calls, ready),))
+    ledger = ledger or LedgerCalls(None, list)
+    serving_until_ended = _serve(service, address, listener, calls, ledger, ready)
+    thread = threading.Thread(target=asyncio.run, args=(serving_until_ended,))
     thread.start()
     served = ready.result()
     try:
@@ -77,13 +81,18 @@ def serving(
 
 
 async def _serve(
-    service: CallService, address: Listening, made: Callable[[], Listener], calls: Calls, ready: "Future[Served]"
+    service: CallService,
+    address: Listening,
+    made: Callable[[], Listener],
+    calls: Calls,
+    ledger: LedgerCalls,
+    ready: "Future[Served]",
 ) -> None:
     listener = made()
     port = listener.bind()
     target = str(Address(address.host, port)) if isinstance(address, Address) else str(address)
     await listener.start()
-    await listener.serve(calls, [info.name for info in service.models()])
+    await listener.serve(calls, [info.name for info in service.models()], {LEDGER.full_name: ledger})
     served = Served(target, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)
     await served.stopping.wait()
@@ -94,6 +103,7 @@ async def _serve(
     served.drained.set_result(None)
     await served.ended.wait()
     calls.close()
+    ledger.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,16 @@ def assess_model(
     return tuple(found)
 
 
+def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> list[EvidenceRecord]:
+    """The evidence after the last tested session of each version; empty arguments do not restrict."""
+    given = {name: value for name, value in {"model": model, "version": version}.items() if value}
+    where = " and ".join(f"{name} = ?" for name in given) or "1"
+    last = f"select model, version, max(session) from evidence where {where} group by model, version"  # noqa: S608 - no value is in the text
+    return ledger.records(
+        EvidenceRecord, f"{where} and (model, version, session) in ({last})", [*given.values(), *given.values()]
+    )
+
+
 def skill_lamp(skill: SkillEvidence) -> Lamp:
     """Green if the subject is better, red if it is worse, learning while the sequence contains 0."""
     if skill.lower > 0:

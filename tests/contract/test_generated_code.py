@@ -11,7 +11,9 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 CHECKED_IN = REPOSITORY / "python" / "predictor" / "_pb"
 GENERATED = tuple(
-    f"{name}_pb2{kind}" for name in ("prediction", "inference") for kind in (".py", ".pyi", "_grpc.py", "_grpc.pyi")
+    f"{name}_pb2{kind}"
+    for name in ("prediction", "ledger", "inference")
+    for kind in (".py", ".pyi", "_grpc.py", "_grpc.pyi")
 )
 NO_ENVIRONMENT = 3
 

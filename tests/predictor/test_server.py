@@ -436,6 +436,7 @@ def test_reflection_lists_the_services(channel: grpc.Channel) -> None:
     answer = next(iter(stub.ServerReflectionInfo(iter([asked]))))
     assert {service.name for service in answer.list_services_response.service} == {
         "quantra.v1.PredictionService",
+        "quantra.v1.LedgerService",
         "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",

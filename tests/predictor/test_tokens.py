@@ -6,18 +6,20 @@ from collections.abc import Sequence
 import pytest
 from watched_logs import token
 
+from predictor._pb import ledger_pb2 as ledger_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
 from predictor.server.token_guard import NEEDS, TokenGuard
 from predictor.server.tokens import MOST, Role, Token, Tokens
 
-A, B, C = map(token, "abc")
+A, B, C, D = map(token, "abcd")
 FILE = f"""# who may ask
 desk predict {A}
 
 research predict,explain {B}
   # between
 ops admin {C}
+page reader {D}
 """
 
 
@@ -27,7 +29,12 @@ def bearer(token: str) -> Sequence[tuple[str, str]]:
 
 def test_a_file_has_a_token_a_line_beside_comments_and_empty_lines() -> None:
     found = {token.name: token.roles for token in Tokens.parse(FILE).all}
-    assert found == {"desk": {Role.PREDICT}, "research": {Role.PREDICT, Role.EXPLAIN}, "ops": {Role.ADMIN}}
+    assert found == {
+        "desk": {Role.PREDICT},
+        "research": {Role.PREDICT, Role.EXPLAIN},
+        "ops": {Role.ADMIN},
+        "page": {Role.READER},
+    }
 
 
 @pytest.mark.parametrize(
@@ -38,7 +45,7 @@ def test_a_file_has_a_token_a_line_beside_comments_and_empty_lines() -> None:
         (f"desk predict {A}\N{LATIN SMALL LETTER E WITH ACUTE}", "not visible ASCII"),
         (f"desk {A}", "line 2: 2 words"),
         (f"desk predict explain {A}", "line 2: 4 words"),
-        (f"desk predict,forecast {A}", "1 unknown roles; use predict, explain, admin"),
+        (f"desk predict,forecast {A}", "1 unknown roles; use predict, explain, reader, admin"),
         (f"desk predict, {A}", "1 unknown roles"),
         (f"d/e predict {A}", "invalid name; use at most 64 letters"),
         (f"two predict {B}", "line 2: duplicates the token of an earlier line"),
@@ -68,12 +75,12 @@ def test_a_token_is_compared_with_every_one_whichever_it_is(monkeypatch: pytest.
 
     monkeypatch.setattr(hmac, "compare_digest", counting)
     names = []
-    for sent in (A, B, C, "x", "a" * 31 + "b", "y" * 5000):
+    for sent in (A, B, C, D, "x", "a" * 31 + "b", "y" * 5000):
         compared.clear()
         found = tokens.find(sent)
         names.append(found and found.name)
-        assert compared == [(32, 32)] * 3
-    assert names == ["desk", "research", "ops", None, None, None]
+        assert compared == [(32, 32)] * 4
+    assert names == ["desk", "research", "ops", "page", None, None, None]
 
 
 def test_a_token_is_nowhere_in_what_is_shown_of_tokens() -> None:
@@ -87,11 +94,15 @@ def test_one_more_token_that_is_there_already_takes_no_role_away() -> None:
 
 
 PREDICTING = {"Predict", "PredictStream", "ModelInfer", "ModelStreamInfer"}
+LIFECYCLE = {"CompareVersions", "PromoteVersion", "RollBackChampion"}
 OF_ANY = {"ListModels", "GetModel", "ServerLive", "ServerReady", "ServerMetadata", "ModelReady", "ModelMetadata"} | {
     "ModelConfig",
     "RepositoryIndex",
 }
-SERVICES = [pb.DESCRIPTOR.services_by_name[name] for name in ("PredictionService", "ModelAdminService")]
+SERVICES = [
+    *(pb.DESCRIPTOR.services_by_name[name] for name in ("PredictionService", "ModelAdminService")),
+    *(ledger_pb.DESCRIPTOR.services_by_name[name] for name in ("LedgerService", "LifecycleService")),
+]
 
 
 @pytest.mark.parametrize("name", [method.name for service in SERVICES for method in service.methods])
@@ -104,7 +115,8 @@ def test_every_call_says_what_it_needs(name: str) -> None:
     [
         (A, PREDICTING),
         (B, PREDICTING | {"Explain", "ExplainGlobal"}),
-        (C, {"LoadModel", "UnloadModel", "ReloadModel", "RepositoryModelLoad", "a call of tomorrow"}),
+        (C, {"LoadModel", "UnloadModel", "ReloadModel", "RepositoryModelLoad", "a call of tomorrow"} | LIFECYCLE),
+        (D, {"GetForecast", "ListForecasts", "GetHealth", "WatchEvents"}),
     ],
 )
 def test_a_token_is_good_for_the_calls_of_its_roles_alone(token: str, allowed: set[str]) -> None:

@@ -1,5 +1,6 @@
 """Calls with a stream of response messages."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, final
@@ -97,3 +98,34 @@ class OneRequestCall:
     def _finish(self, message: bytes) -> None:
         self._emit(message)
         settle(self.ended, None)
+
+
+@final
+class OpenStreams:
+    """The open streams. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: set[OpenCall] = set()
+        self._error: QuantraError | None = None
+
+    def add(self, stream: OpenCall) -> None:
+        """Add a stream until it ends."""
+        with self._lock:
+            self._streams.add(stream)
+            error = self._error
+        stream.ended.add_done_callback(lambda _: self._leave(stream))
+        if error is not None:
+            stream.stop(error)
+
+    def stop(self, error: QuantraError) -> None:
+        """End all streams, and later ones, with this error."""
+        with self._lock:
+            self._error = error
+            streams = [*self._streams]
+        for stream in streams:
+            stream.stop(error)
+
+    def _leave(self, stream: OpenCall) -> None:
+        with self._lock:
+            self._streams.discard(stream)

@@ -1,6 +1,5 @@
 """The calls of PredictionService and their dispatch."""
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -30,8 +29,8 @@ from predictor.calls.requests import (
 from predictor.calls.service import CallService
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Sessions
-from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
-from predictor.errors import MalformedRequestError, QuantraError, UnavailableError
+from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
+from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
@@ -56,37 +55,6 @@ class UnaryMethod:
     request: type[Message]
     begin: Callable[[bytes, RequestCounts, Deadline, "Future[bytes]"], None]
     """Start the answer to a counted request; raises QuantraError."""
-
-
-@final
-class OpenStreams:
-    """The open streams. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._streams: set[OpenCall] = set()
-        self._error: QuantraError | None = None
-
-    def add(self, stream: OpenCall) -> None:
-        """Add a stream until it ends."""
-        with self._lock:
-            self._streams.add(stream)
-            error = self._error
-        stream.ended.add_done_callback(lambda _: self._leave(stream))
-        if error is not None:
-            stream.stop(error)
-
-    def stop(self, error: QuantraError) -> None:
-        """End all streams, and later ones, with this error."""
-        with self._lock:
-            self._error = error
-            streams = [*self._streams]
-        for stream in streams:
-            stream.stop(error)
-
-    def _leave(self, stream: OpenCall) -> None:
-        with self._lock:
-            self._streams.discard(stream)
 
 
 @final

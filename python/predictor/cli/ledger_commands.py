@@ -17,6 +17,7 @@ from predictor.cli.output import write_json
 from predictor.errors import LedgerError, MissingPackageError, shown_date
 from predictor.evidence import Lamp
 from predictor.ledger import SESSION_COLUMNS, TIME_COLUMNS, Ledger, LedgerTable, Receipt
+from predictor.model_health import list_newest_evidence
 from predictor.replacement import check_folder, replace_file
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ from forecast f left join label l on l.forecast = f.id and l.revision = 0
     left join score s on s.forecast = l.forecast and s.horizon = l.horizon and s.revision = 0
 group by f.model, f.version, f.role order by f.model, f.version, f.role
 """
-_EVIDENCE: Final = """
-select model, version, monitor, horizon, max(session) as session, lamp from evidence
-group by model, version, monitor, horizon order by model, version, monitor, horizon
-"""
+_EVIDENCE: Final = ("model", "version", "monitor", "horizon", "session", "lamp")
 _EVENTS: Final = """
 select batch, kind, model, version, session, reason from
     (select * from event order by id desc limit ?) order by id
@@ -83,7 +81,11 @@ def show(
     """Show the forecasts and scores of each model in a ledger, its lamps, and the last events."""
     with Ledger.open(ledger) as opened:
         span = opened.query("select count(distinct symbol) as symbols, min(first_session) as first from bar")[0]
-        models, evidence = (_plain(opened.query(query)) for query in (_MODELS, _EVIDENCE))
+        models = _plain(opened.query(_MODELS))
+        evidence = sorted(
+            ({name: getattr(one, name) for name in _EVIDENCE} for one in list_newest_evidence(opened)),
+            key=lambda row: (row["model"], row["version"], row["monitor"], row["horizon"]),
+        )
         happened = _plain(opened.query(_EVENTS, (events,)))
         summary = {
             "ledger": opened.id,

@@ -4,6 +4,13 @@ Every write is one batch. It is stored completely or not at all, gets the next b
 previous hash. Batch numbers are the ledger's clock; wall-clock times are only for information.
 """
 
+from predictor.ledger.forecast_listing import (
+    ForecastFilter,
+    ForecastListing,
+    RecordedForecast,
+    RecordedOutcome,
+    read_outcomes,
+)
 from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMNS, BarsAdded, Ledger, LedgerTable
 from predictor.ledger.records import (
     ClientRequest,
@@ -23,6 +30,8 @@ __all__ = [
     "BarsAdded",
     "ClientRequest",
     "EvidenceRecord",
+    "ForecastFilter",
+    "ForecastListing",
     "ForecastRecord",
     "ForecastRole",
     "Label",
@@ -31,6 +40,9 @@ __all__ = [
     "LedgerEvent",
     "LedgerTable",
     "Receipt",
+    "RecordedForecast",
+    "RecordedOutcome",
     "Score",
     "Verification",
+    "read_outcomes",
 ]

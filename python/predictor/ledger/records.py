@@ -170,6 +170,11 @@ class EvidenceRecord:
     state: Mapping[str, Json]
     """Its numbers."""
 
+    def number(self, name: str) -> float | None:
+        """A number of the state; None if it has none of this name."""
+        value = self.state.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEvent:

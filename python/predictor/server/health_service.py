@@ -12,7 +12,7 @@ from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from predictor._pb import inference_pb2, prediction_pb2
+from predictor._pb import inference_pb2, ledger_pb2, prediction_pb2
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.memory import error_of
 from predictor.server.admission import Admission, IncomingRequests, PeerConnection
@@ -144,7 +144,7 @@ def descriptor_pool() -> DescriptorPool:
     The open inference protocol has a separate pool; the others share the default one.
     """
     pool, known = DescriptorPool(), set[str]()
-    for module in (prediction_pb2, inference_pb2, health_pb2, reflection_pb2):
+    for module in (prediction_pb2, ledger_pb2, inference_pb2, health_pb2, reflection_pb2):
         _add(module.DESCRIPTOR, pool, known)
     return pool
 

@@ -18,11 +18,11 @@ from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.monitoring import Instruments, ServerGauges
-from predictor.server.servicer import CALLS, CHANGES, ServiceEndpoint
+from predictor.server.servicer import CALLS, CHANGES, LEDGER, ServiceEndpoint
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from predictor.calls import AdminCalls, Calls
+    from predictor.calls import AdminCalls, Calls, LedgerCalls
     from predictor.ledger import Ledger
     from predictor.service import ModelWorker, ModelWorkers, PredictionService
     from predictor.service.served_models import ServedModels
@@ -43,11 +43,12 @@ class LoadedService:
     admin: "AdminCalls"
     ledger: "Ledger | None"
     """None if it is disabled or cannot be opened."""
+    ledger_calls: "LedgerCalls"
 
     @property
     def names(self) -> list[str]:
         """Names of the models whose champion is served."""
-        return [info.name for info in self.service.models() if info.is_default]
+        return [name for name, _ in _list_champions(self.service)]
 
     @property
     def gauges(self) -> ServerGauges:
@@ -63,6 +64,7 @@ class LoadedService:
         """Reject new requests and finish queued ones."""
         self.admin.close()
         self.calls.close()
+        self.ledger_calls.close()
         self.service.close()
         if self.ledger is not None:
             self.ledger.close()
@@ -160,7 +162,7 @@ class Host:
         loaded = self._ready_service
         self._instruments.read(loaded.gauges)
         _warn(loaded.service.problems)
-        await self._listener.serve(loaded.calls, loaded.names)
+        await self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
         if self._admin is not None:
             await self._admin.serve(loaded.admin, ())
         if self._settings.watch:
@@ -229,7 +231,7 @@ def _load(
     observer: Observer | None,
     wake: Callable[["ModelWorker"], None],
 ) -> LoadedService:
-    from predictor.calls import AdminCalls, Calls  # imports torch; import it after binding the address
+    from predictor.calls import AdminCalls, Calls, LedgerCalls  # imports torch; import it after binding the address
     from predictor.inference import describe_engine, use_threads
     from predictor.service import ForecastRecorder, PredictionService
 
@@ -255,7 +257,11 @@ def _load(
     )
     admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
-    return LoadedService(service, calls, admin, ledger)
+    return LoadedService(service, calls, admin, ledger, LedgerCalls(ledger, lambda: _list_champions(service)))
+
+
+def _list_champions(service: "PredictionService") -> list[tuple[str, int]]:
+    return [(info.name, info.version) for info in service.models() if info.is_default]
 
 
 def _open_ledger(settings: ServerSettings) -> "Ledger | None":

@@ -1,7 +1,7 @@
 """A gRPC server at one address."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.server.address import Listening
@@ -78,10 +78,18 @@ class Listener:
             asyncio.create_task(arrivals.end_slow_requests()) for arrivals in (self._arrivals, self._grpc.arrivals)
         ]
 
-    async def serve(self, calls: CallHandler, models: Iterable[str]) -> None:
-        """Answer calls; health becomes SERVING for the server, its services and these models."""
+    async def serve(
+        self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None
+    ) -> None:
+        """Answer calls; health becomes SERVING for the server, its services and these models.
+
+        Args:
+            calls: The calls of all services that have none in `others`.
+            models: Names of the models.
+            others: The calls of further services, by their full names.
+        """
         for servicer in self._servicers:
-            servicer.serve(calls)
+            servicer.serve((others or {}).get(servicer.name, calls))
         await self.set_health(models)
 
     async def set_health(self, models: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, final
 import grpc
 
 from predictor._pb import inference_pb2 as inference_pb
+from predictor._pb import ledger_pb2 as ledger_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import (
     CallCancelledError,
@@ -59,15 +60,20 @@ class ServiceEndpoint:
 
 PREDICTION: Final = pb.DESCRIPTOR.services_by_name["PredictionService"]
 ADMIN: Final = pb.DESCRIPTOR.services_by_name["ModelAdminService"]
+LEDGER: Final = ledger_pb.DESCRIPTOR.services_by_name["LedgerService"]
+LIFECYCLE: Final = ledger_pb.DESCRIPTOR.services_by_name["LifecycleService"]
 INFERENCE: Final = inference_pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 _LOADING: Final = {
     "ServerLive": inference_pb.ServerLiveResponse(live=True).SerializeToString(),
     "ServerReady": inference_pb.ServerReadyResponse(ready=False).SerializeToString(),
 }
+_ENDLESS: Final = frozenset({"WatchEvents"})
+"""Calls with one request that stay open; they count as streams."""
 _CHANGING: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
 
 CALLS: Final = (
     ServiceEndpoint.whole(PREDICTION),
+    ServiceEndpoint.whole(LEDGER),
     ServiceEndpoint.whole(INFERENCE, _LOADING),
 )
 """Services at the public address."""
@@ -209,9 +215,8 @@ class Servicer:
     def _handler(self, method: "MethodDescriptor") -> MethodHandler:
         if method.client_streaming:
             return partial(self._begin, method.name, self._begin_conversation, True)
-        return partial(
-            self._begin, method.name, self._begin_stream if method.server_streaming else self._begin_unary, False
-        )
+        work = self._begin_stream if method.server_streaming else self._begin_unary
+        return partial(self._begin, method.name, work, method.name in _ENDLESS)
 
     def _begin(
         self,
@@ -270,9 +275,13 @@ class Servicer:
         admitted.call.run(self._answer_with_stream(admitted, calls, peer))
 
     async def _answer_with_stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+        def check(answer: bytes) -> bytes:  # the token may be revoked while the call is open
+            self._guard.check(admitted.name, admitted.call.head.metadata)
+            return self._check_size(answer)
+
         try:
             body = await self._arrivals.request(admitted.call, peer)
-            messages = CallMessages(admitted.call, self._bridge, self._check_size)
+            messages = CallMessages(admitted.call, self._bridge, check)
             await messages.answer(self._open(admitted, calls, messages), body)
             admitted.finish()
         except Exception as error:  # noqa: BLE001 - process boundary

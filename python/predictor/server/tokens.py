@@ -24,6 +24,7 @@ class Role(StrEnum):
 
     PREDICT = "predict"
     EXPLAIN = "explain"
+    READER = "reader"
     ADMIN = "admin"
 
 

@@ -18,7 +18,7 @@ from predictor.errors import InSampleError, QuantraError, counted, listed, shown
 from predictor.evidence import Lamp
 from predictor.inference import describe_engine
 from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger, LedgerEvent
-from predictor.model_health import SKILL, ModelVersion, assess_model, worst_lamp
+from predictor.model_health import SKILL, ModelVersion, assess_model, list_newest_evidence, worst_lamp
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.daily.recorded_models import (
@@ -264,19 +264,11 @@ def describe_alarm(record: EvidenceRecord) -> str:
     return f"{who}, {ahead}: {record.monitor.removeprefix('coverage ')} outcomes in its band"
 
 
-def list_evidence(ledger: Ledger, version: ModelVersion) -> list[EvidenceRecord]:
-    """The newest evidence of a version."""
-    where = (
-        "model = ? and version = ? and session = (select max(session) from evidence where model = ? and version = ?)"
-    )
-    return ledger.records(EvidenceRecord, where, (*version, *version))
-
-
 def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars: int = 0) -> DailySummary:
     """Summarise a model's state from its ledger."""
     ledger, name = settings.ledger, settings.line.name
     champion = load_champion(settings.line)
-    evidence = list_evidence(ledger, champion.version)
+    evidence = list_newest_evidence(ledger, *champion.version)
     last = next(iter(ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]), None)
     served: tuple[ServedForecast, ...] = ()
     if last and settings.serve_best:

@@ -10,7 +10,6 @@ import numpy as np
 from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.canonical import Json
 from predictor.dates import as_date
 from predictor.errors import counted, shown_date
 from predictor.evidence import ALPHA, CoverageSide, Lamp, LevelShares, bound_level_shares, describe_notice
@@ -142,16 +141,11 @@ def _past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
     )
 
 
-def _number(record: EvidenceRecord, name: str) -> float:
-    value = record.state.get(name)
-    return float(value) if isinstance(value, int | float) else np.nan
-
-
 def _series(
     name: str, records: Sequence[EvidenceRecord], field: str, *bounds: str, unit: float = 1.0
 ) -> charts.BoundedSeries:
     def column(one: str) -> FloatArray:
-        return unit * np.array([_number(record, one) for record in records])
+        return unit * np.array([record.number(one) for record in records], np.float64)
 
     lower, upper = map(column, bounds) if bounds else (None, None)
     dates = np.array([record.session for record in records], np.int32)
@@ -166,7 +160,7 @@ def _coverage_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> I
         return
     by_horizon = {horizon: [one for one in looks if one.horizon == horizon] for horizon in horizons}
     shares = [_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
-    promised = _number(looks[0], "promised")
+    promised = looks[0].number("promised") or 0.0
     figure = charts.bounded_lines(
         shares, title="Share inside the band", what="share inside", level=promised, level_name="promised"
     )
@@ -220,18 +214,14 @@ def describe_state(record: EvidenceRecord) -> str:
     """A monitor's outcomes so far, and the changes that it would notice."""
     if record.lamp is Lamp.RED:
         return describe_alarm(record)
-    days = _as_integer(record.state.get("days"))
+    days = int(record.number("days") or 0)
     if record.monitor.startswith(SKILL):
         bounded = record.state.get("lower") is not None
         known = "the bounds include no difference" if bounded else "too few outcomes for bounds"
         return f"{days} dates; {known}" if record.lamp is Lamp.LEARNING else f"{days} dates; better"
-    share = record.state.get("share")
-    inside = f", {100 * share:.1f} % inside" if isinstance(share, float) else ""
+    share = record.number("share")
+    inside = "" if share is None else f", {100 * share:.1f} % inside"
     if record.monitor != f"{COVERAGE} {CoverageSide.TOO_FEW}":
         return f"{days} dates{inside}"
-    notice = describe_notice(_number(record, "promised"), _as_integer(record.state.get("notice_days")))
+    notice = describe_notice(record.number("promised") or 0.0, int(record.number("notice_days") or 0))
     return f"{days} dates{inside}; it {notice}"
-
-
-def _as_integer(value: Json) -> int:
-    return int(value) if isinstance(value, int | float) else 0

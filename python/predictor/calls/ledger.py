@@ -1,0 +1,401 @@
+"""The calls of LedgerService, which read a ledger on a thread of their own."""
+
+import math
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Final, Protocol, final
+
+from predictor._pb import ledger_pb2 as pb
+from predictor.calls.futures import chain, fail, settle
+from predictor.calls.requests import MessageT, parsed
+from predictor.calls.streams import OpenCall, OpenStreams, ResponseCallback
+from predictor.errors import (
+    MalformedRequestError,
+    NoLedgerError,
+    QuantraError,
+    RequestTooLargeError,
+    UnavailableError,
+)
+from predictor.instance import Cancellation, Deadline
+from predictor.ledger import ForecastFilter, ForecastListing, ForecastRecord, Ledger, read_outcomes
+from predictor.limits import QueueLimits
+from predictor.model_health import ModelVersion, list_newest_evidence
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
+from predictor.service.request_queue import LazyThread
+from predictor.wire import ledger as wire
+from predictor.wire.limits import MAX_HEAD, check_text
+
+POLL_S: Final = 1.0
+"""Seconds between two searches for events of other processes."""
+_WAITING: Final = QueueLimits(calls=256)
+_EVENTS: Final = 100
+"""Most events that are read at once for one call."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LedgerQuery:
+    """One query on the ledger's thread, which returns encoded messages."""
+
+    read: Callable[[], Sequence[bytes]]
+    rows: int = 0
+    size: int = 0
+
+    def step(self, now: datetime, deadline: Cancellation) -> Sequence[bytes]:  # noqa: ARG002 - a query is short
+        """Run the query."""
+        return self.read()
+
+
+QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], Deadline], "Future[Sequence[bytes]]"]
+"""Runs a query of the named call on the ledger's thread; raises QuantraError if too many wait."""
+
+
+class MessageSource(Protocol):
+    """The messages of one stream, read on the ledger's thread."""
+
+    def read(self) -> Sequence[bytes]:
+        """Read the next messages; empty if there are none at the moment."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no message can follow."""
+        ...
+
+    @property
+    def last_event(self) -> int:
+        """The number of the last event that it has read past."""
+        ...
+
+
+@final
+class ForecastMessages:
+    """The responses of ListForecasts."""
+
+    last_event = 0
+
+    def __init__(self, ledger: Ledger, body: bytes) -> None:
+        self._listing = ForecastListing(ledger, wire.decode_filter(_request_of(body, pb.ListForecastsRequest)))
+
+    def read(self) -> Sequence[bytes]:
+        """See `MessageSource`."""
+        part = self._listing.read_part()
+        return [pb.ListForecastsResponse(forecasts=map(wire.encode_forecast, part)).SerializeToString()] if part else []
+
+    @property
+    def is_done(self) -> bool:
+        """See `MessageSource`."""
+        return self._listing.is_done
+
+
+@final
+class EventMessages:
+    """The responses of WatchEvents, without an end."""
+
+    is_done = False
+
+    def __init__(self, ledger: Ledger, body: bytes) -> None:
+        request = _request_of(body, pb.WatchEventsRequest)
+        if request.after < 0:
+            raise MalformedRequestError(
+                f"after: {request.after} is negative; send the number of the last event that you have, or 0",
+                metadata={"field": "after"},
+            )
+        self._ledger = ledger
+        self._model, self._version = wire.decode_reference(request.model)
+        self.last_event = request.after
+
+    def read(self) -> Sequence[bytes]:
+        """See `MessageSource`."""
+        newest = find_last_event(self._ledger)
+        rows = self._ledger.query(
+            "select e.id, c.made_at, e.kind, e.model, e.version, e.session, e.reason, e.detail "
+            "from event e join chain c on c.batch = e.batch where e.id > ? and e.id <= ? "
+            "and ? in ('', e.model) and ? in (0, e.version) order by e.id limit ?",
+            (self.last_event, newest, self._model, self._version, _EVENTS),
+        )
+        self.last_event = rows[-1]["id"] if len(rows) == _EVENTS else max(newest, self.last_event)
+        return [wire.encode_event(row).SerializeToString() for row in rows]
+
+
+def find_last_event(ledger: Ledger) -> int:
+    """The number of a ledger's last event; 0 without events."""
+    return int(ledger.query("select max(id) as last from event")[0]["last"] or 0)
+
+
+def _request_of(body: bytes, kind: type[MessageT]) -> MessageT:
+    """Parse a request, which has only a few short fields."""
+    if len(body) > MAX_HEAD:
+        raise RequestTooLargeError(
+            f"the request has {len(body)} bytes, at most {MAX_HEAD}; send fewer or shorter fields",
+            metadata={"have": str(len(body)), "most": str(MAX_HEAD)},
+        )
+    return parsed(body, kind)
+
+
+@final
+class LedgerStream:
+    """An open ListForecasts or WatchEvents; see `OpenCall`. Further messages are read when the caller has taken all.
+
+    Args:
+        name: Name of the call.
+        begin: Creates the source of the messages from the request, on the ledger's thread.
+        run: Runs a query on the ledger's thread.
+        deadline: Deadline of the call.
+        emit: Receives each message.
+        poller: Reads further events; None for a call that ends after the last message.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        begin: Callable[[bytes], MessageSource],
+        run: QueryRunner,
+        deadline: Deadline,
+        emit: ResponseCallback,
+        poller: "EventPoller | None" = None,
+    ) -> None:
+        self._name, self._begin, self._run = name, begin, run
+        self._deadline, self._emit, self._poller = deadline, emit, poller
+        self._request: bytes | None = None
+        self._source: MessageSource | None = None
+        self._lock = threading.Lock()
+        self._untaken = 0
+        self._reading: Future[Sequence[bytes]] | None = None
+        self.ended: Future[None] = Future()
+        self.ended.add_done_callback(lambda _: self._stop_reading())
+
+    def send(self, request: bytes) -> bool:
+        """See `OpenCall`. A second request fails the call."""
+        if self._request is not None:
+            fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send only one"))
+        else:
+            self._request = request
+            self.read_next()
+        return True
+
+    def taken(self, size: int) -> bool:  # noqa: ARG002 - messages are counted
+        """See `OpenCall`."""
+        with self._lock:
+            self._untaken -= 1
+            has_taken_all = not self._untaken
+        if has_taken_all:
+            self.read_next()
+        return True
+
+    def end(self) -> None:
+        """See `OpenCall`."""
+        if self._request is None:
+            fail(self._name, self.ended, MalformedRequestError("the call ended without a request; send one message"))
+
+    def stop(self, error: QuantraError) -> None:
+        """End a call that has no end, or no request; others continue."""
+        if self._request is None or self._poller is not None:
+            fail(self._name, self.ended, error)
+
+    def cancel(self) -> None:
+        """See `OpenCall`."""
+        self._deadline.cancelled.set()
+        self.ended.cancel()
+
+    def read_next(self) -> None:
+        """Read further messages on the ledger's thread, unless the call has ended."""
+        if self.ended.done():
+            return
+        try:
+            self._reading = self._run(self._name, self._read, self._deadline)
+        except QuantraError as error:
+            fail(self._name, self.ended, error)
+        else:
+            self._reading.add_done_callback(self._continue)
+
+    def _read(self) -> Sequence[bytes]:
+        if self._source is None:
+            self._source = self._begin(self._request or b"")
+        return self._source.read()
+
+    def _stop_reading(self) -> None:
+        if self._poller is not None:
+            self._poller.remove(self)
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _continue(self, reading: "Future[Sequence[bytes]]") -> None:
+        if self.ended.done():
+            return
+        try:
+            self._emit_all(reading.result())
+        except Exception as error:  # noqa: BLE001 - layer boundary
+            fail(self._name, self.ended, error)
+
+    def _emit_all(self, messages: Sequence[bytes]) -> None:
+        assert self._source is not None  # noqa: S101 - it was read
+        with self._lock:
+            self._untaken = len(messages)
+        for message in messages:
+            self._emit(message)
+        if messages:
+            return
+        if self._source.is_done:
+            settle(self.ended, None)
+        elif self._poller is None:
+            self.read_next()
+        else:
+            self._poller.add(self, self._source.last_event)
+
+
+@final
+class EventPoller:
+    """One thread that looks for new events of the ledger while streams wait for them.
+
+    Args:
+        ledger: The ledger, in which other processes write, too.
+        interval_s: Seconds between two searches.
+    """
+
+    def __init__(self, ledger: Ledger, interval_s: float) -> None:
+        self._ledger, self._interval_s = ledger, interval_s
+        self._waiting: dict[LedgerStream, int] = {}
+        """The last event that each stream has read past."""
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread = LazyThread(self._poll, "ledger events")
+
+    def add(self, stream: LedgerStream, last_event: int) -> None:
+        """Let a stream read once there is an event after this one."""
+        with self._changed:
+            self._waiting[stream] = last_event
+            self._changed.notify()
+        if stream.ended.done():  # just now
+            self.remove(stream)
+        self._thread.begin()
+
+    def remove(self, stream: LedgerStream) -> None:
+        """Forget a stream that has ended."""
+        with self._changed:
+            self._waiting.pop(stream, None)
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _poll(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if self._changed.wait_for(lambda: self._is_closed, self._interval_s):
+                    return
+            try:
+                newest = find_last_event(self._ledger)
+            except QuantraError:
+                newest = math.inf  # each stream reads, and ends with this error
+            with self._changed:
+                woken = [stream for stream, last in self._waiting.items() if last < newest]
+                for stream in woken:
+                    del self._waiting[stream]
+            for stream in woken:
+                stream.read_next()
+
+
+@final
+class LedgerCalls:
+    """The calls of LedgerService. Thread-safe.
+
+    Args:
+        ledger: The ledger; None if the server has none.
+        champions: Lists name and version of each served champion.
+        poll_s: Seconds between two searches for events of other processes.
+    """
+
+    def __init__(
+        self, ledger: Ledger | None, champions: Callable[[], Collection[tuple[str, int]]], *, poll_s: float = POLL_S
+    ) -> None:
+        self._ledger = ledger
+        self._champions = champions
+        self._queue = RequestQueue(_WAITING)
+        self._worker = ExplanationWorker("ledger", self._queue)
+        self._poller = None if ledger is None else EventPoller(ledger, poll_s)
+        self._open = OpenStreams()
+
+    def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Answer one unary call. See `Calls.call`."""
+        answer: Future[bytes] = Future()
+        queries = {"GetForecast": self._get_forecast, "GetHealth": self._get_health}
+        try:
+            ledger, query = self._opened, queries[name]
+            done = self._run(name, lambda: [query(ledger, request)], deadline)
+            chain(name, done, answer, lambda messages: messages[0])
+        except Exception as error:  # noqa: BLE001 - layer boundary
+            fail(name, answer, error)
+        return answer
+
+    def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
+        """Open a call with a stream of response messages. See `Calls.open`."""
+        if name == "WatchEvents":
+            stream = LedgerStream(
+                name, lambda body: EventMessages(self._opened, body), self._run, deadline, emit, self._poller
+            )
+        else:
+            stream = LedgerStream(name, lambda body: ForecastMessages(self._opened, body), self._run, deadline, emit)
+        self._open.add(stream)
+        return stream
+
+    def drain(self) -> None:
+        """End the streams that wait for events as UNAVAILABLE; others continue."""
+        self._open.stop(UnavailableError("the server is stopping; call again in a moment, or on another server"))
+
+    def close(self) -> None:
+        """Drain, and finish the queued queries."""
+        self.drain()
+        if self._poller is not None:
+            self._poller.close()
+        self._queue.close()
+        self._queue.join()
+
+    @property
+    def _opened(self) -> Ledger:
+        if self._ledger is None:
+            raise NoLedgerError(
+                "this server has no ledger; start it with --ledger FILE, and see its log if it cannot open the file"
+            )
+        return self._ledger
+
+    def _run(self, name: str, read: Callable[[], Sequence[bytes]], deadline: Deadline) -> "Future[Sequence[bytes]]":
+        item: QueuedRequest[LedgerQuery, Sequence[bytes]] = QueuedRequest(LedgerQuery(read), deadline)
+        self._worker.put(name, item)
+        return item.answer
+
+    def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
+        request = _request_of(body, pb.GetForecastRequest)
+        check_text("symbol", request.symbol)
+        check_text("forecast_id", request.forecast_id)
+        if not request.forecast_id:
+            raise MalformedRequestError(
+                "forecast_id is empty; send the id of a forecast", metadata={"field": "forecast_id"}
+            )
+        chosen = ForecastFilter(forecast_id=request.forecast_id, symbol=request.symbol)
+        found = read_outcomes(ledger, ledger.records(ForecastRecord, *chosen.condition))
+        return pb.GetForecastResponse(forecasts=map(wire.encode_forecast, found)).SerializeToString()
+
+    def _get_health(self, ledger: Ledger, body: bytes) -> bytes:
+        request = _request_of(body, pb.GetHealthRequest)
+        evidence = list_newest_evidence(ledger, *wire.decode_reference(request.model))
+        versions = groupby(
+            sorted(evidence, key=lambda record: (record.model, record.version)),
+            lambda record: ModelVersion(record.model, record.version),
+        )
+        champions = self._champions()
+        return pb.GetHealthResponse(
+            models=[
+                wire.encode_health(version, list(records), is_champion=version in champions)
+                for version, records in versions
+            ],
+            last_session=ledger.last_session,
+        ).SerializeToString()

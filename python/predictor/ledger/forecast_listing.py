@@ -1,0 +1,122 @@
+"""Recorded forecasts with their outcomes, read in parts of bounded size."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+from predictor.dates import LATEST
+from predictor.ledger.ledger import Ledger
+from predictor.ledger.records import ForecastRecord, ForecastRole, Label, Score
+
+PART: Final = 200
+"""Most forecasts of a part."""
+_WINDOW: Final = 5_000
+"""Most rows that are searched for one part, so that other readers and writers need not wait long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastFilter:
+    """Which forecasts to list; empty fields do not restrict."""
+
+    forecast_id: str = ""
+    model: str = ""
+    version: int = 0
+    symbol: str = ""
+    first_session: int = 0
+    """First session of the last bar, yyyymmdd."""
+    last_session: int = 0
+    roles: tuple[ForecastRole, ...] = ()
+    newest: int = 0
+    """Only the last ones that were recorded."""
+
+    @property
+    def condition(self) -> tuple[str, list[str | int]]:
+        """A SQL condition on the table `forecast`, and its values."""
+        conditions: dict[str, str | int] = {
+            "forecast_id = ?": self.forecast_id,
+            "model = ?": self.model,
+            "version = ?": self.version,
+            "symbol = ?": self.symbol,
+            "as_of >= ?": self.first_session,
+            "as_of <= ?": self.last_session,
+            "role in (select value from json_each(?))": json.dumps(self.roles) if self.roles else "",
+        }
+        given = {condition: value for condition, value in conditions.items() if value}
+        return " and ".join(given) or "1", list(given.values())
+
+
+class RecordedOutcome(NamedTuple):
+    """What happened after one horizon of a forecast."""
+
+    label: Label
+    score: Score | None
+    """None if the label is unscorable."""
+
+
+class RecordedForecast(NamedTuple):
+    """A forecast with the outcomes that are known so far, ordered by horizon and revision."""
+
+    forecast: ForecastRecord
+    outcomes: tuple[RecordedOutcome, ...]
+
+
+def read_outcomes(ledger: Ledger, forecasts: Sequence[ForecastRecord]) -> list[RecordedForecast]:
+    """Read the outcomes of forecasts, in the same order."""
+    where, numbers = "forecast in (select value from json_each(?))", json.dumps([one.number for one in forecasts])
+    labels = ledger.records(Label, where, (numbers,))  # first, so that each one's score is there, too
+    scores = {(one.forecast, one.horizon, one.revision): one for one in ledger.records(Score, where, (numbers,))}
+    outcomes: defaultdict[int, list[RecordedOutcome]] = defaultdict(list)
+    for label in sorted(labels, key=lambda label: (label.horizon, label.revision)):
+        score = scores.get((label.forecast, label.horizon, label.revision))
+        outcomes[label.forecast].append(RecordedOutcome(label, score))
+    return [RecordedForecast(one, tuple(outcomes[one.number])) for one in forecasts]
+
+
+@final
+class ForecastListing:
+    """The forecasts of a filter that are recorded now, oldest first."""
+
+    def __init__(self, ledger: Ledger, chosen: ForecastFilter) -> None:
+        self._ledger = ledger
+        self._where, self._values = chosen.condition
+        days = (chosen.first_session, chosen.last_session or LATEST)
+        span = "select min(id) as first, max(id) as last from forecast where as_of between ? and ?"
+        found = ledger.query(span, days)[0]
+        self._first, self._last = (found["first"] or 1) - 1, found["last"] or 0
+        self._missing = chosen.newest
+        """Forecasts whose number is still searched for, backwards from the last one."""
+        self._place = self._last if chosen.newest else self._first
+        """The number of the row before the next one."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all parts were read."""
+        return not self._missing and self._place >= self._last
+
+    def read_part(self) -> list[RecordedForecast]:
+        """Read the next part; empty if the searched rows hold no such forecast."""
+        if self._missing:
+            self._go_back()
+            return []
+        end = min(self._last, self._place + _WINDOW)
+        found = self._ledger.records(
+            ForecastRecord,
+            f"id in (select id from forecast where id > ? and id <= ? and {self._where} order by id limit ?)",  # noqa: S608 - no value is in the text
+            (self._place, end, *self._values, PART),
+        )
+        self._place = found[-1].number if len(found) == PART else end
+        return read_outcomes(self._ledger, found)
+
+    def _go_back(self) -> None:
+        """Search one window for the first of the newest forecasts."""
+        begin = max(self._first, self._place - _WINDOW)
+        rows = self._ledger.query(
+            f"select id from forecast where id > ? and id <= ? and {self._where} order by id desc limit ?",  # noqa: S608 - as above
+            (begin, self._place, *self._values, self._missing),
+        )
+        self._missing -= len(rows)
+        self._place = begin if self._missing else rows[-1]["id"] - 1
+        if self._place == self._first:
+            self._missing = 0
