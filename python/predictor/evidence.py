@@ -13,12 +13,13 @@ Newey-West errors.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from math import log, nan, sqrt
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from predictor.arrays import BoolArray, FloatArray, IntArray
+from predictor.arrays import BoolArray, FloatArray, IntArray, PositionArray
 
 ALPHA: Final = 0.05
 """Probability that a test ever gives a false alarm."""
@@ -85,49 +86,79 @@ class BettingCapital:
 
 
 @final
-class _BettingAccounts:
-    """The capital of `horizon` accounts that bet in turn; account t mod horizon bets on date t."""
+class _Bets:
+    """The bets of `horizon` accounts against a promised share, computed for all dates together.
 
-    def __init__(self, count: int, stakes: FloatArray, worst: float, horizon: int) -> None:
-        self._date = 0
-        self._capital = np.zeros((count, horizon, stakes.size))
-        self._is_open = np.zeros(horizon, np.bool_)
-        self._reserve = np.ones(horizon)
-        self._entered = np.zeros(horizon, np.int64)
+    Account t mod horizon settles its bet and places the next one on date t, which is its turn. `last` is the number of
+    the first date without a new bet.
+    """
+
+    def __init__(self, promised: float, side: CoverageSide, *, symbols: int, horizon: int) -> None:
+        self.horizon = horizon
+        self._promised, self._side = promised, side
+        worst = promised - 1 if side is CoverageSide.TOO_FEW else -promised
+        stakes = np.array(POOLED_STAKES if symbols >= POOLED_FROM else SINGLE_STAKES)
         self._stakes = np.minimum(stakes, _LARGEST_LOSS / -worst)
-        self._worst = 1 + self._stakes * worst
+        self.worst = 1 + self._stakes * worst
+        """[S] factor of the capital, for each stake, if nothing is won."""
 
-    def repeated(self, copies: int) -> "_BettingAccounts":
-        """Copy the only stream into independent ones."""
-        copy = object.__new__(_BettingAccounts)
-        copy.__dict__.update(self.__dict__)
-        copy._capital = np.repeat(self._capital, copies, axis=0)
-        copy._is_open, copy._reserve = self._is_open.copy(), self._reserve.copy()
-        copy._entered = self._entered.copy()
-        return copy
+    def begin(self, shares: FloatArray, last: int) -> FloatArray:
+        """[N, D + horizon, S] capital after each date's turn, from bets on shares [N, D] of the first dates."""
+        none = np.zeros((len(shares), self.horizon, self.worst.size))
+        return self._settle(none, np.concatenate([none, self._gains(shares)], axis=1), 0, last)
 
-    def next_date(self, gains: FloatArray | None, *, opens: bool) -> None:
-        """Settle the bet on the date `horizon` dates ago with these gains [N], and bet on the next date."""
-        turn = self._date % self._reserve.size
-        if gains is not None:
-            self._capital[:, turn] *= 1 + self._stakes * gains[:, None]
-            self._is_open[turn] = False
-        if opens:
-            while self._entered[turn] * RESTART <= self._date:
-                k = int(self._entered[turn])
-                part = 1 / ((k + 1) * (k + 2))
-                self._capital[:, turn] += part
-                self._reserve[turn] -= part
-                self._entered[turn] += 1
-            self._is_open[turn] = True
-        self._date += 1
+    def proceed(self, before: FloatArray, shares: FloatArray, first: int) -> FloatArray:
+        """[N, T, S] capital after each turn from date `first` on, whose bets are settled with these shares [N, T].
 
-    def plain(self) -> FloatArray:
-        return self._capital.mean(axis=(1, 2)) + self._reserve.mean()
+        `before` [N, horizon, S] is the capital after the turns before `first`. A bet is placed on every date.
+        """
+        return self._settle(before, self._gains(shares), first, first + shares.shape[1])
 
-    def guarded(self) -> FloatArray:
-        factors = np.where(self._is_open[:, None], self._worst, 1.0)
-        return (self._capital * factors).mean(axis=(1, 2)) + self._reserve.mean()
+    def _gains(self, shares: FloatArray) -> FloatArray:
+        """[N, D, S] what each stake gains."""
+        gains = self._promised - shares if self._side is CoverageSide.TOO_FEW else shares - self._promised
+        return self._stakes * gains[..., None]
+
+    def _settle(self, before: FloatArray, gains: FloatArray, first: int, last: int) -> FloatArray:
+        after, dates, step = 1 + gains, gains.shape[1], self.horizon
+        for place in range(min(step, dates)):
+            path, capital = after[:, place::step], before[:, place]
+            entered = self._count_entered(np.arange(first + place - step, first + dates, step), last).tolist()
+            entries = [turn for turn in range(path.shape[1]) if entered[turn] < entered[turn + 1]]
+            for begin, end in pairwise(sorted({0, *entries, path.shape[1]})):
+                capital = capital * path[:, begin]
+                for number in range(entered[begin], entered[begin + 1]):
+                    capital = capital + _capital_part(number)
+                path[:, begin] = capital
+                np.multiply.accumulate(path[:, begin:end], axis=1, out=path[:, begin:end])
+                capital = path[:, end - 1]
+        return after
+
+    def turns(self, dates: PositionArray) -> PositionArray:
+        """[D, horizon] the last turn of each account on or before each date."""
+        return dates[:, None] - (dates[:, None] - np.arange(self.horizon)) % self.horizon
+
+    def reserve(self, turns: PositionArray, last: int) -> FloatArray:
+        """[D] mean capital that has not entered by the accounts' last turns [D, horizon]."""
+        entered = self._count_entered(turns, last)
+        left = [1.0]
+        for number in range(int(entered.max(initial=0))):
+            left.append(left[-1] - _capital_part(number))
+        return np.array(left)[entered].mean(axis=1)
+
+    def _count_entered(self, turns: PositionArray, last: int) -> PositionArray:
+        """How many parts of the capital have entered by each turn."""
+        placed = np.where(turns < last, turns, turns - self.horizon)
+        return np.where(placed < 0, 0, placed // RESTART + 1)
+
+
+def _capital_part(number: int) -> float:
+    """The part of an account's capital that enters at its first turn after `number` times RESTART dates."""
+    return 1 / ((number + 1) * (number + 2))
+
+
+_MOST_NUMBERS: Final = 1 << 20
+"""Size of the largest temporary array."""
 
 
 def bet_on_shares(
@@ -143,24 +174,18 @@ def bet_on_shares(
         horizon: sessions until an outcome.
     """
     count, dates = shares.shape
-    accounts = _open_accounts(count, promised, side, symbols=symbols, horizon=horizon)
-    plain, guarded = np.full(shares.shape, nan), np.full(shares.shape, nan)
-    for date in range(dates + horizon):
-        due = date - horizon
-        gains = None if due < 0 else _gains(shares[:, due], promised, side)
-        accounts.next_date(gains, opens=date < dates)
-        if due >= 0:
-            plain[:, due], guarded[:, due] = accounts.plain(), accounts.guarded()
+    bets = _Bets(promised, side, symbols=symbols, horizon=horizon)
+    after = bets.begin(shares, dates)
+    plain, guarded = np.empty(shares.shape), np.empty(shares.shape)
+    step = max(1, _MOST_NUMBERS // max(1, count * horizon * bets.worst.size))
+    for first in range(0, dates, step):
+        due = slice(first, min(first + step, dates))
+        turns = bets.turns(np.arange(due.start, due.stop) + horizon)
+        capital, reserve = np.take(after, turns, axis=1), bets.reserve(turns, dates)
+        plain[:, due] = capital.mean(axis=(2, 3)) + reserve
+        is_open = (turns < dates)[..., None]
+        guarded[:, due] = (capital * np.where(is_open, bets.worst, 1.0)).mean(axis=(2, 3)) + reserve
     return BettingCapital(plain=plain, guarded=guarded)
-
-
-def _open_accounts(count: int, promised: float, side: CoverageSide, *, symbols: int, horizon: int) -> _BettingAccounts:
-    stakes = np.array(POOLED_STAKES if symbols >= POOLED_FROM else SINGLE_STAKES)
-    return _BettingAccounts(count, stakes, promised - 1 if side is CoverageSide.TOO_FEW else -promised, horizon)
-
-
-def _gains(shares: FloatArray, promised: float, side: CoverageSide) -> FloatArray:
-    return promised - shares if side is CoverageSide.TOO_FEW else shares - promised
 
 
 class CoverageEvidence(NamedTuple):
@@ -217,6 +242,8 @@ _NOTICED: Final = 0.9
 _LONGEST_NOTICE: Final = 1000
 _LEAST_DATES: Final = 20
 _PATHS: Final = 200
+_NOTICE_STEP: Final = 125
+"""Sessions that are simulated before the next look."""
 
 
 def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: int) -> int:
@@ -227,24 +254,35 @@ def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: i
     """
     if shares.size < max(_LEAST_DATES, 3 * horizon):
         return 0
-    accounts = _open_accounts(1, promised, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
-    for date in range(shares.size + horizon):
-        gains = None if date < horizon else _gains(shares[date - horizon, None], promised, CoverageSide.TOO_FEW)
-        accounts.next_date(gains, opens=True)
+    dropped = _draw_dropped_shares(shares, promised, symbols=symbols, horizon=horizon)
+    bets = _Bets(promised, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
+    first = shares.size + horizon
+    before = np.repeat(bets.begin(shares[None], first)[:, -horizon:], _PATHS, axis=0)
+    total, noticed = (before * bets.worst).sum(axis=(1, 2))[:, None], np.zeros((_PATHS, 1), np.bool_)
+    for done in range(0, _LONGEST_NOTICE, _NOTICE_STEP):
+        after = bets.proceed(before, dropped[:, done : done + _NOTICE_STEP], first + done)
+        dates = first + done + np.arange(after.shape[1])
+        capital = np.concatenate([before, after], axis=1)
+        change = ((after - capital[:, :-horizon]) * bets.worst).sum(axis=2)
+        totals = total + np.cumsum(change, axis=1)
+        guarded = totals / before[0].size + bets.reserve(bets.turns(dates), dates[-1] + 1)
+        alarms = np.logical_or.accumulate(np.concatenate([noticed, guarded >= 1 / ALPHA], axis=1), axis=1)[:, 1:]
+        enough = alarms.mean(axis=0) >= _NOTICED
+        if enough.any():
+            return done + int(np.argmax(enough)) + 1
+        before, total, noticed = capital[:, -horizon:], totals[:, -1:], alarms[:, -1:]
+    return 0
+
+
+def _draw_dropped_shares(shares: FloatArray, promised: float, *, symbols: int, horizon: int) -> FloatArray:
+    """[PATHS, LONGEST_NOTICE] shares in blocks of the observed ones, whose level drops within `horizon` sessions."""
     random, block = np.random.default_rng(shares.size), max(2 * horizon, 5)
     starts = random.integers(shares.size, size=(_PATHS, -(-_LONGEST_NOTICE // block)))
     places = (starts[..., None] + np.arange(block)).reshape(_PATHS, -1) % shares.size
     level = promised - _DROP * np.minimum(1, np.arange(1, _LONGEST_NOTICE + 1) / horizon)
     kept = np.minimum(1, level / max(float(shares.mean()), 1e-9))
     drawn = shares[places[:, :_LONGEST_NOTICE]]
-    covered = random.binomial(np.round(symbols * drawn).astype(np.int64), kept) / symbols
-    many, noticed = accounts.repeated(_PATHS), np.zeros(_PATHS, np.bool_)
-    for date in range(_LONGEST_NOTICE):
-        many.next_date(_gains(covered[:, date], promised, CoverageSide.TOO_FEW), opens=True)
-        noticed |= many.guarded() >= 1 / ALPHA
-        if noticed.mean() >= _NOTICED:
-            return date + 1
-    return 0
+    return random.binomial(np.round(symbols * drawn).astype(np.int64), kept) / symbols
 
 
 def describe_notice(promised: float, days: int) -> str:

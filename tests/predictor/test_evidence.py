@@ -11,6 +11,10 @@ from hypothesis.extra.numpy import arrays
 from predictor.arrays import FloatArray
 from predictor.evidence import (
     ALPHA,
+    POOLED_FROM,
+    POOLED_STAKES,
+    RESTART,
+    SINGLE_STAKES,
     CoverageSide,
     DailyShares,
     Lamp,
@@ -59,6 +63,45 @@ def test_capital_stays_positive_and_guarded_capital_is_never_larger(
     wealth = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
     assert (wealth.guarded > 0).all()
     assert (wealth.guarded <= wealth.plain * (1 + 1e-12)).all()
+
+
+def bet_date_by_date(
+    shares: FloatArray, promised: float, side: CoverageSide, symbols: int, horizon: int
+) -> list[tuple[float, float]]:
+    """Plain and guarded capital of one stream, by the definition of the bets."""
+    is_few = side is CoverageSide.TOO_FEW
+    worst = promised - 1 if is_few else -promised
+    stakes = np.minimum(POOLED_STAKES if symbols >= POOLED_FROM else SINGLE_STAKES, 0.95 / -worst)
+    capital, is_open = np.zeros((horizon, len(stakes))), np.zeros(horizon, np.bool_)
+    reserve, entered = np.ones(horizon), np.zeros(horizon, np.int64)
+    found: list[tuple[float, float]] = []
+    for date in range(shares.size + horizon):
+        turn, due = date % horizon, date - horizon
+        if due >= 0:
+            capital[turn] *= 1 + stakes * (promised - shares[due] if is_few else shares[due] - promised)
+        is_open[turn] = date < shares.size
+        if is_open[turn]:
+            while entered[turn] * RESTART <= date:
+                part = 1 / ((entered[turn] + 1) * (entered[turn] + 2))
+                capital[turn] += part
+                reserve[turn] -= part
+                entered[turn] += 1
+        if due >= 0:
+            left = capital * np.where(is_open[:, None], 1 + stakes * worst, 1.0)
+            found.append((capital.mean() + reserve.mean(), left.mean() + reserve.mean()))
+    return found
+
+
+@given(SHARES, st.integers(0, 30), PROMISES, SIDES, SYMBOLS, st.sampled_from([1, 2, 5, 20, 61, 130]))
+@settings(max_examples=100, deadline=None)
+def test_the_capital_is_that_of_bets_date_by_date_to_the_last_bit(
+    shares: FloatArray, waiting: int, promised: float, side: CoverageSide, symbols: int, horizon: int
+) -> None:
+    shares[:, max(0, shares.shape[1] - waiting) :] = np.nan
+    wealth = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
+    for row, stream in enumerate(shares):
+        expected = np.array(bet_date_by_date(stream, promised, side, symbols, horizon)).T
+        np.testing.assert_array_equal([wealth.plain[row], wealth.guarded[row]], expected)
 
 
 @given(SHARES, SIDES, HORIZONS)
