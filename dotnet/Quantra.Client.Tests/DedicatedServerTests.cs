@@ -76,12 +76,12 @@ public sealed class DedicatedServerTests(PredictorFixture fixture, DedicatedServ
         using var seen = new TelemetryRecorder();
         await using var admin = new ModelAdminClient(server.AdminAddress);
         server.CopyModel("small", 2);
-        Assert.Equal([1, 2], (await admin.LoadAsync("small@2", Token)).Select(model => model.Version));
-        Assert.Equal([1, 2], (await admin.ReloadAsync("small", Token)).Select(model => model.Version));
+        Assert.Equal([1, 2], (await admin.LoadAsync("small@2", Token)).Models.Select(model => model.Version));
+        Assert.Equal([1, 2], (await admin.ReloadAsync("small", Token)).Models.Select(model => model.Version));
         await using var client = Patient;
         Assert.Equal(1, (await client.GetModelAsync("small", Token)).Version);
         Assert.Equal([1], (await admin.UnloadAsync("small@2", Token)).Select(model => model.Version));
-        Assert.Equal([1, 2], (await admin.LoadAsync(ModelReference.To("small", 2), Token)).Select(model => model.Version));
+        Assert.Equal([1, 2], (await admin.LoadAsync(ModelReference.To("small", 2), Token)).Models.Select(model => model.Version));
         Assert.Contains(seen.Activities, activity => activity.OperationName == "quantra.v1.ModelAdminService/UnloadModel");
         Assert.Contains("ReloadModel small OK", seen.Calls);
     }

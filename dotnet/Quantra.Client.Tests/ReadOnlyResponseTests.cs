@@ -2,6 +2,7 @@ using System.Collections;
 using System.Reflection;
 using Google.Protobuf;
 using Grpc.Core;
+using Quantra.Client.Transport;
 using Quantra.Client.Wire;
 
 namespace Quantra.Client.Tests;
@@ -86,6 +87,27 @@ public sealed class ReadOnlyResponseTests
         AssertReadOnly(known);
         AssertReadOnly(known.Targets[0]);
         AssertReadOnly(StreamResponseReader.Push(new V1.PredictStreamResponse { Ack = new V1.Ack { WaitingFor = { "IBM" } } }));
+    }
+
+    [Fact]
+    public void The_lists_of_a_ledger_are_read_only()
+    {
+        AssertReadOnly(LedgerReader.Forecast(new V1.RecordedForecast
+        {
+            AsOfSession = 20130301,
+            BaseSession = 20130301,
+            Horizons = { 1 },
+            TargetSessions = { 20130304 },
+            Quantiles = { 0.5 },
+            Values = Doubles(1),
+            Outcomes = { new V1.RecordedOutcome { Session = 20130304 } },
+        }));
+        var test = new V1.TestHealth { Session = 20130301 };
+        var health = LedgerReader.Health(new V1.GetHealthResponse { Models = { new V1.ModelHealth { Tests = { test } } } });
+        AssertReadOnly(health);
+        AssertReadOnly(health.Models[0]);
+        AssertReadOnly(LedgerReader.Comparison(new V1.CompareVersionsResponse { Symbols = { "AAPL" } }));
+        AssertReadOnly(LedgerReader.Promotion(new V1.PromoteVersionResponse { Gates = { new V1.GateResult() } }));
     }
 
     [Fact]

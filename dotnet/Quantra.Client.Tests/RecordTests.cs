@@ -96,6 +96,7 @@ public sealed class RecordTests
         double number => double.IsNaN(number) ? 0.0 : number + 0.125,
         bool flag => !flag,
         DateOnly day => day.AddDays(1),
+        DateTimeOffset time => time.AddTicks(1),
         Enum => Enum.ToObject(value.GetType(), Convert.ToInt32(value, CultureInfo.InvariantCulture) + 1),
         ReadOnlyMemory<double> numbers => new ReadOnlyMemory<double>(LastAltered(numbers)),
         ReadOnlyMemory<float> numbers => new ReadOnlyMemory<float>([.. numbers.Span[..^1], 99]),

@@ -37,6 +37,65 @@ internal static class SampleRecords
         ["pushed"] = (() => new PushResult(Forecast(), ["B"]), "small@1 as of 2013-07-02, 1 symbol"),
         ["taken"] = (() => new PushResult(null, ["B"]), "taken; the day waits for B"),
         ["model"] = (Model, "small@1 (lstm): log-return in 1, 5 days, quantiles 0.1, 0.5; needs 30 bars"),
+        ["query"] = (() => new ForecastQuery { Model = "small@1", Symbol = "A", First = Monday, Last = Monday.AddDays(4), Roles = [ForecastRole.Champion], Newest = 20 }, "forecasts of small@1 for A since 2013-07-01 until 2013-07-05 as Champion, the newest 20"),
+        ["recorded forecast"] = (Recorded, "small@1 as of 2013-07-02: A, Champion, outcomes of 1 of 2 horizons"),
+        ["outcome"] = (Outcome, "1 day, 2013-07-03: 0.25, inside"),
+        ["unscorable"] = (() => Outcome() with { Status = OutcomeStatus.Unscorable, Value = null, IsInside = null, Reason = "no bar" }, "1 day, 2013-07-03: no bar"),
+        ["health"] = (() => new LedgerHealth([Health()], Monday), "1 model as of 2013-07-01"),
+        ["model health"] = (Health, "small@1, champion: Amber, 1 test"),
+        ["test"] = (Test, "coverage too few at 5 days: Amber until 2013-07-01"),
+        ["event"] = (() => new LedgerEvent(7, DateTimeOffset.UnixEpoch, "alarm", "small", 1, Monday, "coverage", "{}"), "7: alarm of small@1 as of 2013-07-01: coverage"),
+        ["comparison"] = (Comparison, "small@2 against small@1 on 20 days: Undecided; too few days"),
+        ["gate"] = (Gate, "audit: failed, needs a passed audit, has none"),
+        ["promotion"] = (() => new PromotionResult(false, [Gate()], 1), "not promoted; champion: version 1; failed: audit"),
+        ["rollback"] = (() => new RollbackResult(1, 2), "champion: version 1, before: version 2"),
+        ["loaded"] = (() => new LoadResult([Model()], ["small@2 is damaged"]), "serves small@1; not served: small@2 is damaged"),
+    };
+
+    private static RecordedForecast Recorded() => new()
+    {
+        ForecastId = "id",
+        Symbol = "A",
+        Role = ForecastRole.Champion,
+        Model = "small",
+        Version = 1,
+        WeightsHash = "weights",
+        AsOf = Monday.AddDays(1),
+        BaseSession = Monday.AddDays(1),
+        TargetKind = "log-return",
+        Horizons = [1, 5],
+        TargetSessions = [Monday.AddDays(2), Monday.AddDays(8)],
+        Quantiles = [0.1, 0.5],
+        Values = Prices(),
+        AnchorPrice = 1.5,
+        IsProspective = true,
+        MadeAt = DateTimeOffset.UnixEpoch,
+        Outcomes = [Outcome()],
+    };
+
+    private static RecordedOutcome Outcome() => new(1, Monday.AddDays(2), 0, OutcomeStatus.Scored, 0.25, "", 0.125, true, 0.5);
+
+    private static ModelHealth Health() => new("small", 1, true, Lamp.Amber, [Test()]);
+
+    private static TestHealth Test() => new("coverage too few", 5, Lamp.Amber, Monday, 30, 0.75, 0.875, "{}");
+
+    private static GateResult Gate() => new("audit", false, false, "a passed audit", "none");
+
+    private static ModelComparison Comparison() => new()
+    {
+        Champion = "small@1",
+        Challenger = "small@2",
+        Decision = ComparisonDecision.Undecided,
+        Need = "20 more days",
+        Sentence = "too few days",
+        FirstSession = Monday,
+        LastSession = Monday.AddDays(28),
+        Days = 20,
+        Symbols = ["A", "B"],
+        Improvement = 0.25,
+        Lower = 0.125,
+        Upper = 0.5,
+        ResultJson = "{}",
     };
 
     private static BarPanel Panel() => new()

@@ -16,8 +16,7 @@ namespace Quantra.Client;
 /// <example>
 /// <code>
 /// await using var admin = new ModelAdminClient(new Uri("http://127.0.0.1:50052"));
-/// foreach (var model in await admin.ReloadAsync("stock"))
-///     Console.WriteLine(model);
+/// Console.WriteLine(await admin.ReloadAsync("stock"));
 /// </code>
 /// </example>
 public sealed class ModelAdminClient : IAsyncDisposable
@@ -63,50 +62,63 @@ public sealed class ModelAdminClient : IAsyncDisposable
     {
     }
 
-    private ModelAdminClient(ClientConnection connection) => (_connection, _stub) = (connection, new Stub(connection.Invoker));
+    private ModelAdminClient(ClientConnection connection)
+    {
+        (_connection, _stub) = (connection, new Stub(connection.Invoker));
+        Lifecycle = new GrpcModelLifecycle(connection, this);
+    }
 
-    /// <summary>Loads models from the server's folder. Versions that are served already stay unchanged; the server's log names versions that cannot be served.</summary>
+    /// <summary>Compares the versions of a model and changes its champion, on a server with a ledger.</summary>
+    public IModelLifecycle Lifecycle { get; }
+
+    /// <summary>Loads models from the server's folder. Versions that are served already stay unchanged.</summary>
     /// <param name="model">"NAME" or "NAME@VERSION".</param>
     /// <param name="cancellationToken">Cancels the call.</param>
-    /// <returns>The versions of this model that are served afterwards.</returns>
+    /// <returns>The versions of this model that are served afterwards, and why others are not.</returns>
     /// <exception cref="QuantraException">No version can be loaded; see Reason.</exception>
-    public Task<IReadOnlyList<ModelInfo>> LoadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
-        CallAsync(_stub.LoadModelAsync, text => new V1.LoadModelRequest { Model = text }, response => response.Models, model, cancellationToken);
+    public async Task<LoadResult> LoadAsync(ModelReference model, CancellationToken cancellationToken = default)
+    {
+        var response = await CallAsync(_stub.LoadModelAsync, text => new V1.LoadModelRequest { Model = text }, model, cancellationToken).ConfigureAwait(false);
+        return new(Models(response.Models), [.. response.Problems]);
+    }
 
     /// <summary>Stops serving a model or version. Requests that are already queued are still answered.</summary>
     /// <param name="model">"NAME" or "NAME@VERSION".</param>
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <returns>The versions of this model that are still served.</returns>
     /// <exception cref="QuantraException">The version is not served, or it is the champion of other versions; see Reason.</exception>
-    public Task<IReadOnlyList<ModelInfo>> UnloadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
-        CallAsync(_stub.UnloadModelAsync, text => new V1.UnloadModelRequest { Model = text }, response => response.Models, model, cancellationToken);
+    public async Task<IReadOnlyList<ModelInfo>> UnloadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
+        Models((await CallAsync(_stub.UnloadModelAsync, text => new V1.UnloadModelRequest { Model = text }, model, cancellationToken).ConfigureAwait(false)).Models);
 
-    /// <summary>Reads models from the folder again and replaces the served ones. Versions that cannot be read stay as they are served; the server's log names them.</summary>
+    /// <summary>Reads models from the folder again and replaces the served ones. Versions that cannot be read stay as they are served.</summary>
     /// <param name="model">"NAME" or "NAME@VERSION".</param>
     /// <param name="cancellationToken">Cancels the call.</param>
-    /// <returns>The versions of this model that are served afterwards.</returns>
+    /// <returns>The versions of this model that are served afterwards, and why others are not.</returns>
     /// <exception cref="QuantraException">No version can be loaded; see Reason.</exception>
-    public Task<IReadOnlyList<ModelInfo>> ReloadAsync(ModelReference model, CancellationToken cancellationToken = default) =>
-        CallAsync(_stub.ReloadModelAsync, text => new V1.ReloadModelRequest { Model = text }, response => response.Models, model, cancellationToken);
+    public async Task<LoadResult> ReloadAsync(ModelReference model, CancellationToken cancellationToken = default)
+    {
+        var response = await CallAsync(_stub.ReloadModelAsync, text => new V1.ReloadModelRequest { Model = text }, model, cancellationToken).ConfigureAwait(false);
+        return new(Models(response.Models), [.. response.Problems]);
+    }
 
     /// <summary>Rejects new calls, waits for running calls up to the grace time, and closes the client's own channel.</summary>
     /// <returns>A task that completes when all calls have ended.</returns>
     public ValueTask DisposeAsync() => _connection.DisposeAsync();
 
-    private async Task<IReadOnlyList<ModelInfo>> CallAsync<TRequest, TResponse>(
+    private static IReadOnlyList<ModelInfo> Models(RepeatedField<V1.ModelInfo> models) => [.. models.Select(ResponseReader.Model)];
+
+    private async Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> method,
         Func<string, TRequest> write,
-        Func<TResponse, RepeatedField<V1.ModelInfo>> models,
         ModelReference model,
         CancellationToken cancellationToken)
         where TRequest : IMessage
     {
         ArgumentNullException.ThrowIfNull(model);
         ArgumentNullException.ThrowIfNull(model.Text);
-        var response = await _connection.Calls.RunAsync(
+        return await _connection.Calls.RunAsync(
             this,
             linkedToken => _connection.Executor.CallAsync(method, write(model.Text), model.Text, linkedToken),
             cancellationToken).ConfigureAwait(false);
-        return [.. models(response).Select(ResponseReader.Model)];
     }
 }

@@ -72,6 +72,7 @@ public sealed class QuantraClient : IStockPredictor
         _planner = new PanelPlanner(new GrpcUnaryTransport(_stub, _executor), _models);
         _streams = new GrpcStreamTransport(_stub, _executor);
         _sessions = new SessionRegistry(_streams, connection.Calls.Ending);
+        Ledger = new GrpcForecastLedger(connection, _executor, this);
     }
 
     private QuantraClient(QuantraClient client, CallExecutor executor, bool sharesSessions)
@@ -81,7 +82,11 @@ public sealed class QuantraClient : IStockPredictor
         _planner = new PanelPlanner(new GrpcUnaryTransport(_stub, executor), _models);
         _streams = new GrpcStreamTransport(_stub, executor);
         _sessions = sharesSessions ? client._sessions : new SessionRegistry(_streams, _connection.Calls.Ending);
+        Ledger = new GrpcForecastLedger(_connection, executor, this);
     }
+
+    /// <summary>What the server's ledger records, if the server has one (<c>quantra serve --ledger FILE</c>).</summary>
+    public IForecastLedger Ledger { get; }
 
     /// <summary>Returns a view of this client with another timeout.</summary>
     /// <param name="timeout">Positive, at most a day.</param>

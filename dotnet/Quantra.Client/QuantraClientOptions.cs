@@ -17,7 +17,10 @@ public sealed record QuantraClientOptions
     private readonly TimeSpan _pingInterval = TimeSpan.FromSeconds(20);
     private readonly TimeSpan _pingTimeout = TimeSpan.FromSeconds(5);
 
-    /// <summary>Longest wait for a response, over all attempts; in a stream or session, per request.</summary>
+    /// <summary>
+    /// Longest wait for a response, over all attempts; in a stream or session, per request. While you watch the events of a ledger, how long the
+    /// server may be unavailable.
+    /// </summary>
     /// <value>Positive, at most a day; 30 seconds by default.</value>
     public TimeSpan Timeout
     {
@@ -81,7 +84,8 @@ public sealed record QuantraClientOptions
     /// </value>
     /// <remarks>
     /// Repeating is safe because predictions and explanations have no side effects. If a stream breaks, another call continues with the
-    /// unanswered requests. The stream fails when that many calls in a row break without an answer.
+    /// unanswered requests. The stream fails when that many calls in a row break without an answer. The events of a ledger are not limited by this
+    /// number, except that 1 means no other call.
     /// </remarks>
     public int MaxAttempts
     {

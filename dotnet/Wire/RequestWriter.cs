@@ -137,7 +137,7 @@ internal static class RequestWriter
             Scale = Tensor(V1.DataType.Float64, window.Scale, WindowShape.Level(window, window.Scale)),
             SchemaHash = window.SchemaHash,
             AnchorPrice = { window.AnchorPrice.ToArray() },
-            AsOfSession = window.AsOf is { } day ? SessionNumber.Of(day) : 0,
+            AsOfSession = SessionNumber.OfOrZero(window.AsOf),
             Features = { window.Features },
         };
         if (!window.Mask.IsEmpty)

@@ -7,6 +7,8 @@ internal static class SessionNumber
 {
     public static int Of(DateOnly day) => (day.Year * 10_000) + (day.Month * 100) + day.Day;
 
+    public static int OfOrZero(DateOnly? day) => day is { } known ? Of(known) : 0;
+
     public static void AddTo(RepeatedField<int> numbers, ReadOnlySpan<DateOnly> days)
     {
         numbers.Capacity = days.Length;

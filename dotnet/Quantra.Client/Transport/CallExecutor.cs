@@ -52,6 +52,10 @@ internal sealed class CallExecutor
     public CallExecutor With(Metadata.Entry header) =>
         new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = [.. Headers, header], Telemetry = Telemetry, Limiter = Limiter };
 
+    /// <summary>Returns a copy for another service of the same server.</summary>
+    public CallExecutor With(string service) =>
+        new(_options, _token, _target, _repeats) { Timeout = Timeout, Headers = Headers, Telemetry = new(_options.LoggerFactory, service), Limiter = Limiter };
+
     /// <summary>Makes a unary call.</summary>
     /// <param name="method">Method of the stub.</param>
     /// <param name="request">The request.</param>
@@ -114,6 +118,61 @@ internal sealed class CallExecutor
             cancellationToken);
     }
 
+    /// <summary>Makes an endless server streaming call. If it ends, another call continues, unless the server stays unavailable for the timeout.</summary>
+    /// <param name="method">Method of the stub.</param>
+    /// <param name="write">Writes the request of each call, which continues after the last received message.</param>
+    /// <param name="model">Model of the request, for telemetry; "" = none.</param>
+    /// <param name="receive">Receives each message.</param>
+    /// <param name="cancellationToken">Ends the call.</param>
+    /// <exception cref="QuantraException">The call failed, and a retry would not help or did not.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
+    public Task WatchAsync<TRequest, TResponse>(
+        Func<TRequest, CallOptions, AsyncServerStreamingCall<TResponse>> method,
+        Func<TRequest> write,
+        string model,
+        Action<TResponse> receive,
+        CancellationToken cancellationToken)
+        where TRequest : IMessage
+    {
+        var telemetry = Telemetry.Begin(MethodName(write()), model);
+        return telemetry.TrackAsync<bool>(async () =>
+        {
+            var (attempts, unavailable) = (0, Deadline.After(Timeout));
+            while (true)
+            {
+                var (hasReceived, lasting) = (false, Deadline.After(Timeout));
+                try
+                {
+                    using var call = method(write(), await OptionsAsync(null, cancellationToken).ConfigureAwait(false));
+                    while (await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))
+                    {
+                        hasReceived = true;
+                        receive(call.ResponseStream.Current);
+                    }
+
+                    throw new RpcException(new Status(StatusCode.Unavailable, "the server ended the call"));
+                }
+                catch (RpcException error) when (!cancellationToken.IsCancellationRequested && _options.MaxAttempts > 1)
+                {
+                    if (hasReceived || lasting.HasPassed)
+                        (attempts, unavailable) = (0, Deadline.After(Timeout)); // the server was available meanwhile
+                    var failure = ToError(error);
+                    var delay = Backoff.After(++attempts, failure);
+                    if (!failure.IsTransient || delay >= unavailable.Remaining)
+                        throw failure.ToException(error);
+                    await Task.Delay(delay, cancellationToken).ConfigureAwait(false);
+                    telemetry.Retry();
+                }
+                catch (RpcException error)
+                {
+                    throw Failure(error, cancellationToken);
+                }
+            }
+        });
+    }
+
+    private static string MethodName(IMessage request) => request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
+
     private Task<T> TrackAsync<T>(
         IMessage request,
         string model,
@@ -122,8 +181,7 @@ internal sealed class CallExecutor
         Deadline? shared,
         CancellationToken cancellationToken)
     {
-        var method = request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
-        var telemetry = Telemetry.Begin(method, model);
+        var telemetry = Telemetry.Begin(MethodName(request), model);
         return telemetry.TrackAsync(async () =>
         {
             RequestSize.Check(request, _options.MaxRequestBytes);
