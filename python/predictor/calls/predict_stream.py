@@ -264,9 +264,10 @@ class PredictStream:
     def _leave_step(self) -> None:
         with self._lock:
             self._steps -= 1
-            is_over = self._is_cancelled or (not self._takes_more and not self._under_way)
-        if is_over:
+        if self._is_cancelled:
             self._end_sessions()
+        else:
+            self._finish_if_over()
 
     def _end_sessions(self) -> None:
         with self._lock:
@@ -336,7 +337,7 @@ class PredictStream:
 
     def _finish_if_over(self) -> None:
         with self._lock:
-            if self._takes_more or self._under_way or self._is_cancelled:
+            if self._takes_more or self._under_way or self._steps or self._is_cancelled:
                 return
         self._end_sessions()
         if self._error is None:

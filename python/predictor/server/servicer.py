@@ -129,26 +129,30 @@ class AdmittedCall:
         self.name, self.call = name, call
         self._observed: ObservedCall | None = observed
         self.deadline = Deadline.after(call.time_left_s, observed)
-        self.answer: Future[bytes] | None = None
+        self.cancel_work: Callable[[], object] | None = None
+        """Cancels the work if the caller leaves."""
         call.when_cancelled(self.cancel)
 
     def cancel(self) -> None:
         """Stop the work, because the caller no longer waits."""
-        answer = self.answer
+        cancel_work = self.cancel_work
         self._report(self._caller_error())
         self.deadline.cancelled.set()
-        if answer is not None:
-            answer.cancel()
+        if cancel_work is not None:
+            cancel_work()
 
     def reply(self, message: bytes) -> None:
         """End the call with its only response."""
         self._report(None)
         self.call.reply(message)
 
-    def finish(self) -> None:
-        """End the call after its last response."""
-        self._report(None)
-        self.call.end()
+    def close(self, error: Exception | None) -> None:
+        """End the call after its last response, or with an error."""
+        if error is not None:
+            self.fail(error)
+        else:
+            self._report(None)
+            self.call.end()
 
     def fail(self, error: Exception) -> None:
         """End the call with an error; callers get no internal ones."""
@@ -159,7 +163,7 @@ class AdmittedCall:
 
     def _report(self, error: QuantraError | None) -> None:
         """Report the end once: a caller may go while its response waits to be sent."""
-        observed, self._observed, self.answer = self._observed, None, None
+        observed, self._observed, self.cancel_work = self._observed, None, None
         if observed is not None:
             observed.end(error)
 
@@ -257,7 +261,8 @@ class Servicer:
             admitted.fail(error)
 
     def _answer(self, admitted: AdmittedCall, calls: CallHandler, request: bytes) -> None:
-        answer = admitted.answer = calls.call(admitted.name, request, admitted.deadline)
+        answer = calls.call(admitted.name, request, admitted.deadline)
+        admitted.cancel_work = answer.cancel
         if answer.done():
             self._reply(admitted, answer)
         else:
@@ -281,26 +286,19 @@ class Servicer:
 
         try:
             body = await self._arrivals.request(admitted.call, peer)
-            messages = CallMessages(admitted.call, self._bridge, check)
-            await messages.answer(self._open(admitted, calls, messages), body)
-            admitted.finish()
+            messages = CallMessages(admitted.call, self._bridge, check, admitted.close)
+            messages.answer(self._open(admitted, calls, messages), body)
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
     def _begin_conversation(self, admitted: AdmittedCall, calls: CallHandler, _peer: PeerConnection) -> None:
-        admitted.call.run(self._answer_each(admitted, calls))
-
-    async def _answer_each(self, admitted: AdmittedCall, calls: CallHandler) -> None:
         # The token may be revoked while the stream is open.
         admit = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
-        try:
-            messages = CallMessages(admitted.call, self._bridge, self._check_size, admit)
-            await messages.converse(self._open(admitted, calls, messages))
-            admitted.finish()
-        except Exception as error:  # noqa: BLE001 - process boundary
-            admitted.fail(error)
+        messages = CallMessages(admitted.call, self._bridge, self._check_size, admitted.close, admit)
+        messages.converse(self._open(admitted, calls, messages))
 
     def _open(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
+        admitted.cancel_work = messages.cancel
         return calls.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
 
     def _check_size(self, answer: bytes) -> bytes:

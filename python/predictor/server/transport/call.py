@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from grpc import StatusCode
@@ -44,7 +45,7 @@ class IncomingCall:
         self._buffer: bytes | bytearray = b""
         self._unacknowledged = 0
         self._has_all = self._has_begun = False
-        self._arrival: asyncio.Future[None] | None = None
+        self._when_arrived: Callable[[], None] | None = None
         self._when_cancelled: Callable[[], None] | None = None
         self._when_done: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -66,11 +67,12 @@ class IncomingCall:
             self._buffer += data
         self._unacknowledged += len(data)
         self._has_all = has_all
-        if self._arrival is not None:
+        if self._when_arrived is not None:
             if not has_all and not self._has_message:
                 self._acknowledge()
-            elif not self._arrival.done():
-                self._arrival.set_result(None)
+            else:
+                callback, self._when_arrived = self._when_arrived, None
+                callback()
 
     def cancel(self) -> None:
         """End it without a response: the peer has cancelled it or disconnected."""
@@ -113,29 +115,61 @@ class IncomingCall:
             RequestTooLargeError: It is too large.
             MalformedRequestError: It cannot be decompressed.
         """
-        while not self._has_message:
-            if self._has_all:
-                return None
+        arrived: asyncio.Future[None] = self._connection.loop.create_future()
+        message = self.take_next(partial(_wake, arrived))
+        if message is not None or self._has_all:
+            return message
+        await arrived
+        return self._take() if self._has_message else None
+
+    def take_next(self, when_arrived: Callable[[], None]) -> bytes | None:
+        """Return the next message, if it has arrived; otherwise call `when_arrived` once, when it has or at the end.
+
+        Raises:
+            RequestTooLargeError, MalformedRequestError: As `read`.
+        """
+        if self._has_message:
+            return self._take()
+        if not self._has_all:
             self._acknowledge()
-            self._arrival = self._connection.loop.create_future()
-            try:
-                await self._arrival
-            finally:
-                self._arrival = None
-        return self._take()
+            self._when_arrived = when_arrived
+        return None
+
+    @property
+    def has_all_requests(self) -> bool:
+        """Whether the caller has sent its last message and all were taken."""
+        return self._has_all and not self._has_message
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the caller reads what was sent."""
+        return self._connection.has_room(self._stream)
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the caller may have read what was sent, or is gone."""
+        self._connection.when_room(callback)
+
+    def send(self, message: bytes) -> None:
+        """Send a message now; ignored after the end of the call."""
+        if self.is_over:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            self._connection.send_headers(self._stream, RESPONSE)
+        self._connection.send_data(self._stream, b"\0" + len(message).to_bytes(4, "big") + message)
 
     async def write(self, message: bytes) -> None:
         """Send a message as fast as the caller reads."""
-        await self._connection.has_room(self._stream)
-        self._send(message)
-        await self._connection.has_room(self._stream)
+        await self._wait_for_room()
+        self.send(message)
+        await self._wait_for_room()
 
     def reply(self, message: bytes) -> None:
         """Send the only message, and end the call with OK."""
         if self._connection.is_full:
             self.run(self._reply_later(message))
         else:
-            self._send(message)
+            self.send(message)
             self.end()
 
     def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:
@@ -148,17 +182,15 @@ class IncomingCall:
     # --- its own
 
     async def _reply_later(self, message: bytes) -> None:
-        await self._connection.has_room(self._stream)
-        self._send(message)
+        await self._wait_for_room()
+        self.send(message)
         self.end()
 
-    def _send(self, message: bytes) -> None:
-        if self.is_over:
-            return
-        if not self._has_begun:
-            self._has_begun = True
-            self._connection.send_headers(self._stream, RESPONSE)
-        self._connection.send_data(self._stream, b"\0" + len(message).to_bytes(4, "big") + message)
+    async def _wait_for_room(self) -> None:
+        while not self.has_room:
+            room: asyncio.Future[None] = self._connection.loop.create_future()
+            self.when_room(partial(_wake, room))
+            await room
 
     def _expire(self) -> None:
         self._stop()
@@ -171,7 +203,7 @@ class IncomingCall:
         self._connection.forget(self._stream)
         if self._when_done is not None:
             self._when_done()
-        self._when_done = self._when_cancelled = self._task = None  # they refer to this call
+        self._when_done = self._when_cancelled = self._when_arrived = self._task = None  # they refer to this call
         self._buffer = b""
 
     def _stop(self) -> None:
@@ -217,6 +249,11 @@ class IncomingCall:
         if not decompressor.eof:
             raise MalformedRequestError("the compressed request is cut off; send it again")
         return content
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 MethodHandler: TypeAlias = Callable[[IncomingCall], None]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from grpc import StatusCode
@@ -74,7 +74,7 @@ class HttpConnection(asyncio.Protocol):
         self._begun_s = self._heard_s = self._used_s = self.loop.time()
         self._renewed_s = self._begun_s
         self._pinged_s: float | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[Callable[[], None]] = []
         self.lost = asyncio.Event()
 
     # --- asyncio.Protocol
@@ -160,12 +160,13 @@ class HttpConnection(asyncio.Protocol):
         """Whether the peer does not read what was sent before."""
         return self._http.waiting > _UNSENT
 
-    async def has_room(self, stream: int) -> None:
-        """Wait while the peer does not read what was sent on this stream, or much on all streams."""
-        while self._transport is not None and (self.is_full or self._http.unsent(stream)):
-            waiter: asyncio.Future[None] = self.loop.create_future()
-            self._waiting.append(waiter)
-            await waiter
+    def has_room(self, stream: int) -> bool:
+        """Whether the peer reads what was sent on this stream and on all streams; also if it is gone."""
+        return self._transport is None or not (self.is_full or self._http.unsent(stream))
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the peer has read something or is gone."""
+        self._waiting.append(callback)
 
     def acknowledge(self, stream: int, count: int) -> None:
         """Allow the peer to send as many bytes more."""
@@ -269,9 +270,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _wake_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        for callback in waiting:
+            callback()
 
     def _flush_soon(self) -> None:
         """Flush at the end of this turn of the loop: one write for all calls."""
