@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Final, final
+from typing import Any, Final, TypeVar, final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -28,6 +28,8 @@ ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 _MODEL: Final = ("model", "version")
 _CALL: Final = ("method", *_MODEL)
+
+MetricT = TypeVar("MetricT", Counter, Histogram)
 
 QueueContents = tuple[int, int, int]
 """Number of calls, symbols and request bytes."""
@@ -59,6 +61,7 @@ class Metrics:
         self._versions: set[tuple[str, int]] = set()
         """Model versions with series."""
         self._gauges: ServerGauges | None = None
+        self._children: dict[tuple[Counter | Histogram, tuple[str, ...]], Any] = {}
         requests = "Calls and stream requests by outcome; model is empty if no model was reached."
         self._requests = Counter(
             "quantra_requests", requests, (*_CALL, "code", "reason"), registry=self._registry
@@ -92,8 +95,8 @@ class Metrics:
         """See `CallObserver.ended`."""
         self._track(call.model, call.version)
         labels = (call.arrived.method, call.model, _version_label(call.version))
-        self._requests.labels(*labels, call.code, call.reason).inc()
-        self._request_s.labels(*labels).observe(call.took_s)
+        self._child(self._requests, *labels, call.code, call.reason).inc()
+        self._child(self._request_s, *labels).observe(call.took_s)
 
     def reached(self, model: str, version: int) -> None:
         """See `Observer.reached`. Does nothing: requests are counted when they end."""
@@ -108,9 +111,9 @@ class Metrics:
             (self._forward_s, observation.forward_s),
         ):
             if seconds is not None:
-                histogram.labels(*labels).observe(seconds)
+                self._child(histogram, *labels).observe(seconds)
         if observation.forward_s is not None:
-            self._batch_rows.labels(*labels).observe(observation.batch_rows)
+            self._child(self._batch_rows, *labels).observe(observation.batch_rows)
         for reason in observation.refused:
             self._refused.labels(*labels[1:], reason).inc()
 
@@ -126,6 +129,15 @@ class Metrics:
 
     def _histogram(self, stage: str, what: str) -> Histogram:
         return Histogram(f"quantra_{stage}_seconds", what, _CALL, buckets=SECONDS, registry=self._registry)
+
+    def _child(self, metric: MetricT, *labels: str) -> MetricT:
+        """The series of a metric with these labels; `labels` takes longer than the rest of an observation."""
+        key = (metric, labels)
+        child: MetricT | None = self._children.get(key)
+        if child is None:
+            child = metric.labels(*labels)
+            self._children[key] = child
+        return child
 
     def _track(self, model: str, version: int) -> None:
         """Remember a version that gets series; remove the series of unloaded versions."""
@@ -145,6 +157,8 @@ class Metrics:
         for model, number in unloaded:
             for metric in self._of_versions:
                 metric.remove_by_labels({"model": model, "version": _version_label(number)})
+        if unloaded:
+            self._children.clear()
 
 
 @final
