@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.model import Predictor
+from predictor.model import ModelIdentity, Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
 from predictor.registry.loading import Runtime
 from predictor.registry.lock import VersionLock
@@ -25,6 +25,8 @@ class Registry:
     lines: Mapping[str, ModelVersions]
     problems: tuple[ArtifactError, ...]
     """Errors of refused versions; each names its folder, file and cause."""
+    _infos: dict[ModelIdentity, ModelInfo] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Descriptions so far."""
 
     @classmethod
     def open(cls, models: Path, runtime: Runtime, lock: VersionLock | None = None) -> "Registry":
@@ -77,8 +79,13 @@ class Registry:
 
     def info(self, model: Predictor) -> ModelInfo:
         """Describe a model of this registry."""
-        line, version = self.lines[model.identity.name], model.identity.version
-        return model.info(line.aliases_of(version), is_default=line.champion == version)
+        info = self._infos.get(model.identity)
+        if info is None:
+            line, version = self.lines[model.identity.name], model.identity.version
+            info = self._infos[model.identity] = model.info(
+                line.aliases_of(version), is_default=line.champion == version
+            )
+        return info
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """Describe every version of every model, sorted by name and version."""

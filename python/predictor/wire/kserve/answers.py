@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Final, final
 
@@ -202,17 +203,35 @@ def encode_answer(
     rows = RowOutcomes(outcomes=outcomes, positions=positions, symbols=symbols, first=forecasts[0])
     names = _output_names(rows.first, wanted)
     tensors = [OUTPUTS[name](rows) for name in names]
-    return pb.ModelInferResponse(
-        model_name=rows.first.model,
-        model_version=str(rows.first.version),
-        id=request_id,
-        parameters=_parameters(forecasts),
-        outputs=[
-            pb.ModelInferResponse.InferOutputTensor(name=name, datatype=tensor.datatype, shape=tensor.shape)
-            for name, tensor in zip(names, tensors, strict=True)
-        ],
-        raw_output_contents=[tensor.data for tensor in tensors],
-    ).SerializeToString()
+    first, warnings = rows.first, dict.fromkeys(chain.from_iterable(forecast.warnings for forecast in forecasts))
+    own = pb.ModelInferResponse(id=request_id, raw_output_contents=[tensor.data for tensor in tensors])
+    # Bytes of protobuf messages that are joined are the bytes of one message.
+    return b"".join(
+        (
+            _encode_model(first.model, first.version, first.weights_hash, "\n".join(warnings)),
+            _encode_outputs(tuple((name, one.datatype, one.shape) for name, one in zip(names, tensors, strict=True))),
+            own.SerializeToString(),
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def _encode_model(name: str, version: int, weights_hash: str, warnings: str) -> bytes:
+    texts = {"model": f"{name}@{version}", "weights_hash": weights_hash}
+    if warnings:
+        texts["warnings"] = warnings
+    parameters = {name: pb.InferParameter(string_param=text) for name, text in texts.items()}
+    return pb.ModelInferResponse(model_name=name, model_version=str(version), parameters=parameters).SerializeToString()
+
+
+@lru_cache(maxsize=64)
+def _encode_outputs(outputs: tuple[tuple[str, str, Shape], ...]) -> bytes:
+    """Encode names, types and shapes, which are the same in most responses."""
+    tensors = [
+        pb.ModelInferResponse.InferOutputTensor(name=name, datatype=datatype, shape=shape)
+        for name, datatype, shape in outputs
+    ]
+    return pb.ModelInferResponse(outputs=tensors).SerializeToString()
 
 
 def _output_names(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
@@ -227,12 +246,3 @@ def _unknown(name: str, available: Sequence[str]) -> InvalidInputError:
     return MalformedRequestError(
         f"unknown output {name[:80]!r}; use one of {', '.join(available)}", metadata={"field": "outputs"}
     )
-
-
-def _parameters(forecasts: Sequence[Forecast]) -> dict[str, pb.InferParameter]:
-    first = forecasts[0]
-    texts = {"model": f"{first.model}@{first.version}", "weights_hash": first.weights_hash}
-    warnings = dict.fromkeys(chain.from_iterable(forecast.warnings for forecast in forecasts))
-    if warnings:
-        texts["warnings"] = "\n".join(warnings)
-    return {name: pb.InferParameter(string_param=text) for name, text in texts.items()}

@@ -7,6 +7,7 @@ memory use stays constant.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Final, Self, TypeVar, final
 
@@ -209,7 +210,7 @@ def _tensor(
         position=values.position,
         is_raw=raw is not None,
     )
-    _check_shape(tensor)
+    _check_shape(tensor.name, tensor.datatype, tensor.shape)
     if head.parameters:
         parameters = ", ".join(sorted(head.parameters))[:80]
         raise MalformedRequestError(
@@ -224,19 +225,20 @@ def _tensor(
     return tensor
 
 
-def _check_shape(tensor: InputTensor) -> None:
-    check_text("input name", tensor.name)
-    if tensor.datatype not in CONTENTS:
+@lru_cache(maxsize=256)
+def _check_shape(name: str, datatype: str, shape: tuple[int, ...]) -> None:
+    check_text("input name", name)
+    if datatype not in CONTENTS:
         raise MalformedRequestError(
-            f"{tensor.name}: has datatype {tensor.datatype[:20]!r}; inputs have {', '.join(CONTENTS)}",
-            metadata={"field": tensor.name, "have": tensor.datatype[:20]},
+            f"{name}: has datatype {datatype[:20]!r}; inputs have {', '.join(CONTENTS)}",
+            metadata={"field": name, "have": datatype[:20]},
         )
-    check_count(f"{tensor.name}: axes", len(tensor.shape), MAX_AXES)
-    if min(tensor.shape, default=0) < 0:
+    check_count(f"{name}: axes", len(shape), MAX_AXES)
+    if min(shape, default=0) < 0:
         raise MalformedRequestError(
-            f"{tensor.name}: has shape {list(tensor.shape)}; no length may be below 0", metadata={"field": tensor.name}
+            f"{name}: has shape {list(shape)}; no length may be below 0", metadata={"field": name}
         )
-    check_count(f"{tensor.name}: values", prod(tensor.shape), MAX_CELLS)
+    check_count(f"{name}: values", prod(shape), MAX_CELLS)
 
 
 def _count_rows(tensors: Mapping[str, InputTensor]) -> int:
