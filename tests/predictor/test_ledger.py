@@ -199,6 +199,7 @@ def test_a_forecast_after_a_later_bar_is_not_prospective(ledger: Ledger) -> None
     ("changes", "problem"),
     [
         ({"values": np.array([[0.0, np.nan, 0.1], [0.0, 0.1, 0.2]])}, "a value is not finite"),
+        ({"values": np.array([[0.0, 0.1, np.inf], [0.0, 0.1, 0.2]])}, "a value is not finite"),
         ({"values": np.zeros((1, 3))}, r"shape \(1, 3\), but must have \(2, 3\)"),
         ({"values": np.array([[0.0, 0.2, 0.1], [0.0, 0.1, 0.2]])}, "its quantiles cross"),
         ({"target_sessions": (DAYS[-2],)}, "2 horizons, but 1 target sessions"),
@@ -275,6 +276,10 @@ def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
     [
         ("update event set reason = 'second' where id = 2", "batch 3 was changed"),
         ("update bar set bars = zeroblob(length(bars)) where id = 1", "batch 1 was changed"),
+        (
+            "update bar set sessions = cast(sessions || substr(bars, 1, 4) as blob), bars = substr(bars, 5)",
+            "batch 1 was changed",
+        ),
         ("delete from event where id = 1", "batch 2 was changed"),
         (
             "insert into event select 9, 2, kind, model, version, 1, reason, detail, '' from event limit 1",
@@ -291,6 +296,13 @@ def test_a_changed_row_is_found(ledger: Ledger, change: str, problem: str) -> No
     ledger.append([replace(EVENT, key="twice")])
     _tamper(ledger.path, change)
     assert problem in ledger.verify().problem
+
+
+def test_a_change_within_a_large_batch_is_found(ledger: Ledger) -> None:
+    ledger.append([replace(EVENT, key=str(number)) for number in range(250)])
+    assert (ledger.verify().problem, ledger.verify().rows) == ("", 250)
+    _tamper(ledger.path, "update event set reason = 'changed' where id = 230")
+    assert "batch 1 was changed" in ledger.verify().problem
 
 
 def test_a_cut_tail_is_found_by_a_receipt(ledger: Ledger) -> None:
@@ -375,14 +387,14 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         Ledger.open(database, create=True)
 
 
-@pytest.mark.parametrize(("schema", "advice"), [(1, "move it away to begin a new one"), (3, "update Quantra")])
+@pytest.mark.parametrize(("schema", "advice"), [(2, "move it away to begin a new one"), (4, "update Quantra")])
 def test_another_schema_is_refused(tmp_path: Path, schema: int, advice: str) -> None:
     path = tmp_path / "ledger.db"
     Ledger.open(path, create=True).close()
     other = sqlite3.connect(path)
     other.execute(f"pragma user_version = {schema}")
     other.close()
-    with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 2; {advice}"):
+    with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 3; {advice}"):
         Ledger.open(path)
 
 

@@ -15,7 +15,7 @@ from predictor.bars import BarPanel
 from predictor.dates import LATEST, Day, day_number
 from predictor.errors import BarsError, LedgerError, MissingPackageError, listed, shown_date
 from predictor.ledger import schema
-from predictor.ledger.records import ForecastRecord, LedgerRecord
+from predictor.ledger.records import ForecastRecord, LedgerRecord, are_scorable
 from predictor.ledger.schema import RecordT, matrix_of, record_of
 from predictor.ledger.store import LedgerStore, OpenBatch, Receipt, Verification
 
@@ -130,29 +130,24 @@ class Ledger:
                 if kind is ForecastRecord:
                     self._append_forecasts(batch, [record for record in group if isinstance(record, ForecastRecord)])
                 else:
-                    batch.add(schema.insertion_of(kind), map(schema.row_of, group))
+                    batch.add(schema.TABLE_OF[kind], schema.insertion_of(kind), map(schema.row_of, group))
         return batch.rows
 
     def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
         """Add forecasts, and mark those whose later bars were not in the ledger yet as prospective."""
-        for forecast in forecasts:
-            if problem := forecast.problem:
-                raise LedgerError(
-                    f"{self.path}: the forecast of {forecast.symbol} by {forecast.model}@{forecast.version} on "
-                    f"{shown_date(forecast.as_of)} is not recorded: {problem}",
-                    metadata={"file": str(self.path)},
-                )
+        if not are_scorable(forecasts):
+            forecast, problem = next((one, problem) for one in forecasts if (problem := one.problem))
+            raise LedgerError(
+                f"{self.path}: the forecast of {forecast.symbol} by {forecast.model}@{forecast.version} on "
+                f"{shown_date(forecast.as_of)} is not recorded: {problem}",
+                metadata={"file": str(self.path)},
+            )
         newest = self._store.number("select max(last_session) from bar")
         place = schema.columns_of(ForecastRecord).index("is_prospective")
-        rows = map(schema.row_of, forecasts)
-        statement = schema.insertion_of(ForecastRecord)
-        batch.add(
-            statement,
-            (
-                [*row[:place], int(forecast.as_of >= newest), *row[place + 1 :]]
-                for row, forecast in zip(rows, forecasts, strict=True)
-            ),
-        )
+        rows = [schema.row_of(forecast) for forecast in forecasts]
+        for row, forecast in zip(rows, forecasts, strict=True):
+            row[place] = int(forecast.as_of >= newest)
+        batch.add(schema.TABLE_OF[ForecastRecord], schema.insertion_of(ForecastRecord), rows)
 
     def records(self, kind: type[RecordT], where: str = "1", values: Sequence[object] = ()) -> list[RecordT]:
         """Read the records of a kind in the order in which they were written.
@@ -201,7 +196,7 @@ class Ledger:
             rows = (
                 (source, *_bar_row(panel, given, changed, row)) for row in np.flatnonzero(changed.any(axis=1)).tolist()
             )
-            batch.add(statement, rows)
+            batch.add("bar", statement, rows)
         return BarsAdded(batch=self.receipt.batch, new=int(changed.sum()) - revised, revised=revised)
 
     def panel(
@@ -275,7 +270,8 @@ class Ledger:
             given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
         if have != given:
             row = (given.calendar, given.currency, json.dumps(given.columns))
-            batch.add("insert into universe (batch, calendar, currency, columns) values (?, ?, ?, ?)", iter([row]))
+            statement = "insert into universe (batch, calendar, currency, columns) values (?, ?, ?, ?)"
+            batch.add("universe", statement, [row])
 
     def _check_adjustment(self, panel: BarPanel, given: FloatArray, before: FloatArray) -> None:
         """Refuse a part of the history whose adjusted closes [S, T, C] do not continue the earlier, recorded ones."""

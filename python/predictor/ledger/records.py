@@ -1,6 +1,6 @@
 """The records of a ledger: forecasts, labels, scores, evidence and events."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -117,6 +117,18 @@ class ForecastRecord:
                 bars_batch=bars_batch,
                 made_at=made_at,
             )
+
+
+def are_scorable(forecasts: Sequence[ForecastRecord]) -> bool:
+    """Whether no forecast has a `problem`, for many forecasts together."""
+    by_shape: dict[tuple[int, ...], list[FloatArray]] = {}
+    for one in forecasts:
+        shape = (len(one.target_sessions), len(one.quantiles))
+        if one.values.shape != shape or len(one.horizons) != shape[0] or min(one.target_sessions) <= one.base_session:
+            return False
+        by_shape.setdefault(shape, []).append(one.values)
+    stacks = map(np.stack, by_shape.values())
+    return all(bool(np.isfinite(stack).all() and (np.diff(stack) >= 0).all()) for stack in stacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
+from predictor.arrays import FloatArray
+from predictor.canonical import Json
 from predictor.evidence import Lamp
 from predictor.ledger.records import (
     ClientRequest,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x51424C47
 """Marks the SQLite file as a ledger: "QBLG"."""
-VERSION: Final = 2
+VERSION: Final = 3
 
 TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event", "request")
 """The chained tables, in the order in which a batch's rows are hashed."""
@@ -116,27 +118,50 @@ def insertion_of(kind: type[LedgerRecord]) -> str:
 
 def row_of(record: LedgerRecord) -> list[Any]:
     """The record's values in the order of `columns_of`."""
-    values = attrgetter(*columns_of(type(record)))(record)
-    return [value if type(value) in _PLAIN else _stored(value) for value in values]
+    read, writers = _encoding_of(type(record))
+    values = list(read(record))
+    for place, write in writers:
+        values[place] = write(values[place])
+    return values
 
 
-_PLAIN: Final = frozenset({str, int, float, type(None)})
-
-
-def _stored(value: Any) -> object:
-    if isinstance(value, str | int | float):  # a subclass, such as an enumeration
-        return value
-    if isinstance(value, tuple):
-        return _list_text(value)
-    if isinstance(value, np.ndarray):
-        return value.astype("<f8").tobytes()
-    return json.dumps(dict(value), allow_nan=False, sort_keys=True)
+@lru_cache
+def _encoding_of(
+    kind: type[LedgerRecord],
+) -> tuple[Callable[[Any], Any], tuple[tuple[int, Callable[[Any], object]], ...]]:
+    """What reads a record's values, and what encodes the values at some places."""
+    columns = columns_of(kind)
+    return attrgetter(*columns), tuple((k, _WRITERS[name]) for k, name in enumerate(columns) if name in _WRITERS)
 
 
 @lru_cache(maxsize=1024)
 def _list_text(numbers: tuple[float, ...]) -> str:
     """The same few lists occur in most forecasts."""
     return json.dumps(numbers, allow_nan=False)
+
+
+def _json_text(value: Mapping[str, Json]) -> str:
+    return json.dumps(dict(value), allow_nan=False, sort_keys=True)
+
+
+def _bytes_of(matrix: FloatArray) -> bytes:
+    return matrix.astype("<f8", copy=False).tobytes()
+
+
+_WRITERS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "role": str.__str__,
+    "status": str.__str__,
+    "lamp": str.__str__,
+    "horizons": _list_text,
+    "target_sessions": _list_text,
+    "quantiles": _list_text,
+    "values": _bytes_of,
+    "state": _json_text,
+    "detail": _json_text,
+    "is_prospective": int,
+    "is_inside": int,
+}
+"""Encoders of the columns that are stored as another type."""
 
 
 def _numbers(text: str) -> tuple[Any, ...]:
@@ -177,9 +202,12 @@ def matrix_of(data: bytes, columns: int) -> np.ndarray[tuple[int, int], np.dtype
     return np.frombuffer(data, "<f8").reshape(-1, columns)
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+def json_rows(rows: Sequence[tuple[Any, ...]]) -> tuple[str, bytes]:
+    """Rows as text for their hash, in which each blob is replaced by its size, and the blobs one after another."""
+    blobs: list[bytes] = []
 
+    def take(blob: bytes) -> int:
+        blobs.append(blob)
+        return len(blob)
 
-def json_row(row: Sequence[Any], blob: Callable[[bytes], str]) -> str:
-    """A row as text for its hash, with each blob replaced by its own hash."""
-    return _ENCODER.encode([blob(value) if isinstance(value, bytes) else value for value in row])
+    return json.JSONEncoder(ensure_ascii=False, default=take).encode(rows), b"".join(blobs)

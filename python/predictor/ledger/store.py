@@ -6,15 +6,16 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self, final
 
 from predictor.errors import ConfigurationError, LedgerError
 from predictor.file_lock import locked
-from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, json_row, list_statements
+from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, json_rows, list_statements
 from predictor.replacement import check_file
 
 _BUSY_SECONDS: Final = 10
@@ -57,6 +58,8 @@ class Receipt:
 
 
 _HASH_DIGITS: Final = 64
+_PART: Final = 100
+"""Rows that are hashed together."""
 _SQLITE: Final = b"SQLite format 3\0"
 _NOT_A_LEDGER: Final = "it is not a ledger, or it is damaged; give the path of one, or restore it from a backup"
 
@@ -218,11 +221,10 @@ class LedgerStore:
             self._connection.execute("begin immediate")
             try:
                 last = self.receipt
-                before = {table: self.number(f"select max(id) from {table}") for table in TABLES}  # noqa: S608
                 opened = OpenBatch(last.batch + 1, self._connection)
                 yield opened
                 if opened.rows:
-                    self._seal(opened, bytes.fromhex(last.hash), before)
+                    self._seal(opened, bytes.fromhex(last.hash))
                 self._connection.execute("commit" if opened.rows else "rollback")
             except BaseException:
                 if self._connection.in_transaction:
@@ -230,11 +232,11 @@ class LedgerStore:
                 raise
             self._shorten_log()
 
-    def _seal(self, opened: "OpenBatch", previous: bytes, before: dict[str, int]) -> None:
+    def _seal(self, opened: "OpenBatch", previous: bytes) -> None:
         digest = _BatchDigest(previous, opened.number, made_at := time.time_ns())
-        for table, first in before.items():
-            for row in self._connection.execute(f"select * from {table} where id > ? order by id", (first,)):  # noqa: S608
-                digest.add(table, row)
+        for table in TABLES:
+            if table in opened.first_ids:
+                digest.add(table, _read_tuples(self._connection, table, opened.first_ids[table]))
         values = (opened.number, made_at, digest.rows, previous, digest.value())
         self._connection.execute("insert into chain values (?, ?, ?, ?, ?)", values)
 
@@ -266,8 +268,7 @@ class LedgerStore:
         for link in chain:
             digest = _BatchDigest(bytes.fromhex(good.hash), link["batch"], link["made_at"])
             for table, reader in readers:
-                for row in reader.of_batch(link["batch"]):
-                    digest.add(table, row)
+                digest.add(table, reader.of_batch(link["batch"]))
             is_next = link["batch"] == good.batch + 1 and link["previous"].hex() == good.hash
             if not is_next or (digest.value(), digest.rows) != (link["hash"], link["rows"]):
                 problem = f"batch {link['batch']} was changed after it was recorded"
@@ -291,10 +292,15 @@ class OpenBatch:
     def __init__(self, number: int, connection: sqlite3.Connection) -> None:
         self.number = number
         self.rows = 0
+        self.first_ids: dict[str, int] = {}
+        """The id that the first row of each written table has."""
         self._connection = connection
 
-    def add(self, statement: str, rows: Iterator[Sequence[Any]]) -> int:
+    def add(self, table: str, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         """Insert rows, each with the batch's number first; returns how many are new."""
+        if table not in self.first_ids:
+            (newest,) = self._connection.execute(f"select max(id) from {table}").fetchone()  # noqa: S608
+            self.first_ids[table] = (newest or 0) + 1
         cursor = self._connection.executemany(statement, ((self.number, *row) for row in rows))
         self.rows += max(0, cursor.rowcount)
         return max(0, cursor.rowcount)
@@ -302,20 +308,32 @@ class OpenBatch:
 
 @final
 class _BatchDigest:
-    """The hash of a batch: over the previous hash, its number and time, and its stored rows."""
+    """The hash of a batch: over the previous hash, its number and time, and its stored rows.
+
+    The rows of a table are hashed in parts of _PART rows: as JSON, with the sizes of blobs, and then the blobs.
+    """
 
     def __init__(self, previous: bytes, batch: int, made_at: int) -> None:
         self.rows = 0
         self._hash = hashlib.sha256(previous)
         self._hash.update(f"{batch} {made_at}\n".encode())
 
-    def add(self, table: str, row: Sequence[Any]) -> None:
-        text = json_row(row, lambda blob: hashlib.sha256(blob).hexdigest())
-        self._hash.update(f"{table} {text}\n".encode())
-        self.rows += 1
+    def add(self, table: str, rows: Iterator[tuple[Any, ...]]) -> None:
+        while part := list(islice(rows, _PART)):
+            text, blobs = json_rows(part)
+            self._hash.update(f"{table} {text}\n".encode())
+            self._hash.update(blobs)
+            self.rows += len(part)
 
     def value(self) -> bytes:
         return self._hash.digest()
+
+
+def _read_tuples(connection: sqlite3.Connection, table: str, first: int) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table from an id on; the first columns are its id and batch."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    yield from cursor.execute(f"select * from {table} where id >= ? order by id", (first,))  # noqa: S608
 
 
 @final
@@ -323,11 +341,11 @@ class _RowReader:
     """Reads a table once, batch after batch."""
 
     def __init__(self, connection: sqlite3.Connection, table: str) -> None:
-        self._rows = iter(connection.cursor().execute(f"select * from {table} order by id"))  # noqa: S608
+        self._rows = _read_tuples(connection, table, 0)
         self._next = next(self._rows, None)
 
-    def of_batch(self, batch: int) -> Iterator[sqlite3.Row]:
-        while self._next is not None and self._next["batch"] == batch:
+    def of_batch(self, batch: int) -> Iterator[tuple[Any, ...]]:
+        while self._next is not None and self._next[1] == batch:
             yield self._next
             self._next = next(self._rows, None)
 
