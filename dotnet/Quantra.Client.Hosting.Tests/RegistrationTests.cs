@@ -30,6 +30,28 @@ public sealed class RegistrationTests
     }
 
     [Fact]
+    public async Task The_ledger_and_the_lifecycle_of_a_client_are_services_of_its_name()
+    {
+        var services = new ServiceCollection()
+            .AddQuantraClient(options => options.Address = UnusedAddress)
+            .AddQuantraClient("research", options => (options.Address, options.AdminAddress) = (UnusedAddress, UnusedAddress));
+        await using var provider = services.BuildServiceProvider();
+        Assert.Same(provider.GetRequiredService<QuantraClient>().Ledger, provider.GetRequiredService<IForecastLedger>());
+        Assert.Same(provider.GetRequiredKeyedService<QuantraClient>("research").Ledger, provider.GetRequiredKeyedService<IForecastLedger>("research"));
+        Assert.Same(provider.GetRequiredKeyedService<ModelAdminClient>("research").Lifecycle, provider.GetRequiredKeyedService<IModelLifecycle>("research"));
+        var failure = Assert.Throws<InvalidOperationException>(provider.GetRequiredService<IModelLifecycle>);
+        Assert.Contains("the unnamed client has no AdminAddress", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task An_invalid_admin_address_fails_the_host_at_startup()
+    {
+        var section = Section(("Address", "http://127.0.0.1:1"), ("AdminAddress", "localhost:50052"));
+        var message = await RefusalAsync(services => services.AddQuantraClient("research", section));
+        Assert.Contains("client 'research': 'localhost:50052' begins with neither http://", message, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_client_that_is_added_twice_has_both_options()
     {
         var services = new ServiceCollection()
@@ -89,7 +111,7 @@ public sealed class RegistrationTests
         var section = Section(
             ("Adress", "http://127.0.0.1:1"), ("Timeout", "30"), ("MaxAttempts", "many"), ("GraceTime", "00:00:00"), ("Server", ""), ("PingInterval:Seconds", "1"));
         var text = await RefusalAsync(services => services.AddQuantraClient("research", section));
-        Assert.Contains("Quantra:Adress: unknown setting; the settings are Address, AuthorityFile, ConnectTimeout, ", text, StringComparison.Ordinal);
+        Assert.Contains("Quantra:Adress: unknown setting; the settings are Address, AdminAddress, AuthorityFile, ConnectTimeout, ", text, StringComparison.Ordinal);
         Assert.Contains("Quantra:Timeout: '30' is not a time; write it as 00:00:30", text, StringComparison.Ordinal);
         Assert.Contains("Quantra:MaxAttempts: 'many' is not an integer", text, StringComparison.Ordinal);
         Assert.Contains("Quantra:GraceTime: ", text, StringComparison.Ordinal);

@@ -19,10 +19,11 @@ namespace Microsoft.Extensions.DependencyInjection;
 /// </remarks>
 public static class QuantraServiceCollectionExtensions
 {
-    /// <summary>Adds a client as IStockPredictor and QuantraClient.</summary>
+    /// <summary>Adds a client as IStockPredictor, QuantraClient and IForecastLedger, and for admin calls as IModelLifecycle and ModelAdminClient.</summary>
     /// <param name="services">The service collection.</param>
     /// <param name="configure">Sets the address and other options.</param>
     /// <returns>The service collection.</returns>
+    /// <remarks>The admin calls need <see cref="HostedClientOptions.AdminAddress"/>.</remarks>
     public static IServiceCollection AddQuantraClient(this IServiceCollection services, Action<HostedClientOptions> configure) =>
         services.AddQuantraClient(Options.Options.DefaultName, configure);
 
@@ -40,6 +41,9 @@ public static class QuantraServiceCollectionExtensions
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IValidateOptions<HostedClientOptions>, HostedClientValidation>());
         NamedServices.TryAddSingleton(services, name, provider => HostedClientFactory.Open(provider, name));
         NamedServices.TryAddSingleton<IStockPredictor>(services, name, provider => NamedServices.GetRequired<QuantraClient>(provider, name));
+        NamedServices.TryAddSingleton(services, name, provider => NamedServices.GetRequired<QuantraClient>(provider, name).Ledger);
+        NamedServices.TryAddSingleton(services, name, provider => HostedClientFactory.OpenAdmin(provider, name));
+        NamedServices.TryAddSingleton(services, name, provider => NamedServices.GetRequired<ModelAdminClient>(provider, name).Lifecycle);
         return services;
     }
 

@@ -15,7 +15,7 @@ public sealed class LedgerTests
         ["values has 1 elements, expected 4"] = forecast => forecast.Values = Doubles(1),
         ["target_sessions has 3 elements, expected 2"] = forecast => forecast.TargetSessions.Add(20130311),
         ["an array has 15 bytes"] = forecast => forecast.Values = ByteString.CopyFrom(new byte[15]),
-        ["0 is not a date"] = forecast => forecast.AsOfSession = 0,
+        ["1 is not a date"] = forecast => forecast.AsOfSession = 1,
         ["20130229 is not a date"] = forecast => forecast.BaseSession = 20130229,
         ["20131301 is not a date"] = forecast => forecast.TargetSessions[0] = 20131301,
         ["20130332 is not a date"] = forecast => forecast.Outcomes[0].Session = 20130332,
@@ -67,9 +67,12 @@ public sealed class LedgerTests
         var bare = Wire();
         bare.ClearAnchorPrice();
         bare.Outcomes.Clear();
+        (bare.AsOfSession, bare.BaseSession) = (0, 0); // a client sent feature windows without it
+        bare.TargetSessions.Clear();
         await using var client = Client(Answer(new V1.GetForecastResponse { Forecasts = { bare } }), out _);
         var forecast = Assert.Single(await client.Ledger.GetForecastsAsync("id", cancellationToken: Token));
-        Assert.Equal((null, null), (forecast.AnchorPrice, forecast.Outcome(5)));
+        Assert.Equal((null, null, null, null), (forecast.AnchorPrice, forecast.Outcome(5), forecast.AsOf, forecast.BaseSession));
+        Assert.Empty(forecast.TargetSessions);
     }
 
     [Theory]

@@ -21,11 +21,11 @@ public sealed record RecordedForecast
     /// <summary>SHA-256 of the model's weights.</summary>
     public required string WeightsHash { get; init; }
 
-    /// <summary>Session of the last bar.</summary>
-    public required DateOnly AsOf { get; init; }
+    /// <summary>Session of the last bar; null if a client sent feature windows without it.</summary>
+    public required DateOnly? AsOf { get; init; }
 
-    /// <summary>The session from which horizons, and so returns, are counted.</summary>
-    public required DateOnly BaseSession { get; init; }
+    /// <summary>The session from which horizons, and so returns, are counted; null if unknown.</summary>
+    public required DateOnly? BaseSession { get; init; }
 
     /// <summary>"log-return" or "log-volatility".</summary>
     public required string TargetKind { get; init; }
@@ -33,7 +33,7 @@ public sealed record RecordedForecast
     /// <summary>H horizons in trading days.</summary>
     public required IReadOnlyList<int> Horizons { get; init; }
 
-    /// <summary>[H] session on which each horizon ends.</summary>
+    /// <summary>[H] session on which each horizon ends; empty if <see cref="AsOf"/> is null.</summary>
     public required IReadOnlyList<DateOnly> TargetSessions { get; init; }
 
     /// <summary>Q levels, in increasing order, each in (0, 1).</summary>

@@ -20,4 +20,17 @@ internal static class HostedClientFactory
             ? NamedServices.GetRequired<QuantraServer>(services, server).OpenClient(client)
             : new QuantraClient(options.Address!, client);
     }
+
+    public static ModelAdminClient OpenAdmin(IServiceProvider services, string name)
+    {
+        var options = services.GetRequiredService<IOptionsMonitor<HostedClientOptions>>().Get(name);
+        return OpenAdminOrNull(services, options) ?? throw new InvalidOperationException(
+            $"{HostedClientOptions.Describe(name)} has no AdminAddress; set it to the server's --admin-listen, for example http://127.0.0.1:50052");
+    }
+
+    /// <exception cref="ArgumentException">The admin address is invalid, or the authority file has no certificate.</exception>
+    /// <exception cref="IOException">The authority file cannot be read.</exception>
+    public static ModelAdminClient? OpenAdminOrNull(IServiceProvider services, HostedClientOptions options) => options.AdminAddress is { } address
+        ? new ModelAdminClient(address, options.ToClientOptions(services.GetService<ILoggerFactory>()))
+        : null;
 }

@@ -12,6 +12,10 @@ public sealed class HostedClientOptions
     /// <summary>Name of a server in this host, as passed to AddQuantraServer; "" = the unnamed one; null = use <see cref="Address"/>.</summary>
     public string? Server { get; set; }
 
+    /// <summary>Address of the server's admin calls, for example http://127.0.0.1:50052; null = ModelAdminClient and IModelLifecycle cannot be used.</summary>
+    /// <remarks>The admin calls have the same options as the others. Their token needs the role admin.</remarks>
+    public Uri? AdminAddress { get; set; }
+
     /// <summary>All options of the client. The properties below set parts of it.</summary>
     /// <remarks>
     /// To set a client certificate, for example, write <c>o.Client = o.Client with { ClientCertificate = certificate }</c>. Without a
@@ -88,6 +92,9 @@ public sealed class HostedClientOptions
     /// </summary>
     /// <remarks>For a token that changes, set <c>o.Client = o.Client with { Token = … }</c>.</remarks>
     public string? Token { get; set; }
+
+    /// <summary>The client of a name, for messages.</summary>
+    internal static string Describe(string? name) => string.IsNullOrEmpty(name) ? "the unnamed client" : $"client '{name}'";
 
     /// <summary>Returns the client's options with the host's logger factory and the token.</summary>
     internal QuantraClientOptions ToClientOptions(ILoggerFactory? loggers) => Client with

@@ -10,6 +10,7 @@ internal static class HostedClientSettings
         new Dictionary<string, Action<HostedClientOptions, IConfigurationSection>>(StringComparer.OrdinalIgnoreCase)
         {
             [nameof(HostedClientOptions.Address)] = (options, setting) => options.Address = SettingValue.Address(setting),
+            [nameof(HostedClientOptions.AdminAddress)] = (options, setting) => options.AdminAddress = SettingValue.Address(setting),
             [nameof(HostedClientOptions.Server)] = (options, setting) => options.Server = SettingValue.Text(setting),
             [nameof(HostedClientOptions.Timeout)] = (options, setting) => options.Timeout = SettingValue.Time(setting),
             [nameof(HostedClientOptions.GraceTime)] = (options, setting) => options.GraceTime = SettingValue.Time(setting),

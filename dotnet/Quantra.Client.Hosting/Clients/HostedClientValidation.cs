@@ -8,7 +8,7 @@ internal sealed class HostedClientValidation(IServiceProvider services) : IValid
     /// <inheritdoc/>
     public ValidateOptionsResult Validate(string? name, HostedClientOptions options)
     {
-        var client = string.IsNullOrEmpty(name) ? "the unnamed client" : $"client '{name}'";
+        var client = HostedClientOptions.Describe(name);
         if ((options.Address is null) == (options.Server is null))
         {
             return ValidateOptionsResult.Fail(
@@ -18,6 +18,7 @@ internal sealed class HostedClientValidation(IServiceProvider services) : IValid
         try
         {
             _ = HostedClientFactory.Open(services, options).DisposeAsync().AsTask();
+            _ = HostedClientFactory.OpenAdminOrNull(services, options)?.DisposeAsync().AsTask();
             return ValidateOptionsResult.Success;
         }
         catch (Exception error) when (error is ArgumentException or IOException or InvalidOperationException)

@@ -11,7 +11,8 @@ internal static class LedgerReader
     {
         var values = ArrayBytes.Doubles(forecast.Values);
         InvalidResponse.ThrowIfWrongLength("values", values.Length, forecast.Horizons.Count * forecast.Quantiles.Count);
-        InvalidResponse.ThrowIfWrongLength("target_sessions", forecast.TargetSessions.Count, forecast.Horizons.Count);
+        var sessions = forecast.TargetSessions.Count;
+        InvalidResponse.ThrowIfWrongLength("target_sessions", sessions == 0 ? null : sessions, forecast.Horizons.Count);
         return new()
         {
             ForecastId = forecast.ForecastId,
@@ -20,8 +21,8 @@ internal static class LedgerReader
             Model = forecast.Model,
             Version = forecast.Version,
             WeightsHash = forecast.WeightsHash,
-            AsOf = SessionNumber.ToDate(forecast.AsOfSession),
-            BaseSession = SessionNumber.ToDate(forecast.BaseSession),
+            AsOf = SessionNumber.ToDateOrNull(forecast.AsOfSession),
+            BaseSession = SessionNumber.ToDateOrNull(forecast.BaseSession),
             TargetKind = forecast.TargetKind,
             Horizons = [.. forecast.Horizons],
             TargetSessions = [.. forecast.TargetSessions.Select(SessionNumber.ToDate)],
