@@ -30,6 +30,13 @@ class DueForecasts:
     unscorable: int = 0
     revised: int = 0
     """Labels that follow revised bars; the evidence keeps the first ones."""
+    first_open: int = 0
+    """Number of the first forecast that waits for an outcome; the next call may begin there."""
+
+    @property
+    def rows(self) -> int:
+        """All labels."""
+        return self.scored + self.unscorable + self.revised
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +58,25 @@ class _DueLabel:
         return is_level and self.contains(suspect) and max(suspect.sessions) > self.forecast.base_session
 
 
-def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE) -> DueForecasts:
+def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE, first_open: int = 0) -> DueForecasts:
     """Label and score every forecast whose target session is in the ledger; a second run adds nothing.
 
     Splits and dividends after a forecast do not change its score. A symbol without the bars is waited for, then it is
     unscorable. So is an outcome from bars that contradict the history of their symbol, such as a bad tick. An outcome
     that was revised by more than 25 basis points is recorded as an event.
+
+    Args:
+        ledger: with the forecasts and bars.
+        patience: sessions that a missing bar is waited for.
+        first_open: of the last result, to look only at forecasts that were open then and later ones.
     """
-    due = list(_unlabelled(ledger))
+    waiting = _list_waiting(ledger, first_open)
+    last = ledger.last_session
+    due = [one for one in waiting if one.session <= last]
     revised = list(_labels_of_revised_bars(ledger))
     dues = [*due, *(_DueLabel(forecast, label.horizon, label.session) for forecast, label in revised)]
     if not dues:
-        return DueForecasts()
+        return DueForecasts(first_open=_find_first_open(ledger, waiting, ()))
     batch = ledger.receipt.batch
     panel = ledger.panel(first=min(one.forecast.base_session for one in dues), batch=batch)
     suspects = _find_impossible_bars(ledger, panel, batch)
@@ -81,15 +95,21 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE) -> DueForec
     everything = [*labels, *(label for _, label in changed)]
     ledger.append([*everything, *_scores(everything, forecasts), *events])
     scored = sum(label.status is LabelStatus.SCORED for label in labels)
-    return DueForecasts(scored=scored, unscorable=len(labels) - scored, revised=len(changed))
+    return DueForecasts(
+        scored=scored,
+        unscorable=len(labels) - scored,
+        revised=len(changed),
+        first_open=_find_first_open(ledger, waiting, labels),
+    )
 
 
-def _unlabelled(ledger: Ledger) -> Iterator[_DueLabel]:
-    """The horizons that are due and have no label."""
+def _list_waiting(ledger: Ledger, first: int) -> list[_DueLabel]:
+    """The horizons without a label of the forecasts from this number on."""
     open_forecasts = ledger.records(
         ForecastRecord,
-        "json_array_length(target_sessions) > "
+        "id >= ? and json_array_length(target_sessions) > "
         "(select count(*) from label where label.forecast = forecast.id and revision = 0)",
+        (first,),
     )
     numbers = [forecast.number for forecast in open_forecasts]
     first = min(numbers, default=0)
@@ -97,16 +117,28 @@ def _unlabelled(ledger: Ledger) -> Iterator[_DueLabel]:
         (row["forecast"], row["horizon"])
         for row in ledger.query("select forecast, horizon from label where forecast >= ? and revision = 0", (first,))
     }
-    last = ledger.last_session
-    for forecast in open_forecasts:
-        for horizon, session in zip(forecast.horizons, forecast.target_sessions, strict=True):
-            if session <= last and (forecast.number, horizon) not in done:
-                yield _DueLabel(forecast, horizon, session)
+    return [
+        _DueLabel(forecast, horizon, session)
+        for forecast in open_forecasts
+        for horizon, session in zip(forecast.horizons, forecast.target_sessions, strict=True)
+        if (forecast.number, horizon) not in done
+    ]
+
+
+def _find_first_open(ledger: Ledger, waiting: Iterable[_DueLabel], labels: Iterable[Label]) -> int:
+    """The number of the first forecast that still waits after these labels, or of the next one."""
+    labelled = {(label.forecast, label.horizon) for label in labels}
+    still = (one.forecast.number for one in waiting if (one.forecast.number, one.horizon) not in labelled)
+    newest = ledger.query("select max(id) as newest from forecast")[0]["newest"] or 0
+    return next(still, newest + 1)
 
 
 def _labels_of_revised_bars(ledger: Ledger) -> Iterator[tuple[ForecastRecord, Label]]:
     """The newest label of each horizon whose bars have changed since all labels were made."""
-    known = ledger.query("select max(bars_batch) as batch, max(session) as session from label")[0]
+    known = ledger.query(
+        "select (select bars_batch from label order by id desc limit 1) as batch, "
+        "(select max(session) from label) as session"
+    )[0]
     blocks = ledger.query(
         "select symbol, min(first_session) as first, max(last_session) as last from bar "
         "where batch > ? and first_session <= ? group by symbol",

@@ -164,6 +164,22 @@ def test_a_late_bar_adds_a_second_label_and_keeps_the_first(ledger: Ledger) -> N
     assert ledger.records(LedgerEvent) == []
 
 
+def test_a_run_that_begins_at_the_first_open_forecast_finds_the_same_labels(tmp_path: Path) -> None:
+    halted = without_bars(PANEL, "IBM", slice(11, 12))
+    found: list[list[Label]] = []
+    for remembers in (False, True):
+        first_open = 0
+        with Ledger.open(tmp_path / str(remembers), create=True) as ledger:
+            for day in range(10, 30):
+                ledger.add_bars(halted.until(DAYS[day]))
+                first_open = score_due_forecasts(ledger, first_open=first_open if remembers else 0).first_open
+                ledger.append(forecast_record(PANEL, day, symbol) for symbol in ("AAPL", "IBM") if day < 20)
+            found.append(ledger.records(Label))
+        assert first_open == 21
+    assert found[0] == found[1]
+    assert len(found[0]) == 40
+
+
 # --- bars that cannot be true
 
 

@@ -13,7 +13,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.dates import as_date
-from predictor.due_forecasts import REVISED_BARS, score_due_forecasts
+from predictor.due_forecasts import REVISED_BARS, DueForecasts, score_due_forecasts
 from predictor.errors import InSampleError, QuantraError, counted, listed, shown_date
 from predictor.evidence import Lamp
 from predictor.inference import describe_engine
@@ -144,16 +144,18 @@ def run_due_evenings(
             f"{shown_date(due[0])} would prove nothing; give bars up to a later session"
         )
     known = due[0] if due else done
-    recorded, rows = 0, 0
+    recorded, scores = 0, DueForecasts()
     if known:
         recorded = _record_bars(ledger, bars.until(known))
-        rows = _score(ledger)
+        scores = score_due_forecasts(ledger)
+    rows = scores.rows
     has_test = [place % settings.evidence_every == 0 for place in range(len(due), 0, -1)]
     before = known
     for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: shown_date(due[k])):
         if due[k] > before:
             recorded += _record_bars(ledger, bars.between(before, due[k]))
-            rows += _score(ledger)
+            scores = score_due_forecasts(ledger, first_open=scores.first_open)
+            rows += scores.rows
             before = due[k]
         rows += _run_evening(settings, due[k], after_evening, is_tested=has_test[k])
     return summarise(settings, evenings=len(due), rows=rows, bars=recorded)
@@ -175,11 +177,6 @@ def _has_closed(calendar: SessionCalendar, session: int, now: datetime) -> bool:
 def _record_bars(ledger: Ledger, bars: BarPanel) -> int:
     added = ledger.add_bars(bars)
     return added.new + added.revised
-
-
-def _score(ledger: Ledger) -> int:
-    due = score_due_forecasts(ledger)
-    return due.scored + due.unscorable + due.revised
 
 
 def _run_evening(settings: DailySettings, session: int, after_evening: EveningAction | None, *, is_tested: bool) -> int:
