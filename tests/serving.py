@@ -108,7 +108,7 @@ async def _serve(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A ready process of `python -m predictor.server`."""
+    """A ready server process."""
 
     popen: "subprocess.Popen[str]"
     target: str
@@ -116,9 +116,11 @@ class Process:
 
 
 @contextmanager
-def server_process(models: Path, log: IO[str], *options: str) -> Generator[Process]:
+def server_process(
+    models: Path, log: IO[str], *options: str, program: tuple[str, ...] = ("predictor.server",)
+) -> Generator[Process]:
     """Start the server and wait for its first line; end it after the block if it still runs."""
-    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0", *options]
+    command = [sys.executable, "-m", *program, "--models", str(models), "--listen", "127.0.0.1:0", *options]
     # One thread, as in the tests: sums over several threads may differ in the last bits.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as popen:

@@ -9,9 +9,9 @@ import typer
 
 from predictor.cli.commands import COMMANDS, LEDGER
 from predictor.cli.program import Command
-from trainers.cli.commands import OURS, TRAIN, TUNE, VITS, app
+from trainers.cli.commands import OURS, THEIRS, TRAIN, TUNE, VITS, app
 
-ALL = (*COMMANDS, *LEDGER, *OURS, *TRAIN, *TUNE, *VITS)
+ALL = (*COMMANDS, *(one for one in THEIRS if one not in COMMANDS), *LEDGER, *OURS, *TRAIN, *TUNE, *VITS)
 LOADED_BY_HELP = [
     "predictor",
     "predictor.cli",

@@ -68,8 +68,8 @@ def served_settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSetting
     monkeypatch.setattr("sys.platform", "linux")
     found: list[tuple[ServerSettings, logs.LogSettings]] = []
 
-    def serve(*asked: Any) -> int:
-        found.append(asked)
+    def serve(settings: ServerSettings, log: logs.LogSettings, *_: object) -> int:
+        found.append((settings, log))
         return 0
 
     monkeypatch.setattr(program, "serve", serve)

@@ -219,7 +219,7 @@ def test_serve_hands_the_bound_to_the_server(
 ) -> None:
     seen: list[int | None] = []
 
-    def served(settings: ServerSettings, _log: object) -> int:
+    def served(settings: ServerSettings, *_: object) -> int:
         seen.append(settings.max_age_sessions)
         return 0
 

@@ -227,7 +227,7 @@ def test_serve_hands_the_number_of_streams_to_the_server(
 ) -> None:
     seen: list[int] = []
 
-    def served(settings: ServerSettings, _log: object) -> int:
+    def served(settings: ServerSettings, *_: object) -> int:
         seen.append(settings.limits.streams)
         return 0
 

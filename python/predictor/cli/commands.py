@@ -84,7 +84,7 @@ LEDGER: Final = (
     Command(
         "export",
         "predictor.cli.ledger_commands:export",
-        "Write the tables of a ledger as Parquet files: bars, forecasts, scores, evidence and events.",
+        "Write the tables of a ledger as Parquet files: bars, forecasts, scores, evidence, events and requests.",
         "Example: quantra ledger export ledger.db --out exported",
     ),
 )

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -12,6 +12,7 @@ from predictor.cli.output import write_json
 from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.server import ServeFlags, logs
 from predictor.server import serve as serve_models
+from predictor.server.lifecycle_calls import LoadLifecycle
 
 if TYPE_CHECKING:
     from predictor.server.issued_certificates import IssuedCertificates
@@ -77,9 +78,14 @@ def serve(*, flags: ServeFlags) -> None:
 
     When the server is ready, it writes one line of JSON with the port to standard output. The log goes to stderr.
     """
+    run_server(flags)
+
+
+def run_server(flags: ServeFlags, load_lifecycle: LoadLifecycle | None = None) -> NoReturn:
+    """Serve by these flags, and exit; `load_lifecycle` is that of `predictor.server.serve`."""
     try:
         settings = flags.settings()
     except ConfigurationError as error:
         raise typer.BadParameter(error.message) from error
     logs.set_up(flags.log)
-    raise typer.Exit(serve_models(settings, flags.log))
+    raise typer.Exit(serve_models(settings, flags.log, load_lifecycle))

@@ -200,17 +200,28 @@ def promote_version(
         return _move(line, CHAMPION, version, MoveKind.PROMOTE, reason=reason, gates=gates)
 
 
-def roll_back(line: Path, *, reason: str) -> AliasMove:
+def roll_back(line: Path, *, reason: str, expected: int | None = None) -> AliasMove:
     """Make the previous champion the champion again.
 
+    Args:
+        line: the model's folder.
+        reason: why, for the history.
+        expected: the champion to replace, so that a repeated call does not go back further; None for any.
+
     Raises:
-        ConfigurationError: no previous champion is recorded, its version is missing, or the folder cannot be written.
+        ConfigurationError: another version is the champion, no previous champion is recorded, its version is missing,
+            or the folder cannot be written.
         ArtifactError: the aliases or their history cannot be read.
     """
     check_file(line / ALIASES)
     with locked(line / _LOCK):
         aliases = read_aliases(line)
         champion = aliases.get(CHAMPION)
+        if expected not in {None, champion}:
+            raise ConfigurationError(
+                f"the champion of {line.name} is version {champion}, not {expected}; roll back version {champion} if "
+                "you want to go back further"
+            )
         moves = [move for move in read_moves(line, aliases) if move.alias == CHAMPION]
         before = None if champion is None else find_previous_champion(moves, champion)
         if before is None:

@@ -7,18 +7,21 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, LedgerError, QuantraError
 from predictor.instance import NEVER
 from predictor.observation import Observer
 from predictor.server.address import Address, Listening
 from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
 from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.monitoring import Instruments, ServerGauges
-from predictor.server.servicer import CALLS, CHANGES, LEDGER, ServiceEndpoint
+from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE, ServiceEndpoint
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -79,13 +82,18 @@ class Host:
     Args:
         settings: Settings of the server.
         is_worker: Whether it shares its port with other processes.
+        load_lifecycle: Creates the lifecycle of the models; None if the server cannot compare versions.
 
     Raises:
         ConfigurationError: Certificates or tokens are invalid.
     """
 
-    def __init__(self, settings: ServerSettings, *, is_worker: bool = False) -> None:
+    def __init__(
+        self, settings: ServerSettings, *, is_worker: bool = False, load_lifecycle: LoadLifecycle | None = None
+    ) -> None:
         self._settings = settings
+        load = None if load_lifecycle is None else partial(load_lifecycle, settings.models)
+        self._lifecycle = LifecycleCalls(settings.ledger, load, self._serve_champion)
         self._is_worker = is_worker
         self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
         self._rotation = CredentialRotation(settings)
@@ -146,6 +154,7 @@ class Host:
             QuantraError: No model can be served.
         """
         loaded: Future[LoadedService] = Future()
+        loaded.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
         wake = self._batches.wake
 
         def load() -> None:
@@ -164,9 +173,14 @@ class Host:
         _warn(loaded.service.problems)
         await self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
         if self._admin is not None:
-            await self._admin.serve(loaded.admin, ())
+            await self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
         if self._settings.watch:
             self._start_task(self._watch())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a comparison or promotion is in progress, which cannot be interrupted."""
+        return self._lifecycle.is_busy
 
     def metrics(self) -> bytes:
         """Return the Prometheus metrics as text."""
@@ -175,6 +189,9 @@ class Host:
     def change(self, name: str, request: bytes) -> "Future[bytes]":
         """Answer a call of the admin service, after loading; as `AdminCalls.call`."""
         return self._ready_service.admin.call(name, request, NEVER)
+
+    def _serve_champion(self, name: str) -> None:
+        self.change("ReloadModel", pb.ReloadModelRequest(model=name).SerializeToString()).result()
 
     def restore(self, served: "ModelWorkers") -> None:
         """Return to the models served before a change."""
@@ -197,6 +214,7 @@ class Host:
         for listener in self._listeners:
             await listener.close()
         await self._instruments.close()
+        self._lifecycle.close()
         if self._loaded is not None:
             self._batches.finish()
             self._loaded.close()

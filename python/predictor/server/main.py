@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from predictor.errors import QuantraError
 from predictor.server.host import Host, one_line
+from predictor.server.lifecycle_calls import LoadLifecycle
 from predictor.server.listen_addresses import announce
 from predictor.server.logs import LogSettings
 from predictor.server.process_tuning import run, tuned
@@ -16,7 +17,7 @@ from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent, st
 _log = logging.getLogger(__name__)
 
 
-def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
+def serve(settings: ServerSettings, log: LogSettings | None = None, load_lifecycle: LoadLifecycle | None = None) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP. The first line on stdout is JSON and means that the server is ready.
 
     Call it on the main thread. It restores signal handlers, switch interval and garbage collector settings at the end.
@@ -26,13 +27,17 @@ def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
     Args:
         settings: Settings of the server.
         log: Log settings of worker processes; None: `LogSettings()`. This process keeps its own logging.
+        load_lifecycle: Creates the lifecycle of the models for LifecycleService; None: its calls are rejected.
 
     Returns:
         0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
     """
     try:
         with tuned():
-            must_exit = run(_serve_here(settings) if settings.processes == 1 else _supervise(settings, log))
+            is_alone = settings.processes == 1
+            must_exit = run(
+                _serve_here(settings, load_lifecycle) if is_alone else _supervise(settings, log, load_lifecycle)
+            )
     except QuantraError as error:
         sys.stderr.write(f"{one_line(error)}\n")
         return 1
@@ -41,16 +46,16 @@ def serve(settings: ServerSettings, log: LogSettings | None = None) -> int:
     return 0
 
 
-async def _supervise(settings: ServerSettings, log: LogSettings | None) -> bool:
+async def _supervise(settings: ServerSettings, log: LogSettings | None, load_lifecycle: LoadLifecycle | None) -> bool:
     """Run worker processes; whether this process must exit immediately."""
     from predictor.server.workers.supervisor import supervise
 
-    return await supervise(settings, log or LogSettings())
+    return await supervise(settings, log or LogSettings(), load_lifecycle)
 
 
-async def _serve_here(settings: ServerSettings) -> bool:
-    """Run in this process; whether it must exit immediately: models are loading, or the parent is gone."""
-    host, shutdown = Host(settings), ShutdownSignal()
+async def _serve_here(settings: ServerSettings, load_lifecycle: LoadLifecycle | None) -> bool:
+    """Run in this process; whether it must exit immediately: models are loading or compared, or the parent is gone."""
+    host, shutdown = Host(settings, load_lifecycle=load_lifecycle), ShutdownSignal()
     with stop_signals(shutdown, parent_watch=settings.parent_watch):
         try:
             if settings.parent_watch:
@@ -67,7 +72,7 @@ async def _serve_here(settings: ServerSettings) -> bool:
             await shutdown.drained(host.drain())
         finally:
             await host.close()
-    return shutdown.orphaned.is_set()
+    return shutdown.orphaned.is_set() or host.is_busy
 
 
 def exit_now(status: int = 0) -> NoReturn:

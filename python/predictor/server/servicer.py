@@ -79,6 +79,7 @@ CALLS: Final = (
 """Services at the public address."""
 CHANGES: Final = (
     ServiceEndpoint.whole(ADMIN),
+    ServiceEndpoint.whole(LIFECYCLE),
     ServiceEndpoint(INFERENCE, _CHANGING | _LOADING.keys(), _LOADING),
 )
 """Services at the admin address."""

@@ -17,6 +17,7 @@ from predictor.ledger import (
     RecordedForecast,
     RecordedOutcome,
 )
+from predictor.lifecycle import ComparisonResult, PromotionResult
 from predictor.model_health import ModelVersion, worst_lamp
 from predictor.wire import arrays
 from predictor.wire.limits import check_text
@@ -41,6 +42,11 @@ _LAMPS: Final[Mapping[Lamp, pb.Lamp]] = {
     Lamp.AMBER: pb.LAMP_AMBER,
     Lamp.RED: pb.LAMP_RED,
 }
+_DECISIONS: Final[Mapping[bool | None, pb.ComparisonDecision]] = {
+    True: pb.COMPARISON_DECISION_FOR,
+    False: pb.COMPARISON_DECISION_AGAINST,
+    None: pb.COMPARISON_DECISION_UNDECIDED,
+}
 _REFERENCE: Final = re.compile(r"([^@]+)(?:@([1-9][0-9]{0,8}))?")
 
 
@@ -53,10 +59,8 @@ def decode_filter(request: pb.ListForecastsRequest) -> ForecastFilter:
         RequestTooLargeError: a name is too long.
     """
     check_text("symbol", request.symbol)
-    first, last = request.first_session, request.last_session
-    for name, day in (("first_session", first), ("last_session", last)):
-        if day and not exists(day):
-            raise _malformed(name, f"{day} is not a date; send yyyymmdd, or 0 for any")
+    first = decode_session("first_session", request.first_session)
+    last = decode_session("last_session", request.last_session)
     if last and first > last:
         raise _malformed("first_session", f"{first} is after last_session {last}; exchange them")
     unknown = [role for role in request.roles if role not in _ROLES_BY_NUMBER]
@@ -90,6 +94,13 @@ def decode_reference(reference: str) -> tuple[str, int]:
     if found is None:
         raise _malformed("model", f"{reference!r} is not NAME or NAME@VERSION with a number, such as mine@2")
     return found[1], int(found[2] or 0)
+
+
+def decode_session(field: str, day: int) -> int:
+    """Check an optional session, 0 or yyyymmdd; raises MalformedRequestError."""
+    if day and not exists(day):
+        raise _malformed(field, f"{day} is not a date; send yyyymmdd, or 0 for any")
+    return day
 
 
 def _malformed(field: str, problem: str) -> MalformedRequestError:
@@ -170,4 +181,38 @@ def encode_event(row: "sqlite3.Row") -> pb.WatchEventsResponse:
         session=row["session"],
         reason=row["reason"],
         detail_json=row["detail"],
+    )
+
+
+def encode_comparison(result: ComparisonResult) -> pb.CompareVersionsResponse:
+    """Encode a comparison of two versions."""
+    has_bounds = result.lower is not None
+    return pb.CompareVersionsResponse(
+        champion=result.champion,
+        challenger=result.challenger,
+        decision=_DECISIONS[result.decision],
+        need=result.need,
+        sentence=result.sentence,
+        first_session=result.first_session,
+        last_session=result.last_session,
+        days=result.days,
+        symbols=result.symbols,
+        improvement=result.improvement if has_bounds else None,
+        lower=result.lower,
+        upper=result.upper,
+        result_json=json.dumps(result.whole, allow_nan=False),
+    )
+
+
+def encode_promotion(result: PromotionResult) -> pb.PromoteVersionResponse:
+    """Encode the result of a promotion."""
+    return pb.PromoteVersionResponse(
+        promoted=result.promoted,
+        gates=[
+            pb.GateResult(
+                name=gate.name, passed=gate.passed, overridden=gate.overridden, need=gate.need, have=gate.have
+            )
+            for gate in result.gates
+        ],
+        champion=result.champion,
     )

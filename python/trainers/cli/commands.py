@@ -1,5 +1,6 @@
 """All commands: the predictor's and the trainers'."""
 
+from dataclasses import replace
 from typing import Final
 
 from predictor.cli.commands import COMMANDS, LEDGER, LEDGER_TEXT, TEXT
@@ -7,6 +8,9 @@ from predictor.cli.program import Command, program, with_version
 
 __all__ = ["app"]
 
+_EXTENDED: Final = {"serve": "trainers.cli.server_command:serve"}
+"""Functions of the predictor's commands that do more here."""
+THEIRS: Final = tuple(replace(one, function=_EXTENDED.get(one.name, one.function)) for one in COMMANDS)
 OURS: Final = (
     Command(
         "check",
@@ -174,7 +178,7 @@ TUNE: Final = (
     ),
 )
 
-app = with_version(program((*COMMANDS, *OURS), text=TEXT))
+app = with_version(program((*THEIRS, *OURS), text=TEXT))
 training = program(
     TRAIN,
     text="Train a model: stock, vits for speech, or dit for images.",

@@ -1,14 +1,17 @@
 """The supervisor's own ports: the admin service and the Prometheus metrics."""
 
 import asyncio
+from functools import partial
 from typing import final
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.server.address import Address, Listening
 from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
 from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
 from predictor.server.monitoring import MetricsPort
-from predictor.server.servicer import CHANGES
+from predictor.server.servicer import CHANGES, LIFECYCLE
 from predictor.server.settings import ServerSettings
 from predictor.server.workers.broadcast import AdminBroadcast
 from predictor.server.workers.metric_totals import MetricTotals
@@ -24,17 +27,21 @@ class SupervisorEndpoint:
     Args:
         settings: settings of the server.
         pool: workers that execute admin calls.
+        load_lifecycle: as for `Host`.
 
     Raises:
         ConfigurationError: certificates or tokens are invalid.
     """
 
-    def __init__(self, settings: ServerSettings, pool: WorkerPool) -> None:
+    def __init__(self, settings: ServerSettings, pool: WorkerPool, load_lifecycle: LoadLifecycle | None = None) -> None:
         self._settings = settings
         self._pool = pool
         self._rotation = CredentialRotation(settings)
         self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen)
-        totals = MetricTotals(pool, asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        load = None if load_lifecycle is None else partial(load_lifecycle, settings.models)
+        self._lifecycle = LifecycleCalls(settings.ledger, load, self._serve_champion)
+        totals = MetricTotals(pool, self._loop)
         self._metrics = None if settings.metrics_port is None else MetricsPort(totals, settings.metrics_port)
         self._rotation_task: asyncio.Task[None] | None = None
 
@@ -58,7 +65,16 @@ class SupervisorEndpoint:
     async def serve(self) -> None:
         """Start executing admin calls."""
         if self._admin is not None:
-            await self._admin.serve(AdminBroadcast(self._pool), ())
+            await self._admin.serve(AdminBroadcast(self._pool), (), {LIFECYCLE.full_name: self._lifecycle})
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a comparison or promotion is in progress, which cannot be interrupted."""
+        return self._lifecycle.is_busy
+
+    def _serve_champion(self, name: str) -> None:
+        change = self._pool.change("ReloadModel", pb.ReloadModelRequest(model=name).SerializeToString())
+        asyncio.run_coroutine_threadsafe(change, self._loop).result()
 
     async def drain(self) -> None:
         """Reject new admin calls and let those in progress finish."""
@@ -69,6 +85,7 @@ class SupervisorEndpoint:
         """Release everything immediately."""
         if self._rotation_task is not None:
             self._rotation_task.cancel()
+        self._lifecycle.close()
         if self._admin is not None:
             await self._admin.close()
         if self._metrics is not None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from predictor.server.address import Address
 from predictor.server.binding import reserved
+from predictor.server.lifecycle_calls import LoadLifecycle
 from predictor.server.listen_addresses import ListenAddresses, announce
 from predictor.server.logs import LogSettings
 from predictor.server.settings import ServerSettings
@@ -16,11 +17,11 @@ from predictor.server.workers.pool import WorkerPool
 _log = logging.getLogger(__name__)
 
 
-async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
+async def supervise(settings: ServerSettings, log: LogSettings, load_lifecycle: LoadLifecycle | None = None) -> bool:
     """Serve with `settings.processes` workers until a shutdown request.
 
     Returns:
-        Whether the parent process has exited.
+        Whether this process must exit immediately: its parent has exited, or versions are being compared.
 
     Raises:
         ConfigurationError: an address is in use, or workers cannot serve.
@@ -31,13 +32,13 @@ async def supervise(settings: ServerSettings, log: LogSettings) -> bool:
             end_with_parent(shutdown)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
         pool = WorkerPool(LoadModels(own, log), settings.processes)
-        endpoint = SupervisorEndpoint(settings, pool)
+        endpoint = SupervisorEndpoint(settings, pool, load_lifecycle)
         try:
             await _serve(pool, endpoint, endpoint.bind(address.port), shutdown)
         finally:
             await pool.close()
             await endpoint.close()
-    return shutdown.orphaned.is_set()
+    return shutdown.orphaned.is_set() or endpoint.is_busy
 
 
 async def _serve(

@@ -1,7 +1,14 @@
 """Retrain, compare, promote and roll back the versions of a model."""
 
-from trainers.stock.lifecycle.promotion import check_gates, promote, record_moves, roll_back_champion
+from trainers.stock.lifecycle.promotion import (
+    check_gates,
+    promote,
+    promote_if_passed,
+    record_moves,
+    roll_back_champion,
+)
 from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining
+from trainers.stock.lifecycle.stock_lifecycle import StockLifecycle
 from trainers.stock.lifecycle.version_comparison import (
     VersionComparison,
     compare_recipes,
@@ -11,6 +18,7 @@ from trainers.stock.lifecycle.version_comparison import (
 
 __all__ = [
     "RetrainingPlan",
+    "StockLifecycle",
     "VersionComparison",
     "check_gates",
     "compare_recipes",
@@ -18,6 +26,7 @@ __all__ = [
     "load_version",
     "plan_retraining",
     "promote",
+    "promote_if_passed",
     "record_moves",
     "roll_back_champion",
 ]

@@ -1,8 +1,9 @@
 """`quantra retrain`, `quantra compare`, `quantra promote` and `quantra rollback`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,9 @@ from predictor.cli.program import say
 from predictor.errors import InSampleError, shown_date
 from predictor.flags import FlagSubset
 from predictor.ledger import Ledger
+from predictor.lifecycle import PromotionResult
 from predictor.parent import exit_with_parent
-from predictor.registry import CHAMPION, AliasMove, GateResult, find_line, read_aliases
+from predictor.registry import find_line
 from trainers.loop import launched_rank
 from trainers.options import RunOptions
 from trainers.stock.command import print_finished, print_result, run_training
@@ -29,13 +31,14 @@ from trainers.stock.data_warnings import check_models, drop_before_calendar, emi
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
 from trainers.stock.flags import choose_version_folder
-from trainers.stock.lifecycle.promotion import check_gates, list_failed, promote, roll_back_champion
+from trainers.stock.lifecycle.promotion import list_failed, promote_if_passed, roll_back_champion
 from trainers.stock.lifecycle.retraining_plan import plan_retraining
 from trainers.stock.lifecycle.version_comparison import (
     ComparedVersion,
     VersionComparison,
     compare_recipes,
     compare_versions,
+    load_champion,
     load_version,
 )
 from trainers.stock.progress_output import warn_on_stderr
@@ -193,63 +196,45 @@ def promote_command(
         raise typer.BadParameter(f"{version} names no version; give one, such as {version}@2")
     covariates = files.read()
     challenger = load_version(models, version, covariates)
-    number = read_aliases(challenger.line).get(CHAMPION)
-    champion = None if number is None else load_version(models, f"{challenger.line.name}@{number}", covariates)
+    champion = load_champion(challenger.line, covariates)
+    compare: Callable[[], VersionComparison] | None = None
+    if champion is not None and champion.version != challenger.version and (bars.bars or bars.bars_env):
+        compare = partial(_compare, champion, challenger, bars.read(), days.start, refit)
+
     with nullcontext(None) if ledger is None else Ledger.open(ledger) as book:
-        if champion is not None and champion.version == challenger.version:
-            promote(challenger, champion, (), reason=reason, ledger=book)
-            _print_promotion(challenger, (), None, as_json=as_json)
-            return
-        comparison: VersionComparison | None = None
-        if champion is not None and (bars.bars or bars.bars_env):
-            comparison = _compare_if_possible(champion, challenger, bars.read(), days.start, refit)
-        gates = check_gates(champion, challenger, comparison=comparison, ledger=book, overridden=tuple(override or ()))
-        failed = list_failed(gates)
-        moved = None if failed else promote(challenger, champion, gates, reason=reason, ledger=book)
-    _print_promotion(challenger, gates, moved, as_json=as_json)
-    if failed:
+        result = promote_if_passed(
+            challenger, champion, compare=compare, reason=reason, ledger=book, overridden=tuple(override or ())
+        )
+    _print_promotion(challenger, result, as_json=as_json)
+    if not result.promoted:
         raise typer.Exit(PERSON_NEEDED)
-    if not as_json:
+    if result.gates and not as_json:
         print_next_commands(
             quantra("models", "--history", "--models", models),
             quantra("rollback", challenger.line.name, "--models", models, "--reason", "REASON"),
         )
 
 
-def _compare_if_possible(
-    champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, start: int | None, refit: int | None
-) -> VersionComparison | None:
-    """The comparison; None, with a warning, if one version has seen all the days."""
-    try:
-        return _compare(champion, challenger, bars, start, refit)
-    except InSampleError as error:
-        say(error.message, "yellow")
-        return None
-
-
-def _print_promotion(
-    challenger: ComparedVersion, gates: Sequence[GateResult], moved: AliasMove | None, *, as_json: bool
-) -> None:
-    failed = list_failed(gates)
+def _print_promotion(challenger: ComparedVersion, result: PromotionResult, *, as_json: bool) -> None:
+    failed = list_failed(result.gates)
     if as_json:
-        result = {"version": challenger.reference, "promoted": not failed, "gates": [asdict(gate) for gate in gates]}
-        write_json(result)
+        gates = [asdict(gate) for gate in result.gates]
+        write_json({"version": challenger.reference, "promoted": result.promoted, "gates": gates})
         return
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False)
     for name in ("", "gate", "needed", "found"):
         table.add_column(name)
-    for gate in gates:
-        result = Text(gate.result, style=_RESULT_STYLES[gate.result])
-        table.add_row(result, gate.name, Text(gate.need), Text(gate.have))
-    if gates:
+    for gate in result.gates:
+        table.add_row(Text(gate.result, style=_RESULT_STYLES[gate.result]), gate.name, Text(gate.need), Text(gate.have))
+    if result.gates:
         console.print(table)
     if failed:
         words = " ".join(f"--override {name}" for name in failed)
         console.print(f"{challenger.reference} is not promoted. To do so all the same, add {words}.", markup=False)
     else:
         name = challenger.line.name
-        state = f"is the champion of {name} already" if moved is None else f"is now the champion of {name}"
+        state = f"is now the champion of {name}" if result.gates else f"is the champion of {name} already"
         console.print(f"{challenger.reference} {state}.", markup=False)
 
 

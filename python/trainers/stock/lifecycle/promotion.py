@@ -1,12 +1,13 @@
 """The gates of a promotion, and promotions and rollbacks with their events in a ledger."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from predictor.audit_record import read_audit
-from predictor.errors import ConfigurationError, listed, shown_date
+from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.ledger import Ledger, LedgerEvent
+from predictor.lifecycle import PromotionResult
 from predictor.registry import (
     CHAMPION,
     AliasMove,
@@ -32,6 +33,7 @@ def check_gates(
     comparison: VersionComparison | None,
     ledger: Ledger | None,
     overridden: Collection[str] = (),
+    uncompared: str = "none; give --bars",
 ) -> tuple[GateResult, ...]:
     """Check every condition of a promotion.
 
@@ -41,15 +43,14 @@ def check_gates(
         comparison: of both; None without bars to compare them on.
         ledger: the record of the challenger's shadow forecasts; None without a ledger.
         overridden: names of the gates that may fail.
+        uncompared: why there is no comparison.
 
     Raises:
         ConfigurationError: an overridden gate does not exist.
     """
-    unknown = sorted(set(overridden).difference(GATES))
-    if unknown:
-        raise ConfigurationError(f"unknown gate {listed(unknown)}; choose from {', '.join(GATES)}")
+    _check_names(overridden)
     gates = (
-        _check_losses(champion, comparison),
+        _check_losses(champion, comparison, uncompared),
         _check_symbols(champion, challenger),
         _check_audit(challenger),
         _check_shadow(challenger, ledger),
@@ -58,11 +59,19 @@ def check_gates(
     return tuple(replace(gate, overridden=not gate.passed and gate.name in overridden) for gate in gates)
 
 
-def _check_losses(champion: ComparedVersion | None, comparison: VersionComparison | None) -> GateResult:
+def _check_names(overridden: Collection[str]) -> None:
+    unknown = sorted(set(overridden).difference(GATES))
+    if unknown:
+        raise ConfigurationError(f"unknown gate {listed(unknown)}; choose from {', '.join(GATES)}")
+
+
+def _check_losses(
+    champion: ComparedVersion | None, comparison: VersionComparison | None, uncompared: str
+) -> GateResult:
     if champion is None:
         return GateResult(name="losses", passed=True, need="better than the champion", have="the model has no champion")
     if comparison is None:
-        return GateResult(name="losses", passed=False, need="a comparison with the champion", have="none; give --bars")
+        return GateResult(name="losses", passed=False, need="a comparison with the champion", have=uncompared)
     passed = comparison.decision is True
     return GateResult(name="losses", passed=passed, need=comparison.need, have=comparison.sentence)
 
@@ -122,6 +131,49 @@ def list_failed(gates: Sequence[GateResult]) -> list[str]:
     return [gate.name for gate in gates if not (gate.passed or gate.overridden)]
 
 
+def promote_if_passed(
+    challenger: ComparedVersion,
+    champion: ComparedVersion | None,
+    *,
+    compare: Callable[[], VersionComparison] | None,
+    reason: str,
+    ledger: Ledger | None,
+    overridden: Collection[str] = (),
+    uncompared: str = "none; give --bars",
+) -> PromotionResult:
+    """Check the gates of a version, and make it the champion if they are passed or overridden.
+
+    Args:
+        challenger: the version to promote.
+        champion: the present one; None if the model has none.
+        compare: compares both; None without bars. The gate `losses` fails without a day that neither has seen.
+        reason: why, for the history.
+        ledger: as for `check_gates`.
+        overridden: as for `check_gates`.
+        uncompared: why `compare` is None.
+
+    Raises:
+        ConfigurationError, LedgerError: as `check_gates` and `promote`.
+    """
+    _check_names(overridden)  # before the comparison, which takes long
+    if champion is not None and champion.version == challenger.version:
+        promote(challenger, champion, (), reason=reason, ledger=ledger)
+        return PromotionResult(promoted=True, gates=(), champion=champion.version)
+    comparison = None
+    if champion is not None and compare is not None:
+        try:
+            comparison = compare()
+        except InSampleError as error:
+            uncompared = error.message
+    gates = check_gates(
+        champion, challenger, comparison=comparison, ledger=ledger, overridden=overridden, uncompared=uncompared
+    )
+    if list_failed(gates):
+        return PromotionResult(promoted=False, gates=gates, champion=0 if champion is None else champion.version)
+    promote(challenger, champion, gates, reason=reason, ledger=ledger)
+    return PromotionResult(promoted=True, gates=gates, champion=challenger.version)
+
+
 def promote(
     challenger: ComparedVersion,
     champion: ComparedVersion | None,
@@ -152,14 +204,17 @@ def promote(
     return move
 
 
-def roll_back_champion(line: Path, *, reason: str, ledger: Ledger | None = None) -> AliasMove:
+def roll_back_champion(
+    line: Path, *, reason: str, ledger: Ledger | None = None, expected: int | None = None
+) -> AliasMove:
     """Make the previous champion the champion again.
 
     Raises:
-        ConfigurationError: no previous champion is recorded, or its version is missing.
+        ConfigurationError: the champion is not the `expected` one, no previous champion is recorded, or its version is
+            missing.
         LedgerError: the ledger cannot be written.
     """
-    move = roll_back(line, reason=reason)
+    move = roll_back(line, reason=reason, expected=expected)
     if ledger is not None:
         record_moves(line, ledger)
     return move

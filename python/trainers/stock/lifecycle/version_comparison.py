@@ -11,7 +11,7 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
-from predictor.registry import find_version
+from predictor.registry import CHAMPION, find_version, read_aliases
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
 from trainers.stock.bar_requirements import check_sessions
@@ -78,6 +78,12 @@ def load_version(models: Path, reference: str, covariates: CovariateSource = NO_
     line, version = find_version(models, reference)
     source = artifact_source(line / str(version), "cpu", covariates)
     return ComparedVersion(reference=f"{line.name}@{version}", line=line, version=version, source=source)
+
+
+def load_champion(line: Path, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion | None:
+    """Load the champion of the model in this folder; None if it has none. Raises as `load_version`."""
+    number = read_aliases(line).get(CHAMPION)
+    return None if number is None else load_version(line.parent, f"{line.name}@{number}", covariates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,219 @@
+"""The calls of LifecycleService. They load torch only when they run, because a supervisor has none."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from google.protobuf.message import DecodeError, Message
+
+from predictor._pb import ledger_pb2 as pb
+from predictor.errors import (
+    LifecycleUnavailableError,
+    MalformedRequestError,
+    NoLedgerError,
+    QuantraError,
+    QueueFullError,
+    UnavailableError,
+    answer_of,
+    from_reason,
+)
+from predictor.ledger import Ledger
+from predictor.memory import error_of
+from predictor.wire import ledger as wire
+from predictor.wire.limits import check_text
+from predictor.wire.request_counts import malformed_message
+
+if TYPE_CHECKING:
+    from predictor.calls import OpenCall
+    from predictor.instance import Deadline
+    from predictor.lifecycle import ModelLifecycle
+
+LoadLifecycle = Callable[[Path], "ModelLifecycle"]
+"""Creates the lifecycle of a folder of models; called on a thread when the first call needs it."""
+
+_MOST_WAITING: Final = 16
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class LifecycleCalls:
+    """Compares and promotes versions, one call after the other on a thread, which starts with the first call.
+
+    Args:
+        ledger: File of the ledger; None if the server has none.
+        load: Creates the lifecycle; None if the server cannot compare versions.
+        serve_champion: Serves the present champion of the named model; blocks, and raises QuantraError.
+    """
+
+    def __init__(
+        self, ledger: Path | None, load: "Callable[[], ModelLifecycle] | None", serve_champion: Callable[[str], None]
+    ) -> None:
+        self._ledger, self._load, self._serve_champion = ledger, load, serve_champion
+        self._lifecycle: ModelLifecycle | None = None
+        self._methods: dict[str, Callable[[bytes], Message]] = {
+            "CompareVersions": self._compare,
+            "PromoteVersion": self._promote,
+            "RollBackChampion": self._roll_back,
+        }
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._waiting = 0
+        self._is_closed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call waits or runs; running ones cannot be interrupted."""
+        return self._waiting > 0
+
+    def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
+        """Answer one call; the future fails only with a QuantraError. A call that has begun ignores its deadline."""
+        answer: Future[bytes] = Future()
+        try:
+            self._check_offered()
+            self._put(partial(self._run, name, request, deadline, answer))
+        except QuantraError as error:
+            answer.set_exception(error)
+        return answer
+
+    def open(
+        self,
+        name: str,
+        deadline: "Deadline",  # noqa: ARG002
+        emit: Callable[[bytes], object],  # noqa: ARG002
+        most_bytes: int | None = None,  # noqa: ARG002
+    ) -> "OpenCall":
+        """Raise MalformedRequestError: no call is a stream."""
+        raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
+
+    def drain(self) -> None:
+        """Do nothing: this service has no streams."""
+
+    def close(self) -> None:
+        """Reject new calls, and end the thread after the running one; waiting ones are UNAVAILABLE."""
+        with self._lock:
+            self._is_closed = True
+            self._queue.put(None)
+
+    def _check_offered(self) -> None:
+        if self._load is None:
+            raise LifecycleUnavailableError(
+                "this server cannot compare or promote versions; start it with `quantra serve --ledger FILE`"
+            )
+        if self._ledger is None:
+            raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger FILE")
+
+    def _put(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            self._check_open()
+            if self._waiting >= _MOST_WAITING:
+                raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MOST_WAITING)
+            self._waiting += 1
+            self._queue.put(work)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="lifecycle", daemon=True)
+                self._thread.start()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UnavailableError("the server is stopping; retry in a moment, or on another server")
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+            with self._lock:
+                self._waiting -= 1
+
+    def _run(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            self._check_open()
+            deadline.check()
+            response = self._methods[name](request).SerializeToString()
+        except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
+            answer.set_exception(error_of(name, error, _log).without_frames())
+        else:
+            answer.set_result(response)
+
+    def _compare(self, body: bytes) -> pb.CompareVersionsResponse:
+        request = _parsed(body, pb.CompareVersionsRequest)
+        for field, reference in (("champion", request.champion), ("challenger", request.challenger)):
+            _check_present(field, reference)
+        start = wire.decode_session("first_session", request.first_session) or None
+        with self._open_ledger() as ledger:
+            return wire.encode_comparison(
+                self._loaded.compare(ledger, request.champion, request.challenger, start=start)
+            )
+
+    def _promote(self, body: bytes) -> pb.PromoteVersionResponse:
+        request = _parsed(body, pb.PromoteVersionRequest)
+        for field, text in (("version", request.version), ("reason", request.reason)):
+            _check_present(field, text)
+        name, version = wire.decode_reference(request.version)
+        if not version:
+            raise MalformedRequestError(
+                f"version: {request.version!r} names no version; send NAME@VERSION, such as {name}@2",
+                metadata={"field": "version"},
+            )
+        with self._open_ledger() as ledger:
+            result = self._loaded.promote(
+                ledger, request.version, reason=request.reason, overridden=request.override_gates
+            )
+        if result.promoted:
+            self._serve(name, version)
+        return wire.encode_promotion(result)
+
+    def _roll_back(self, body: bytes) -> pb.RollBackChampionResponse:
+        request = _parsed(body, pb.RollBackChampionRequest)
+        for field, text in (("model", request.model), ("reason", request.reason)):
+            _check_present(field, text)
+        with self._open_ledger() as ledger:
+            expected = request.champion or None
+            move = self._loaded.roll_back(ledger, request.model, reason=request.reason, expected=expected)
+        self._serve(request.model, move.version)
+        return pb.RollBackChampionResponse(champion=move.version, previous=move.previous or 0)
+
+    @property
+    def _loaded(self) -> "ModelLifecycle":
+        if self._lifecycle is None:
+            assert self._load is not None  # noqa: S101 - it was checked before
+            self._lifecycle = self._load()
+        return self._lifecycle
+
+    def _open_ledger(self) -> Ledger:
+        assert self._ledger is not None  # noqa: S101 - it was checked before
+        return Ledger.open(self._ledger)
+
+    def _serve(self, name: str, version: int) -> None:
+        """Serve a new champion; raises QuantraError if it stays the champion of the folder only."""
+        try:
+            self._serve_champion(name)
+        except QuantraError as error:
+            raise from_reason(
+                answer_of(error).reason,
+                f"{name}@{version} is the champion now, but this server does not serve it: {error.message}",
+                error.metadata,
+            ) from error
+
+
+def _check_present(field: str, text: str) -> None:
+    check_text(field, text)
+    if not text.strip():
+        why = "say why, for the history" if field == "reason" else "name a model"
+        raise MalformedRequestError(f"{field} is empty; {why}", metadata={"field": field})
+
+
+def _parsed(body: bytes, kind: type[MessageT]) -> MessageT:
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise malformed_message(kind, len(body)) from None

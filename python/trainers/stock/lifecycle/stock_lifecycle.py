@@ -1,0 +1,85 @@
+"""The lifecycle of stock models for a server, by the bars and forecasts of its ledger."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from predictor.errors import ConfigurationError, listed
+from predictor.ledger import Ledger
+from predictor.lifecycle import ComparisonResult, PromotionResult
+from predictor.registry import AliasMove, find_line
+from trainers.stock.lifecycle.promotion import promote_if_passed, roll_back_champion
+from trainers.stock.lifecycle.version_comparison import (
+    ComparedVersion,
+    VersionComparison,
+    compare_versions,
+    load_champion,
+    load_version,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StockLifecycle:
+    """Compares and promotes the versions of stock models; a `predictor.lifecycle.ModelLifecycle`."""
+
+    models: Path
+    """Folder of NAME/VERSION artifacts."""
+
+    def compare(self, ledger: Ledger, champion: str, challenger: str, *, start: int | None = None) -> ComparisonResult:
+        """See `ModelLifecycle`. Models with covariates are refused, because a ledger has none."""
+        old, new = (load_version(self.models, reference) for reference in (champion, challenger))
+        return _result_of(_compare(old, new, ledger, start))
+
+    def promote(
+        self, ledger: Ledger, version: str, *, reason: str, overridden: Collection[str] = ()
+    ) -> PromotionResult:
+        """See `ModelLifecycle`."""
+        challenger = load_version(self.models, version)
+        champion = load_champion(challenger.line)
+        return promote_if_passed(
+            challenger,
+            champion,
+            compare=partial(_compare, champion, challenger, ledger) if champion and ledger.last_session else None,
+            reason=reason,
+            ledger=ledger,
+            overridden=overridden,
+            uncompared="none; the ledger has no bars",
+        )
+
+    def roll_back(self, ledger: Ledger, name: str, *, reason: str, expected: int | None = None) -> AliasMove:
+        """See `ModelLifecycle`."""
+        return roll_back_champion(find_line(self.models, name), reason=reason, ledger=ledger, expected=expected)
+
+
+def _compare(
+    champion: ComparedVersion, challenger: ComparedVersion, ledger: Ledger, start: int | None = None
+) -> VersionComparison:
+    for one in (champion, challenger):
+        needs = [need.name for need in one.standing.model.info((), is_default=False).covariates]
+        if needs:
+            raise ConfigurationError(
+                f"{one.reference} reads the covariates {listed(needs)}, which a ledger does not have; use `quantra "
+                "compare` or `quantra promote` with --bars, and --covariates or --static"
+            )
+    if not ledger.last_session:
+        raise ConfigurationError("the ledger has no bars to compare the versions on; record some with `quantra daily`")
+    return compare_versions(champion, challenger, ledger.panel(), start=start)
+
+
+def _result_of(found: VersionComparison) -> ComparisonResult:
+    return ComparisonResult(
+        champion=found.champion,
+        challenger=found.challenger,
+        decision=found.decision,
+        need=found.need,
+        sentence=found.sentence,
+        first_session=found.first_day,
+        last_session=found.last_day,
+        days=found.days,
+        symbols=found.symbols,
+        improvement=found.losses.improvement.value,
+        lower=found.bounds.lower,
+        upper=found.bounds.upper,
+        whole=found.to_json(),
+    )
