@@ -2,18 +2,29 @@
 
 import os
 import tempfile
+import time
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
+from typing import Final
 
 from predictor.errors import ConfigurationError
+
+_DRAFT: Final = ".draft"
+_OLDEST_DRAFT: Final = 3600
+"""Age in seconds from which on a draft is one that a killed process left."""
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file with mode 644 atomically: readers see the old content or the new, even after a crash.
 
+    A process that is killed leaves its draft; a write removes the drafts of its file that are older than an hour.
+
     Raises:
         OSError: the folder is not writable; the file at `path` is unchanged.
     """
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    _remove_old_drafts(path)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_DRAFT)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -23,6 +34,13 @@ def replace_file(path: Path, content: bytes) -> None:
         Path(draft).replace(path)
     finally:
         Path(draft).unlink(missing_ok=True)  # missing after a replacement
+
+
+def _remove_old_drafts(path: Path) -> None:
+    for draft in path.parent.glob(f".{escape(path.name)}.*{_DRAFT}"):
+        with suppress(OSError):  # another process removed it, or its owner is another user
+            if time.time() - draft.stat().st_mtime > _OLDEST_DRAFT:
+                draft.unlink()
 
 
 def check_file(path: Path) -> None:
