@@ -13,8 +13,9 @@ from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
-from predictor.instance import NEVER, Deadline, Query, Question, importance_query, instance_of
+from predictor.instance import NEVER, Deadline, Query, Question, bars_of, importance_query, instance_of
 from predictor.model import Predictor
+from predictor.price_paths import PricePaths, simulate_paths
 from predictor.registry import ModelVersions, Registry, Runtime, load_model
 from predictor.service import PredictionService
 
@@ -77,6 +78,24 @@ class Forecaster:
         """Forecast many panels, in order; the outcome of an invalid one is its error."""
         self._check_open()
         return self._service.predict_here("", [instance_of(item) for item in instances], NEVER)
+
+    def simulate(
+        self, bars: Question, covariates: Covariates | None = None, *, paths: int = 1000, seed: int = 0
+    ) -> PricePaths:
+        """Draw joint price paths whose distribution at each horizon is the forecast's; see `predictor.price_paths`.
+
+        Args:
+            bars: as for `predict`, with more than a year of bars before the last one.
+            covariates: as for `predict`.
+            paths: number of paths.
+            seed: seed of the draw; the same arguments give the same bits.
+
+        Raises:
+            QuantraError: as `predict` and `simulate_paths`.
+        """
+        instance = instance_of(bars, covariates)
+        past = bars_of(instance, "paths")
+        return simulate_paths(self.predict(instance), past, paths=paths, seed=seed)
 
     def feature_importance(
         self,

@@ -157,6 +157,21 @@ def instance_of(question: Question, covariates: Covariates | None = None) -> Ins
     return question
 
 
+def bars_of(instance: Instance, purpose: str) -> BarPanel:
+    """The bars of an instance.
+
+    Args:
+        instance: the instance.
+        purpose: what needs them, for the message.
+
+    Raises:
+        InvalidInputError: it has feature windows.
+    """
+    if not isinstance(instance.input, BarPanel):
+        raise InvalidInputError(f"{purpose} need bars, but the input has feature windows; give bars with their past")
+    return instance.input
+
+
 INTEGRATED_GRADIENTS = "integrated-gradients"
 
 LEAST_TOLERANCE: Final = 1e-4

@@ -25,6 +25,12 @@ COMMANDS: Final = (
         "Example: quantra explain --server 127.0.0.1:50051 --model demo --bars bars.csv --horizon 20",
     ),
     Command(
+        "paths",
+        "predictor.cli.paths:paths",
+        "Simulate joint price paths of symbols: value at risk, drawdowns and probabilities of prices.",
+        "Example: quantra paths --artifact models/demo/1 --bars bars.csv --holding AAPL=1000 --holding IBM=500",
+    ),
+    Command(
         "models",
         "predictor.cli.models:models",
         "List the models of a folder or a server: versions, aliases, skill, dates and size.",

@@ -27,7 +27,8 @@ from predictor.covariates import Covariates
 from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Instance, Query, Question, importance_query, instance_of
+from predictor.instance import Instance, Query, Question, bars_of, importance_query, instance_of
+from predictor.price_paths import PricePaths, simulate_paths
 from predictor.wire import global_importance
 
 ValueT = TypeVar("ValueT")
@@ -114,6 +115,24 @@ class QuantraClient:
             DeadlineExceededError: the server did not respond in time.
         """
         return forecast_or_raise(self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s)[0])
+
+    def simulate(
+        self,
+        bars: Question,
+        covariates: Covariates | None = None,
+        *,
+        paths: int = 1000,
+        seed: int = 0,
+        timeout_s: float | None = None,
+    ) -> PricePaths:
+        """Forecast one panel, and draw joint price paths in this process; see `Forecaster.simulate`.
+
+        Raises:
+            QuantraError: as `predict` and `predictor.price_paths.simulate_paths`.
+        """
+        instance = instance_of(bars, covariates)
+        past = bars_of(instance, "paths")
+        return simulate_paths(self.predict(instance, timeout_s=timeout_s), past, paths=paths, seed=seed)
 
     def predict_many(self, instances: Sequence[Question], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
         """Return the forecast or the error of each instance, in order. Large panels are sent as in `predict`.

@@ -1,0 +1,396 @@
+"""Joint price paths of several symbols, from their forecast and their past.
+
+The method is a conditional Schaake shuffle (Clark et al., 2004). Past paths of all symbols over the same days, scaled
+to today's volatility, give the shape of a path and the dependence between symbols. The forecast gives the distribution
+at each of its horizons.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+import numpy as np
+
+from predictor.arrays import BoolArray, FloatArray, PositionArray
+from predictor.bars import BarPanel
+from predictor.dates import as_date
+from predictor.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    QuantraError,
+    TooFewBarsError,
+    UnknownHorizonError,
+    counted,
+    listed,
+)
+from predictor.forecast import Forecast
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_DAYS: Final = 250
+"""Past paths that are needed, one per day."""
+MOST_PATHS: Final = 100_000
+MOST_CELLS: Final = 20_000_000
+"""Largest number of paths x symbols x days."""
+_DECAY: Final = 0.94
+"""Weight of the past in the volatility, as in RiskMetrics."""
+_CHUNK: Final = 256
+"""Days over which the inverse of the weights stays a moderate number."""
+_WARM_UP: Final = 40
+"""Days until the volatility no longer depends on its start."""
+_REPLICATES: Final = 200
+_LEVEL: Final = 0.9
+"""Probability of the ranges of estimates."""
+
+Statistic = Callable[[FloatArray], float]
+"""Reduces one value per path to a number."""
+
+
+class Estimate(NamedTuple):
+    """A number from paths, and its range over other draws of the past days.
+
+    The range does not include errors of the forecast's own quantiles.
+    """
+
+    value: float
+    lower: float
+    upper: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PricePaths:
+    """N paths of S symbols over D days after the last bar. Row n of all symbols is one joint path."""
+
+    symbols: tuple[str, ...]
+    as_of_session: date | None
+    """Session of the last bar."""
+    returns: FloatArray
+    """[N, S, D] log returns from the last close to the close of each day, the day after the last bar first."""
+    anchor_price: FloatArray
+    """[S] last close, in the bars' currency."""
+    forecast_id: str
+    """The forecast that the paths have the distribution of."""
+    model: str
+    version: int
+    seed: int
+    origins: PositionArray
+    """[N] the past day that each path comes from, as a position among the usable days."""
+    past_days: int
+    """Usable past days. Neighbours overlap: about `past_days` / D of them are independent."""
+    refusals: Mapping[str, QuantraError]
+    """The error of each symbol without paths."""
+
+    @property
+    def days(self) -> int:
+        """D, the number of days."""
+        return self.returns.shape[2]
+
+    @property
+    def prices(self) -> FloatArray:
+        """[N, S, D] closes in the bars' currency."""
+        return self.anchor_price[:, None] * np.exp(self.returns)
+
+    def profits(self, holdings: Mapping[str, float], day: int) -> FloatArray:
+        """[N] profits up to the close of a day, in the unit of the holdings.
+
+        Args:
+            holdings: the value of each position today; negative if it is short. Positions stay unchanged.
+            day: 1 for the first day after the last bar.
+
+        Raises:
+            InvalidInputError: a symbol has no paths, or a value is not finite.
+            UnknownHorizonError: the day is not 1 to D.
+        """
+        return self._profits(holdings, day)[:, -1]
+
+    def value_at_risk(self, holdings: Mapping[str, float], day: int, level: float = 0.99) -> Estimate:
+        """The loss up to the close of a day that is exceeded with probability 1 - `level`; raises as `profits`."""
+        _check_level(level)
+        return self.estimate(self.profits(holdings, day), lambda profits: -float(np.quantile(profits, 1 - level)))
+
+    def expected_shortfall(self, holdings: Mapping[str, float], day: int, level: float = 0.99) -> Estimate:
+        """The mean loss in the worst 1 - `level` of the paths, at least one path; raises as `profits`."""
+        _check_level(level)
+
+        def shortfall(profits: FloatArray) -> float:
+            worst = max(1, round((1 - level) * len(profits)))
+            return -float(np.partition(profits, worst - 1)[:worst].mean())
+
+        return self.estimate(self.profits(holdings, day), shortfall)
+
+    def drawdowns(self, holdings: Mapping[str, float], day: int) -> FloatArray:
+        """[N] largest loss from an earlier high, between closes from today to a day; raises as `profits`.
+
+        It is a share of the value of all holdings, long and short, today.
+        """
+        total = sum(map(abs, holdings.values()))
+        gains = np.pad(self._profits(holdings, day), ((0, 0), (1, 0))) / total
+        return (np.maximum.accumulate(gains, axis=1) - gains).max(axis=1)
+
+    def probability_above(self, symbol: str, price: float, day: int) -> Estimate:
+        """The probability that a symbol closes above a price on a day; raises as `profits`."""
+        above = self._closes(symbol, price, day)[:, -1] > price
+        return self.estimate(above.astype(np.float64), _mean)
+
+    def probability_touched(self, symbol: str, price: float, day: int) -> Estimate:
+        """The probability that a symbol closes at or beyond a price on any day up to a day; raises as `profits`.
+
+        Prices within a day are not simulated, so the true probability is higher.
+        """
+        closes = self._closes(symbol, price, day)
+        is_above = price >= self.anchor_price[self._row(symbol)]
+        touched = closes.max(axis=1) >= price if is_above else closes.min(axis=1) <= price
+        return self.estimate(touched.astype(np.float64), _mean)
+
+    def to_frame(self, day: int) -> "pd.DataFrame":
+        """Simple returns up to the close of a day: one row per path, one column per symbol. Needs pandas.
+
+        Portfolio libraries, such as skfolio, take it as their returns.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingPackageError.of("pandas", "pandas", "paths as a DataFrame") from error
+        self._check_day(day)
+        return pd.DataFrame(np.expm1(self.returns[:, :, day - 1]), columns=list(self.symbols))
+
+    def estimate(self, values: FloatArray, statistic: Statistic) -> Estimate:
+        """A statistic of one value per path [N], such as a quantile of drawdowns.
+
+        The range comes from drawing blocks of past days again.
+        """
+        random = np.random.default_rng(self.seed)
+        blocks = -(-self.past_days // self.days)
+        starts = random.integers(0, self.past_days, (_REPLICATES, blocks))
+        drawn = (starts[:, :, None] + np.arange(self.days)) % self.past_days
+        of_day = np.argsort(self.origins, kind="stable")
+        first = np.searchsorted(self.origins[of_day], np.arange(self.past_days + 1))
+        counts = np.diff(first)
+        replicates = np.empty(_REPLICATES)
+        for k, days in enumerate(drawn.reshape(_REPLICATES, -1)):
+            days = days[counts[days] > 0]  # noqa: PLW2901 - days without a path
+            offsets = random.integers(0, counts[days])
+            replicates[k] = statistic(values[of_day[first[days] + offsets]])
+        lower, upper = np.quantile(replicates, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+        return Estimate(statistic(values), float(lower), float(upper))
+
+    def _profits(self, holdings: Mapping[str, float], day: int) -> FloatArray:
+        """[N, day] profits up to each close."""
+        self._check_day(day)
+        rows = [self._row(symbol) for symbol in holdings]
+        values = np.array([*holdings.values()], np.float64)
+        if not rows or not np.isfinite(values).all() or not values.any():
+            raise InvalidInputError(
+                f"holdings are {dict(holdings)}; give the value of at least one position, such as {{'AAPL': 1000.0}}"
+            )
+        return np.einsum("nsd,s->nd", np.expm1(self.returns[:, rows, :day]), values)
+
+    def _closes(self, symbol: str, price: float, day: int) -> FloatArray:
+        """[N, day] closes of one symbol."""
+        self._check_day(day)
+        if not 0 < price < np.inf:
+            raise InvalidInputError(f"price {price:g} is not above 0 and finite")
+        row = self._row(symbol)
+        return self.anchor_price[row] * np.exp(self.returns[:, row, :day])
+
+    def _row(self, symbol: str) -> int:
+        if symbol in self.refusals:
+            raise InvalidInputError(f"{symbol} has no paths: {self.refusals[symbol].message}")
+        if symbol not in self.symbols:
+            raise InvalidInputError(f"there are no paths of {symbol}; there are paths of {listed(self.symbols)}")
+        return self.symbols.index(symbol)
+
+    def _check_day(self, day: int) -> None:
+        if not 1 <= day <= self.days:
+            raise UnknownHorizonError(f"day {day} is not simulated; use 1 to {self.days}")
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean())
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InvalidInputError(f"level {level:g} is not between 0 and 1; 0.99 means 99 %")
+
+
+def simulate_paths(forecast: Forecast, bars: BarPanel, *, paths: int = 1000, seed: int = 0) -> PricePaths:
+    """Draw joint paths whose distribution at each horizon of the forecast is the forecast's.
+
+    Between the forecast's quantiles and beyond them, a distribution has the shape of all symbols' past returns in units
+    of their volatility. The same arguments give the same bits.
+
+    Args:
+        forecast: of log returns without a lag.
+        bars: the past of the symbols up to the forecast's last bar; LEAST_DAYS + 40 bars and the longest horizon.
+        paths: number of paths, at most MOST_PATHS.
+        seed: seed of the draw of past days.
+
+    Raises:
+        InvalidInputError: the forecast is not of log returns, its bars end on another day, or there are too many paths.
+        TooFewBarsError: no symbol has enough past days.
+    """
+    _check_request(forecast, bars, paths)
+    days = max(forecast.horizons)
+    wanted = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
+    panel = bars.select(wanted)
+    past = _past_paths(panel, days)
+    chosen, short = _choose_symbols(panel.symbols, past.is_usable)
+    starts = np.flatnonzero(past.is_usable[chosen].all(axis=0))
+    scaled = past.scaled[chosen][:, starts]
+    rows = [forecast.symbols.index(wanted[row]) for row in chosen]
+    random = np.random.default_rng(seed)
+    origins = np.concatenate([random.permutation(len(starts)) for _ in range(-(-paths // len(starts)))])[:paths]
+    raw = (past.volatility[chosen, None, None] * scaled[:, origins]).transpose(1, 0, 2)
+    assert forecast.returns is not None  # noqa: S101 - it was checked
+    assert forecast.anchor_price is not None  # noqa: S101 - as above
+    return PricePaths(
+        symbols=tuple(wanted[row] for row in chosen),
+        as_of_session=forecast.as_of_session,
+        returns=_impose_marginals(raw, forecast.returns[rows], forecast.horizons, forecast.quantiles, scaled),
+        anchor_price=forecast.anchor_price[rows],
+        forecast_id=forecast.forecast_id,
+        model=forecast.model,
+        version=forecast.version,
+        seed=seed,
+        origins=origins,
+        past_days=len(starts),
+        refusals={**forecast.refusals, **short},
+    )
+
+
+def _check_request(forecast: Forecast, bars: BarPanel, paths: int) -> None:
+    if forecast.returns is None or forecast.lag or forecast.anchor_price is None:
+        raise InvalidInputError(
+            f"{forecast.model}@{forecast.version} forecasts {forecast.target_kind} with a lag of {forecast.lag}; paths "
+            "need a model of log returns without a lag, and bars"
+        )
+    last = as_date(int(bars.sessions[-1]))
+    if last != forecast.as_of_session:
+        raise InvalidInputError(
+            f"the bars end on {last}, but those of the forecast on {forecast.as_of_session}; give the bars that were "
+            "forecast, with their past"
+        )
+    if not 1 <= paths <= MOST_PATHS:
+        raise InvalidInputError(f"paths is {paths}, but must be 1 to {MOST_PATHS:,}")
+    cells = paths * len(forecast.symbols) * max(forecast.horizons)
+    if cells > MOST_CELLS:
+        raise InvalidInputError(
+            f"{paths:,} paths of {counted(len(forecast.symbols), 'symbol')} have {cells:,} values, at most "
+            f"{MOST_CELLS:,}; simulate fewer paths or symbols"
+        )
+
+
+class _PastPaths(NamedTuple):
+    """The past of S symbols with T possible start days."""
+
+    scaled: FloatArray
+    """[S, T, D] log returns from a start day to each of the next D days, in units of the start day's volatility."""
+    volatility: FloatArray
+    """[S] volatility of the daily log return on the last day."""
+    is_usable: BoolArray
+    """[S, T] whether all bars of the path are present."""
+
+
+def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
+    adjusted, _ = panel.adjusted_each()
+    moves = np.diff(np.log(adjusted.close), axis=1)
+    variance = _smooth(np.square(moves))
+    volatility = np.sqrt(variance)
+    count = moves.shape[1] - days
+    if count < 1:
+        return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
+    windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
+    start = volatility[:, : windows.shape[1], None]
+    scaled = np.cumsum(windows / np.where(start > 0, start, np.nan), axis=2)
+    seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
+    is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
+    return _PastPaths(scaled, volatility[:, -1], is_usable)
+
+
+def _smooth(squares: FloatArray) -> FloatArray:
+    """[S, T] exponentially weighted means of squared returns up to each day; days without a return are skipped."""
+    is_known = np.isfinite(squares)
+    known = np.where(is_known, squares, 0.0)
+    level = known[np.arange(len(known)), is_known.argmax(axis=1)]
+    smooth = np.empty(squares.shape)
+    for first in range(0, squares.shape[1], _CHUNK):
+        part = slice(first, first + _CHUNK)
+        weights = _DECAY ** np.cumsum(is_known[:, part], axis=1)
+        smooth[:, part] = weights * (level[:, None] + np.cumsum((1 - _DECAY) * known[:, part] / weights, axis=1))
+        level = smooth[:, part][:, -1]
+    return np.where(np.logical_or.accumulate(is_known, axis=1), smooth, np.nan)
+
+
+def _choose_symbols(symbols: tuple[str, ...], is_usable: BoolArray) -> tuple[list[int], dict[str, QuantraError]]:
+    """The symbols that share enough days, those with the longest past first, and the errors of the others."""
+    together = np.ones(is_usable.shape[1], np.bool_)
+    chosen: list[int] = []
+    refused: dict[str, QuantraError] = {}
+    for row in np.argsort(-is_usable.sum(axis=1), kind="stable").tolist():
+        shared = together & is_usable[row]
+        if shared.sum() >= LEAST_DAYS:
+            together = shared
+            chosen.append(row)
+            continue
+        own = int(is_usable[row].sum())
+        problem = (
+            f"{symbols[row]}: has {counted(own, 'past path')}, need {LEAST_DAYS}; give a longer history"
+            if own < LEAST_DAYS
+            else f"{symbols[row]}: shares {counted(int(shared.sum()), 'past day')} with the others, need {LEAST_DAYS}; "
+            "simulate it separately"
+        )
+        refused[symbols[row]] = TooFewBarsError(problem, metadata={"symbol": symbols[row], "have": str(own)})
+    if not chosen:
+        raise next(iter(refused.values()))
+    return sorted(chosen), refused
+
+
+def _impose_marginals(
+    raw: FloatArray,
+    quantiles: FloatArray,
+    horizons: tuple[int, ...],
+    levels: tuple[float, ...],
+    scaled: FloatArray,
+) -> FloatArray:
+    """[N, S, D] paths with the ranks of `raw` and the distribution of the forecast at each horizon.
+
+    Corrections at the horizons are interpolated linearly for the days between.
+
+    Args:
+        raw: [N, S, D] past paths in units of today's volatility.
+        quantiles: [S, H, Q] the forecast.
+        horizons: [H] days.
+        levels: [Q].
+        scaled: [S, M, D] all past paths in units of their volatility, which give the shape.
+    """
+    count = len(raw)
+    at = np.concatenate((np.array(levels), (np.arange(count) + 0.5) / count))
+    corrections = np.zeros((count, raw.shape[1], len(horizons) + 1))
+    for h, horizon in enumerate(horizons):
+        values = raw[:, :, horizon - 1]
+        order = np.argsort(values, axis=0, kind="stable")
+        known, wanted = np.split(np.quantile(scaled[:, :, horizon - 1], at), [len(levels)])
+        for s in range(raw.shape[1]):
+            sorted_values = _stretch(wanted, known, quantiles[s, h])
+            corrections[order[:, s], s, h + 1] = sorted_values - values[order[:, s], s]
+    nodes = np.array((0, *horizons))
+    days = np.arange(1, raw.shape[2] + 1)
+    left = np.clip(np.searchsorted(nodes, days, side="right") - 1, 0, len(nodes) - 2)
+    share = (days - nodes[left]) / (nodes[left + 1] - nodes[left])
+    return raw + corrections[:, :, left] * (1 - share) + corrections[:, :, left + 1] * share
+
+
+def _stretch(sample: FloatArray, known: FloatArray, values: FloatArray) -> FloatArray:
+    """Stretch a sorted sample so that its quantiles [Q] `known` become `values`.
+
+    Beyond the outer quantiles, it is stretched by their distance.
+    """
+    outer = (values[-1] - values[0]) / (known[-1] - known[0]) if known[-1] > known[0] else 1.0
+    below = values[0] + outer * (sample - known[0])
+    above = values[-1] + outer * (sample - known[-1])
+    inside = np.interp(sample, known, values)
+    return np.where(sample < known[0], below, np.where(sample > known[-1], above, inside))
