@@ -1,4 +1,4 @@
-"""Grafana dashboard and Prometheus rules in `deploy`: well-formed, and using metrics that the server exports."""
+"""Grafana dashboards and Prometheus rules in `deploy`: well-formed, and using metrics that the server exports."""
 
 import json
 import re
@@ -8,13 +8,18 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from market import bokeh_panel
 
+from predictor.evidence import Lamp
+from predictor.ledger import EvidenceRecord, Ledger
 from predictor.observation import OK, Observation
-from predictor.server.monitoring import ArrivedCall, EndedCall, ServerGauges
+from predictor.server.monitoring import ArrivedCall, EndedCall, LedgerGauges, ServerGauges
 from predictor.server.monitoring.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-DASHBOARD: Any = json.loads((DEPLOY / "grafana" / "quantra.json").read_text("utf-8"))
+DASHBOARDS: dict[str, Any] = {
+    path.stem: json.loads(path.read_text("utf-8")) for path in sorted((DEPLOY / "grafana").glob("*.json"))
+}
 SCRAPE: Any = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8"))
 RULES: Any = yaml.safe_load((DEPLOY / "prometheus" / "quantra-rules.yml").read_text("utf-8"))
 
@@ -86,17 +91,31 @@ ALERTS = {
 
 def expressions() -> list[str]:
     """Every Prometheus expression of panels, variables and alerts."""
-    panels = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
-    variables = [one["query"]["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+    boards = DASHBOARDS.values()
+    panels = [target["expr"] for board in boards for panel in board["panels"] for target in panel["targets"]]
+    lists = [one for board in boards for one in board["templating"]["list"]]
+    variables = [one["query"]["query"] for one in lists if one["type"] == "query"]
     return [*panels, *variables, *(rule["expr"] for group in RULES["groups"] for rule in group["rules"])]
 
 
 @pytest.fixture(scope="module")
-def scraped() -> str:
-    """Metrics of a server after one forecast."""
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Metrics of a server with a ledger after one forecast."""
+    with Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.db", create=True) as ledger:
+        ledger.add_bars(bokeh_panel("IBM").last(5))
+        state = {"share": 0.8, "promised": 0.8}
+        lamp = EvidenceRecord(
+            model="m", version=1, monitor="coverage too few", horizon=1, session=20130301, lamp=Lamp.GREEN, state=state
+        )
+        ledger.append([lamp])
+        return _scrape(LedgerGauges(ledger))
+
+
+def _scrape(gauges: LedgerGauges) -> str:
     metrics = Metrics()
     held = (0, 0, 0)
-    metrics.read(ServerGauges(versions=lambda: [("m", 1)], queues={"predictions": lambda: held}, sessions=lambda: 0))
+    queues = {"predictions": lambda: held}
+    metrics.read(ServerGauges(versions=lambda: [("m", 1)], queues=queues, sessions=lambda: 0, ledger=gauges.families))
     arrived = ArrivedCall(service="s", method="Predict", request_id="r", peer="p", trace={})
     metrics.ended(EndedCall(arrived=arrived, model="m", version=1, code=OK, reason="", took_s=0.1, observation=None))
     metrics.observed(
@@ -119,9 +138,15 @@ def scraped() -> str:
     return metrics.page("")[0].decode()
 
 
-def test_the_dashboard_has_the_form_of_one() -> None:
-    jsonschema.validate(DASHBOARD, GRAFANA)
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_has_the_form_of_one(name: str) -> None:
+    board = DASHBOARDS[name]
+    jsonschema.validate(board, GRAFANA)
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_dashboards_have_their_own_ids() -> None:
+    assert len({board["uid"] for board in DASHBOARDS.values()}) == len(DASHBOARDS) == 2
 
 
 def test_the_rules_have_the_form_of_rules() -> None:
@@ -144,14 +169,15 @@ def test_every_metric_and_label_that_is_asked_for_is_in_a_scrape(scraped: str) -
     assert named - known == set()
 
 
-def test_the_dashboard_shows_every_metric_of_ours(scraped: str) -> None:
+def test_the_dashboards_show_every_metric_of_ours(scraped: str) -> None:
     asked = " ".join(expressions())
     families = set(re.findall(r"^# TYPE (quantra_\w+)", scraped, re.MULTILINE))
     assert {name for name in families if name not in asked} == set()
 
 
-def test_panels_do_not_overlap() -> None:
-    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_do_not_overlap(name: str) -> None:
+    places = [panel["gridPos"] for panel in DASHBOARDS[name]["panels"]]
     cells = [
         (x, y) for at in places for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
     ]

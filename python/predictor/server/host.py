@@ -20,7 +20,7 @@ from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
 from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.server.monitoring import Instruments, ServerGauges
+from predictor.server.monitoring import Instruments, LedgerGauges, ServerGauges
 from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE, ServiceEndpoint
 from predictor.server.settings import ServerSettings
 
@@ -61,6 +61,7 @@ class LoadedService:
             versions=lambda: service.served.versions,
             queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
             sessions=lambda: calls.sessions_held[0],
+            ledger=tuple if self.ledger is None else LedgerGauges(self.ledger).families,
         )
 
     def close(self) -> None:

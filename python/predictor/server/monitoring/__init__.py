@@ -6,6 +6,7 @@ of the protocol's calls.
 
 from predictor.server.monitoring.access_log import AccessLog
 from predictor.server.monitoring.instruments import Instruments
+from predictor.server.monitoring.ledger_gauges import LedgerGauges
 from predictor.server.monitoring.metrics import ServerGauges
 from predictor.server.monitoring.metrics_port import MetricsPort
 from predictor.server.monitoring.observed_calls import ArrivedCall, CallObserver, CallObservers, EndedCall, ObservedCall
@@ -17,6 +18,7 @@ __all__ = [
     "CallObservers",
     "EndedCall",
     "Instruments",
+    "LedgerGauges",
     "MetricsPort",
     "ObservedCall",
     "ServerGauges",

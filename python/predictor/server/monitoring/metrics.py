@@ -46,6 +46,8 @@ class ServerGauges:
     """Contents of each queue, by name."""
     sessions: Callable[[], int]
     """Number of open sessions."""
+    ledger: Callable[[], Iterable[Metric]] = tuple
+    """Gauges of the ledger; none by default."""
 
 
 @final
@@ -182,6 +184,7 @@ class _MetricsPage:
         if self._gauges is not None:
             yield from _queues(self._gauges.queues)
             yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._gauges.sessions())
+            yield from self._gauges.ledger()
 
 
 def _without_created(metric: Metric) -> Metric:

@@ -9,6 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from predictor.server.monitoring import ledger_gauges
 from predictor.server.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 4.0
 """Longest wait for the metrics of workers in seconds."""
-_NOT_SUMMED: Final = frozenset({"quantra_build_info", "process_start_time_seconds", "process_max_fds"})
+_NOT_SUMMED: Final = ledger_gauges.NAMES | {"quantra_build_info", "process_start_time_seconds", "process_max_fds"}
 """Metrics whose sum is meaningless; the largest value is reported instead."""
 _CUMULATIVE: Final = frozenset({"counter", "histogram"})
 """Metric types that keep the counts of ended workers, because they must never decrease."""
