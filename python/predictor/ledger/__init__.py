@@ -21,6 +21,7 @@ from predictor.ledger.records import (
     LabelStatus,
     LedgerEvent,
     Score,
+    are_scorable,
 )
 from predictor.ledger.store import Receipt, Verification
 
@@ -44,5 +45,6 @@ __all__ = [
     "RecordedOutcome",
     "Score",
     "Verification",
+    "are_scorable",
     "read_outcomes",
 ]

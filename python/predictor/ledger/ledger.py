@@ -135,8 +135,8 @@ class Ledger:
 
     def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
         """Add forecasts, and mark those whose later bars were not in the ledger yet as prospective."""
-        if not are_scorable(forecasts):
-            forecast, problem = next((one, problem) for one in forecasts if (problem := one.problem))
+        problems = () if are_scorable(forecasts) else [(one, one.problem) for one in forecasts if one.problem]
+        for forecast, problem in problems:
             raise LedgerError(
                 f"{self.path}: the forecast of {forecast.symbol} by {forecast.model}@{forecast.version} on "
                 f"{shown_date(forecast.as_of)} is not recorded: {problem}",

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from predictor.errors import LedgerError, QuantraError, counted
 from predictor.forecast import Forecast, Outcome
-from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent
+from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent, are_scorable
 from predictor.memory import error_of
 from predictor.service.request_queue import LazyThread, QueuedRequest
 
@@ -158,7 +158,7 @@ class ForecastRecorder:
                     requests.append(
                         ClientRequest(forecast_id=forecast.forecast_id, asked_at=one.made_at, caller=caller)
                     )
-        sound = [forecast for forecast in forecasts if not forecast.problem]
+        sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
         self._lose(len(forecasts) - len(sound))
         self._ledger.append(chain(sound, requests, gaps := self._gaps()))
         self.recorded += len(sound)
