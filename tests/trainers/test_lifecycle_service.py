@@ -304,15 +304,15 @@ def test_calls_run_in_order_and_late_ones_not_at_all(ledger: Path) -> None:
     with pytest.raises(DeadlineExceededError):
         late.result(0)
     assert canned.reasons == ["first", "last"]
-    calls.close()
+    calls.drain()
 
 
-def test_a_closed_server_runs_no_waiting_call(ledger: Path) -> None:
+def test_a_stopping_server_runs_no_waiting_call(ledger: Path) -> None:
     canned = CannedLifecycle()
     calls = calls_of(canned, ledger)
     running, waiting = ask(calls, "running"), ask(calls, "waiting")
     assert canned.begun.wait(30)
-    calls.close()
+    calls.drain()
     canned.released.set()
     running.result(30)
     for refused in (waiting, ask(calls, "new")):
@@ -330,7 +330,7 @@ def test_too_many_waiting_calls_are_refused(ledger: Path) -> None:
     canned.released.set()
     for one in waiting:
         one.result(30)
-    calls.close()
+    calls.drain()
 
 
 def test_a_champion_that_cannot_be_served_is_an_error_that_says_so(ledger: Path) -> None:
@@ -343,4 +343,4 @@ def test_a_champion_that_cannot_be_served_is_an_error_that_says_so(ledger: Path)
     calls = calls_of(canned, ledger, serve)
     with pytest.raises(QuantraError, match="mine@1 is the champion now, but this server does not serve it: mine is da"):
         ask(calls, "first").result(30)
-    calls.close()
+    calls.drain()

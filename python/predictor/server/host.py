@@ -215,7 +215,7 @@ class Host:
         for listener in self._listeners:
             await listener.close()
         await self._instruments.close()
-        self._lifecycle.close()
+        self._lifecycle.drain()
         if self._loaded is not None:
             self._batches.finish()
             self._loaded.close()

@@ -95,10 +95,7 @@ class LifecycleCalls:
         raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
 
     def drain(self) -> None:
-        """Do nothing: this service has no streams."""
-
-    def close(self) -> None:
-        """Reject new calls, and end the thread after the running one; waiting ones are UNAVAILABLE."""
+        """Reject new and waiting calls, and end the thread after the running one."""
         with self._lock:
             self._is_closed = True
             self._queue.put(None)

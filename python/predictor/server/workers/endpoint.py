@@ -85,7 +85,7 @@ class SupervisorEndpoint:
         """Release everything immediately."""
         if self._rotation_task is not None:
             self._rotation_task.cancel()
-        self._lifecycle.close()
+        self._lifecycle.drain()
         if self._admin is not None:
             await self._admin.close()
         if self._metrics is not None:
