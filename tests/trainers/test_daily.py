@@ -293,6 +293,19 @@ def test_the_command_reports_the_evening(models: Path, ledger: Path, csv: Path, 
     assert (found["lamp"], found["findings"], found["refused"]) == ("learning", [], {})
 
 
+def test_the_command_says_that_a_late_bar_makes_no_forecast(
+    models: Path, ledger: Path, csv: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    words = ("daily", "--models", models, "--ledger", ledger, "--bars")
+    halted = tmp_path / "halted.csv"
+    without_last_bar(daily_bars(DAYS[3]), "IBM").write_csv(halted)
+    said = "A bar that arrives later makes no forecast of this session."
+    for bars in (halted, csv):
+        assert program_exit_code(app, *words, bars) == 0
+        assert said in capsys.readouterr().out
+    assert {one.symbol for one in rows_of(ledger, ForecastRecord)} == {"AAPL", "MSFT"}
+
+
 def test_the_command_ends_with_3_if_a_person_should_look(models: Path, ledger: Path, csv: Path) -> None:
     (models / "mine" / "2" / "weights.safetensors").write_bytes(b"")
     assert [run_daily(models, ledger, csv) for _ in range(2)] == [3, 3]

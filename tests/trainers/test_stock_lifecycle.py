@@ -394,6 +394,39 @@ def test_a_refresh_must_not_be_worse_and_a_new_recipe_must_be_better(
     assert comparison_with_bounds(models, *bounds, refresh=refresh).decision is decision
 
 
+def test_a_comparison_on_less_than_half_of_the_champion_s_symbols_is_undecided(models: Path) -> None:
+    better = comparison_with_bounds(models, 0.01, 0.02)
+    assert (better.learnt, better.shared, better.decision) == (2, 2, True)
+    assert replace(better, learnt=5, shared=3).decision is True
+    few = replace(better, learnt=5, shared=2)
+    assert few.decision is None
+    assert few.sentence.endswith(
+        "undecided: only 2 of the 5 symbols that mine@1 learnt from were compared; give bars of at least half of them"
+    )
+    gates = check_gates(*pair_of(models), comparison=few, ledger=None)
+    assert "losses" in list_failed(gates)
+
+
+def test_the_compared_symbols_are_counted(models: Path) -> None:
+    found = compare_versions(*pair_of(models), bars().select("IBM"))
+    assert (found.learnt, found.shared) == (2, 1)
+
+
+@pytest.mark.parametrize("decision", [True, None, False])
+def test_promote_is_the_next_command_only_for_a_better_version(
+    models: Path,
+    files: dict[str, Path],
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    decision: bool | None,
+) -> None:
+    monkeypatch.setattr(VersionComparison, "decision", property(lambda _: decision))
+    words = ("compare", "mine@champion", "mine@2", "--models", models, "--bars", files["later"])
+    assert program_exit_code(app, *words) == 0
+    assert ("quantra promote" in capsys.readouterr().out) is (decision is True)
+
+
 @cache
 def cached_comparison(models: Path) -> VersionComparison:
     return compare_versions(*pair_of(models), bars())

@@ -276,6 +276,8 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
         console.print(f"no forecast of {reason}", style="yellow", markup=False)  # it begins with the symbol
     if len(summary.refused) > _MOST_SHOWN:
         console.print(f"and {len(summary.refused) - _MOST_SHOWN} more symbols (--json lists all)", style="yellow")
+    if summary.refused:
+        console.print("A bar that arrives later makes no forecast of this session.", style="yellow")
     for finding in summary.findings:
         console.print(f"look: {finding}", style="red", markup=False)
 

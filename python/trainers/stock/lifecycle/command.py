@@ -127,7 +127,7 @@ def compare_command(
     console = Console(highlight=False)
     for part in _comparison_parts(found):
         console.print(part)
-    if old.line == new.line and refit is None and found.decision is not False:
+    if old.line == new.line and refit is None and found.decision is True:
         words = ("--models", models, *given(bars, files), "--reason", "REASON")
         print_next_commands(quantra("promote", new.reference, *words))
 

@@ -121,6 +121,10 @@ class VersionComparison:
     last_day: int
     days: int
     symbols: tuple[str, ...]
+    learnt: int
+    """Number of symbols that the champion learnt from."""
+    shared: int
+    """How many of them were compared."""
     horizons: tuple[int, ...]
     losses: LossComparison
     """Positive where the challenger is better, with block-bootstrap intervals of one look."""
@@ -134,16 +138,24 @@ class VersionComparison:
     def decision(self) -> bool | None:
         """Whether the challenger may replace the champion by its losses; None if that is undecided.
 
-        A copy may not. A refresh must not be worse by more than MARGIN. A new recipe must be better.
+        A copy may not. A refresh must not be worse by more than MARGIN. A new recipe must be better. At least half of
+        the symbols that the champion learnt from must be compared.
         """
         if self.is_copy:
             return False
+        if not self.has_enough_symbols:
+            return None
         least = -MARGIN if self.is_refresh else 0.0
         if self.bounds.lower is None or self.bounds.upper is None:
             return None
         if self.bounds.lower > least:
             return True
         return False if self.bounds.upper < least else None
+
+    @property
+    def has_enough_symbols(self) -> bool:
+        """Whether at least half of the symbols that the champion learnt from were compared."""
+        return 2 * self.shared >= self.learnt
 
     @property
     def need(self) -> str:
@@ -168,6 +180,9 @@ class VersionComparison:
             f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
             f"{self.days} days of {self.shown_symbols}, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
         )
+        if not self.has_enough_symbols:
+            few = f"only {self.shared} of the {self.learnt} symbols that {self.champion} learnt from were compared"
+            return f"{found}; undecided: {few}; give bars of at least half of them"
         if self.bounds.lower is None or self.bounds.upper is None:
             return f"{found}; undecided: {self.bounds.days_short} more days are needed for bounds"
         verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
@@ -303,6 +318,7 @@ def _compare(
     before, after = (pinball(test, one.values) for one in (old, new))
     attempt = max(1, challenger.version - champion.version) if challenger.line == champion.line else 1
     daily = [_average_days(test, losses) for losses in (before, after)]
+    compared = tuple(bars.symbols[row] for row in np.unique(test.symbols))
     return VersionComparison(
         champion=champion.reference,
         challenger=challenger.reference,
@@ -314,7 +330,9 @@ def _compare(
         first_day=first,
         last_day=last,
         days=test.days,
-        symbols=tuple(bars.symbols[row] for row in np.unique(test.symbols)),
+        symbols=compared,
+        learnt=len(champion.symbols),
+        shared=len(champion.symbols.intersection(compared)),
         horizons=test.horizons,
         losses=compare(test, after, before, champion.reference),
         bounds=_bound(daily[0], daily[1], test.horizons[-1], challenger_alpha(attempt)),
