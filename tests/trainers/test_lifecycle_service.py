@@ -33,6 +33,7 @@ from predictor.ledger import Ledger, LedgerEvent
 from predictor.lifecycle import ComparisonResult, ModelLifecycle, PromotionResult
 from predictor.networks import LSTMConfig
 from predictor.registry import AliasMove, MoveKind, read_aliases, read_moves
+from predictor.server import ServerSettings
 from predictor.server.lifecycle_calls import LifecycleCalls
 from predictor.wire import errors as wire_errors
 from trainers.stock import Optimisation, TrainingMaterial, train
@@ -277,7 +278,7 @@ class CannedLifecycle:
 
 
 def calls_of(lifecycle: ModelLifecycle, ledger: Path, serve: Callable[[str], None] = lambda _: None) -> LifecycleCalls:
-    return LifecycleCalls(ledger, lambda: lifecycle, serve)
+    return LifecycleCalls(ServerSettings(models=Path("models"), ledger=ledger), lambda _: lifecycle, serve)
 
 
 def ask(calls: LifecycleCalls, reason: str, deadline: Deadline = NEVER) -> "Future[bytes]":

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import prediction_pb2 as pb
@@ -93,8 +92,7 @@ class Host:
         self, settings: ServerSettings, *, is_worker: bool = False, load_lifecycle: LoadLifecycle | None = None
     ) -> None:
         self._settings = settings
-        load = None if load_lifecycle is None else partial(load_lifecycle, settings.models)
-        self._lifecycle = LifecycleCalls(settings.ledger, load, self._serve_champion)
+        self._lifecycle = LifecycleCalls(settings, load_lifecycle, self._serve_champion)
         self._is_worker = is_worker
         self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
         self._rotation = CredentialRotation(settings)

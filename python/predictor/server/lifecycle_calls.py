@@ -24,6 +24,7 @@ from predictor.errors import (
 )
 from predictor.ledger import Ledger
 from predictor.memory import error_of
+from predictor.server.settings import ServerSettings
 from predictor.wire import ledger as wire
 from predictor.wire.limits import check_text
 from predictor.wire.request_counts import malformed_message
@@ -48,15 +49,15 @@ class LifecycleCalls:
     """Compares and promotes versions, one call after the other on a thread, which starts with the first call.
 
     Args:
-        ledger: File of the ledger; None if the server has none.
+        settings: Settings of the server, with the folder of models and the ledger.
         load: Creates the lifecycle; None if the server cannot compare versions.
         serve_champion: Serves the present champion of the named model; blocks, and raises QuantraError.
     """
 
     def __init__(
-        self, ledger: Path | None, load: "Callable[[], ModelLifecycle] | None", serve_champion: Callable[[str], None]
+        self, settings: ServerSettings, load: LoadLifecycle | None, serve_champion: Callable[[str], None]
     ) -> None:
-        self._ledger, self._load, self._serve_champion = ledger, load, serve_champion
+        self._settings, self._load, self._serve_champion = settings, load, serve_champion
         self._lifecycle: ModelLifecycle | None = None
         self._methods: dict[str, Callable[[bytes], Message]] = {
             "CompareVersions": self._compare,
@@ -105,7 +106,7 @@ class LifecycleCalls:
             raise LifecycleUnavailableError(
                 "this server cannot compare or promote versions; start it with `quantra serve --ledger FILE`"
             )
-        if self._ledger is None:
+        if self._settings.ledger is None:
             raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger FILE")
 
     def _put(self, work: Callable[[], None]) -> None:
@@ -182,13 +183,16 @@ class LifecycleCalls:
     @property
     def _loaded(self) -> "ModelLifecycle":
         if self._lifecycle is None:
+            from predictor.inference import use_threads  # imports torch
+
             assert self._load is not None  # noqa: S101 - it was checked before
-            self._lifecycle = self._load()
+            use_threads(self._settings.threads)  # as for forecasts; a supervisor has not set them
+            self._lifecycle = self._load(self._settings.models)
         return self._lifecycle
 
     def _open_ledger(self) -> Ledger:
-        assert self._ledger is not None  # noqa: S101 - it was checked before
-        return Ledger.open(self._ledger)
+        assert self._settings.ledger is not None  # noqa: S101 - it was checked before
+        return Ledger.open(self._settings.ledger)
 
     def _serve(self, name: str, version: int) -> None:
         """Serve a new champion; raises QuantraError if it stays the champion of the folder only."""

@@ -1,7 +1,6 @@
 """The supervisor's own ports: the admin service and the Prometheus metrics."""
 
 import asyncio
-from functools import partial
 from typing import final
 
 from predictor._pb import prediction_pb2 as pb
@@ -39,8 +38,7 @@ class SupervisorEndpoint:
         self._rotation = CredentialRotation(settings)
         self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen)
         self._loop = asyncio.get_running_loop()
-        load = None if load_lifecycle is None else partial(load_lifecycle, settings.models)
-        self._lifecycle = LifecycleCalls(settings.ledger, load, self._serve_champion)
+        self._lifecycle = LifecycleCalls(settings, load_lifecycle, self._serve_champion)
         totals = MetricTotals(pool, self._loop)
         self._metrics = None if settings.metrics_port is None else MetricsPort(totals, settings.metrics_port)
         self._rotation_task: asyncio.Task[None] | None = None
