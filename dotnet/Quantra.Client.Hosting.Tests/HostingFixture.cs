@@ -10,17 +10,29 @@ public sealed class HostingFixture : IAsyncLifetime
 {
     private const string SetupScript = """
         import sys
+        from dataclasses import replace
         from pathlib import Path
 
         folder, tests = Path(sys.argv[1]), sys.argv[2]
         sys.path.insert(0, tests)
         from artifacts import recent_bars, small_models
+        from ledger_records import forecast_record
         from market import bokeh_panel
+        from predictor.due_forecasts import score_due_forecasts
+        from predictor.evidence import Lamp
+        from predictor.ledger import EvidenceRecord, Ledger
 
         (small_models(folder / "models") / "small" / "aliases.json").write_text('{"canary": 9, "champion": 1}')
         recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
         bokeh_panel("AAPL").last(420).write_csv(folder / "history.csv")
         (folder / "environment.txt").write_text(sys.prefix)
+        panel = bokeh_panel("AAPL", "IBM", "MSFT").last(60)
+        with Ledger.open(folder / "ledger.db", create=True) as ledger:
+            ledger.append([replace(forecast_record(panel, day, "AAPL"), model="small") for day in range(20, 50)])
+            ledger.add_bars(panel)
+            score_due_forecasts(ledger)
+            ledger.append([EvidenceRecord(
+                model="small", version=1, monitor="coverage too few", horizon=1, session=ledger.last_session, lamp=Lamp.AMBER, state={})])
         """;
 
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-hosting-").FullName;

@@ -1,6 +1,6 @@
 namespace Quantra.Client.Hosting.Tests;
 
-/// <summary>A real supervised server and its client.</summary>
+/// <summary>A real supervised server with a ledger, and its client.</summary>
 public sealed class SupervisedServer(HostingFixture fixture) : IAsyncLifetime
 {
     internal LogRecorder Log { get; } = new();
@@ -11,7 +11,11 @@ public sealed class SupervisedServer(HostingFixture fixture) : IAsyncLifetime
 
     public async ValueTask InitializeAsync()
     {
-        Server = new QuantraServer(fixture.Options(options => options.MaxRestarts = 10), Log);
+        Server = new QuantraServer(fixture.Options(options =>
+        {
+            options.MaxRestarts = 10;
+            options.Arguments.Add($"--ledger={fixture.PathOf("ledger.db")}");
+        }), Log);
         Client = Server.OpenClient();
         await Server.StartAsync();
     }

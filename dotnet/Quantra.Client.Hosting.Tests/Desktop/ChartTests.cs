@@ -128,6 +128,26 @@ public sealed class ChartTests
     }
 
     [Fact]
+    public void Outcomes_are_green_inside_the_band_and_red_outside()
+    {
+        var shapes = OutcomeChart.Of([Past(1, 0.0, true), Past(2, 0.05, false), Past(3, null, null)], 5)!.Draw(Size);
+        var dots = shapes.OfType<Area>().Where(area => area.Ink is Ink.Up or Ink.Down).ToArray();
+        Assert.Equal([Ink.Up, Ink.Down], dots.Select(dot => dot.Ink));
+        Assert.True(dots[1].Points[0].Y < dots[0].Points[0].Y && dots[1].Points[0].X > dots[0].Points[0].X);
+        var band = Assert.Single(shapes.OfType<Area>(), area => area.Ink == Ink.Band);
+        Assert.Equal((6, true), (band.Points.Count, dots[1].Points[2].Y < band.Points.Min(point => point.Y)));
+        Assert.Equal(["2013-03-06", "2013-03-08"], shapes.OfType<Caption>().TakeLast(2).Select(caption => caption.Text));
+        Assert.Contains("+4.0 %", shapes.OfType<Caption>().Select(caption => caption.Text));
+    }
+
+    [Fact]
+    public void A_chart_of_outcomes_needs_two_forecasts_of_the_horizon()
+    {
+        Assert.Null(OutcomeChart.Of([Past(1, 0.0, true)], 5));
+        Assert.Null(OutcomeChart.Of([Past(1, 0.0, true), Past(2, 0.0, true)], 20));
+    }
+
+    [Fact]
     public void The_images_are_SVG_with_a_title_and_all_shapes()
     {
         var shapes = FanChart.Of(Bars, Forecast)!.Draw(Size);
@@ -141,7 +161,7 @@ public sealed class ChartTests
     [Fact]
     public void All_shapes_are_within_the_chart()
     {
-        foreach (var chart in new IChart[] { FanChart.Of(Bars, Forecast)!, ImportanceChart.Of(Attribution, "AAPL") })
+        foreach (var chart in new IChart[] { FanChart.Of(Bars, Forecast)!, ImportanceChart.Of(Attribution, "AAPL"), OutcomeChart.Of([Past(1, 0.0, true), Past(2, 0.05, false)], 5)! })
         {
             var points = chart.Draw(Size).SelectMany(shape => shape switch
             {
@@ -153,6 +173,28 @@ public sealed class ChartTests
             Assert.All(points, point => Assert.True(point is { X: >= 0 and <= 800, Y: >= 0 and <= 400 }, $"{point}"));
         }
     }
+
+    /// <summary>A forecast of a day in March 2013, from -2 % to +2 % in 5 sessions.</summary>
+    private static RecordedForecast Past(int day, double? outcome, bool? isInside) => new()
+    {
+        ForecastId = "id",
+        Symbol = "AAPL",
+        Role = ForecastRole.Champion,
+        Model = "small",
+        Version = 1,
+        WeightsHash = "",
+        AsOf = new(2013, 3, day),
+        BaseSession = new(2013, 3, day),
+        TargetKind = "log-return",
+        Horizons = [5],
+        TargetSessions = [new(2013, 3, day + 5)],
+        Quantiles = [0.1, 0.5, 0.9],
+        Values = new[] { -0.02, 0, 0.02 },
+        AnchorPrice = 100,
+        IsProspective = true,
+        MadeAt = DateTimeOffset.UnixEpoch,
+        Outcomes = outcome is null ? [] : [new(5, new(2013, 3, day + 5), 0, OutcomeStatus.Scored, outcome, "", 0.01, isInside, 0.5)],
+    };
 
     private static Attribution Attribution => Made([("up", 0.01), ("down", -0.02), ("little", 0.001)]);
 

@@ -56,7 +56,7 @@ public sealed class ForecastViewTests(HostingFixture fixture, SupervisedServer s
         };
         await window.RunAsync(async () =>
         {
-            using var view = new ForecastViewModel(predictor);
+            using var view = new ForecastViewModel(predictor, supervised.Client.Ledger);
             await view.ConnectAsync();
             await view.OpenAsync(Bars);
             var given = view.PendingForecast;
@@ -80,6 +80,21 @@ public sealed class ForecastViewTests(HostingFixture fixture, SupervisedServer s
         view.Reasons.Quantile = 0.9;
         await explained;
         Assert.NotEqual(before, view.Reasons.Sum);
+    });
+
+    [Fact]
+    public Task Past_forecasts_are_shown_with_their_outcomes_and_the_lamp() => OnWindowAsync(async view =>
+    {
+        await OpenedAsync(view);
+        Assert.NotNull(view.Past.Chart);
+        Assert.Matches("^[0-9]+ of 30 outcomes 5 days ahead were inside the band$", view.Past.Note);
+        Assert.Equal(("small@1, champion: Amber, 1 test", "#b45309"), (view.Past.Lamp, view.Past.LampColor));
+        view.Reasons.Horizon = 1;
+        Assert.Matches("^[0-9]+ of 30 outcomes 1 days ahead were inside the band$", view.Past.Note);
+        view.Symbol = "IBM";
+        Assert.Equal((null, ""), (view.Past.Chart, view.Past.Note));
+        await view.PendingForecast;
+        Assert.Equal((null, "the ledger has too few forecasts of this symbol"), (view.Past.Chart, view.Past.Note));
     });
 
     [Fact]
@@ -138,7 +153,7 @@ public sealed class ForecastViewTests(HostingFixture fixture, SupervisedServer s
         await using var client = new QuantraClient(new Uri("http://127.0.0.1:1"), new QuantraClientOptions { MaxAttempts = 1 });
         await window.RunAsync(async () =>
         {
-            using var view = new ForecastViewModel(client);
+            using var view = new ForecastViewModel(client, client.Ledger);
             await view.ConnectAsync();
             Assert.Equal(QuantraReason.Unavailable, view.Problem.Error!.Reason);
             await view.OpenAsync(Bars);
@@ -203,8 +218,8 @@ public sealed class ForecastViewTests(HostingFixture fixture, SupervisedServer s
         var elsewhere = 0;
         await window.RunAsync(async () =>
         {
-            using var view = new ForecastViewModel(supervised.Client) { Pace = TimeSpan.Zero };
-            foreach (var part in new ObservableObject[] { view, view.Fan, view.Reasons, view.Problem })
+            using var view = new ForecastViewModel(supervised.Client, supervised.Client.Ledger) { Pace = TimeSpan.Zero };
+            foreach (var part in new ObservableObject[] { view, view.Fan, view.Reasons, view.Past, view.Problem })
                 part.PropertyChanged += (_, _) => elsewhere += window.IsCurrent ? 0 : 1;
             await work(view);
         });

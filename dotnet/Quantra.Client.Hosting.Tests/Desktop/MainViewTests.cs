@@ -23,7 +23,7 @@ public sealed class MainViewTests(HostingFixture fixture)
         using var window = new SingleThreadContext();
         await window.RunAsync(async () =>
         {
-            using var view = new MainViewModel(client, server, trainer, models) { Arguments = ["--epochs", "2", "--hidden", "4", "--layers", "1"] };
+            using var view = new MainViewModel(client, client.Ledger, server, trainer, models) { Arguments = ["--epochs", "2", "--hidden", "4", "--layers", "1"] };
             Assert.Equal(("server is stopped", true, false), (view.Server.Text, view.Server.Start.CanExecute(null), view.Train.CanExecute(null)));
             var following = view.RunAsync();
             await view.Server.Start.RunAsync();
@@ -38,6 +38,7 @@ public sealed class MainViewTests(HostingFixture fixture)
             await training;
             await view.Forecast.PendingForecast;
             Assert.False(view.Forecast.Problem.IsShown, view.Forecast.Problem.Text);
+            Assert.Contains("this server has no ledger", view.Forecast.Past.Note, StringComparison.Ordinal);
             Assert.Contains(1.0, shares);
             Assert.False(view.Training.IsRunning);
             Assert.StartsWith(Path.Combine(models, "history", "1"), view.Training.Text, StringComparison.Ordinal);
@@ -58,7 +59,7 @@ public sealed class MainViewTests(HostingFixture fixture)
         using var window = new SingleThreadContext();
         await window.RunAsync(async () =>
         {
-            using var view = new MainViewModel(client, server, trainer, models);
+            using var view = new MainViewModel(client, client.Ledger, server, trainer, models);
             var following = view.RunAsync();
             await view.Server.Start.RunAsync();
             await Until(view.Server, () => view.Server.State == QuantraServerState.Failed);

@@ -1,3 +1,4 @@
+using System.IO;
 using System.Windows;
 using Microsoft.Extensions.Configuration;
 using Microsoft.Extensions.DependencyInjection;
@@ -9,8 +10,8 @@ using Quantra.Desktop.ViewModels;
 namespace Quantra.Desktop;
 
 /// <summary>
-/// The application. It supervises a Quantra server; set its models and Python environment with <c>--Server:Models=FOLDER</c> and
-/// <c>--Server:PythonEnvironment=FOLDER</c>.
+/// The application. It supervises a Quantra server; set its models, Python environment and ledger with <c>--Server:Models=FOLDER</c>,
+/// <c>--Server:PythonEnvironment=FOLDER</c> and <c>--Server:Ledger=FILE</c>.
 /// </summary>
 public partial class App : Application
 {
@@ -28,10 +29,13 @@ public partial class App : Application
             options.Models = settings["Models"] ?? "models";
             options.PythonEnvironment = settings["PythonEnvironment"];
             options.Arguments.Add("--watch");
+            if (settings["Ledger"] is { } ledger)
+                options.Arguments.Add($"--ledger={Path.GetFullPath(ledger)}");
         });
         builder.Services.AddQuantraTrainer();
         builder.Services.AddSingleton(services => new MainViewModel(
             services.GetRequiredService<IStockPredictor>(),
+            services.GetRequiredService<IForecastLedger>(),
             services.GetRequiredService<QuantraServer>(),
             services.GetRequiredService<QuantraTrainer>(),
             builder.Configuration["Server:Models"] ?? "models"));

@@ -134,7 +134,7 @@ def read_tokens(file: Path | None, token: str) -> Tokens:
     if not token:
         return tokens
     try:
-        return tokens.with_token(Token.of("QUANTRA_TOKEN", (Role.PREDICT, Role.EXPLAIN), token))
+        return tokens.with_token(Token.of("QUANTRA_TOKEN", (Role.PREDICT, Role.EXPLAIN, Role.READER), token))
     except ConfigurationError as error:
         raise ConfigurationError(f"QUANTRA_TOKEN: {error.message}") from None
 

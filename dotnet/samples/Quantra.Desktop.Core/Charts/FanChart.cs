@@ -10,7 +10,6 @@ namespace Quantra.Desktop.Charts;
 public sealed class FanChart : IChart
 {
     private const int PastSessions = 60;
-    private const int Ticks = 6;
     private const double Left = 58;
     private const double Right = 152;
     private const double Top = 12;
@@ -45,7 +44,7 @@ public sealed class FanChart : IChart
     {
         var across = new ValueScale(FirstDay, LastDay, Left, size.Width - Right);
         var up = ValueScale.Over([.. Closes.Select(close => close.Value), .. _lines.SelectMany(line => line), Origin], size.Height - Bottom, Top);
-        return [.. ValueAxis(across, up), .. DayAxis(across, size.Height - Bottom), .. Fan(across, up), .. Ends(across, up)];
+        return [.. ValueAxis.Draw(across, up, Text), .. DayAxis(across, size.Height - Bottom), .. Fan(across, up), .. Ends(across, up)];
     }
 
     private bool HasPrices => _forecast.Prices is not null;
@@ -69,16 +68,6 @@ public sealed class FanChart : IChart
         : _forecast.Returns is null
             ? _forecast.Value(_symbol, horizon, quantile)
             : 100 * _forecast.SimpleReturn(_symbol, horizon, quantile);
-
-    private IEnumerable<Shape> ValueAxis(ValueScale across, ValueScale up)
-    {
-        foreach (var tick in up.Ticks(Ticks))
-        {
-            var y = up.At(tick);
-            yield return new Stroke([new(across.From, y), new(across.To, y)], Ink.Grid);
-            yield return new Caption(new(across.From - 8, y), Text(tick), Ink.Quiet, Anchor.End);
-        }
-    }
 
     private IEnumerable<Shape> DayAxis(ValueScale across, double bottom)
     {

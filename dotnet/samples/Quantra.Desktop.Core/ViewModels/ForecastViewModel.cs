@@ -3,7 +3,7 @@ using Quantra.Desktop.Mvvm;
 
 namespace Quantra.Desktop.ViewModels;
 
-/// <summary>The selected model, file of bars and symbol, with the forecast and its explanation.</summary>
+/// <summary>The selected model, file of bars and symbol, with the forecast, its explanation and past forecasts.</summary>
 /// <remarks>Used only on the UI thread, like all view models. Calls never block that thread.</remarks>
 public sealed class ForecastViewModel : ObservableObject, IDisposable
 {
@@ -20,15 +20,21 @@ public sealed class ForecastViewModel : ObservableObject, IDisposable
     private string? _symbol;
 
     /// <param name="predictor">The predictor. The caller disposes it.</param>
-    public ForecastViewModel(IStockPredictor predictor)
+    /// <param name="ledger">The ledger of the predictor's server.</param>
+    public ForecastViewModel(IStockPredictor predictor, IForecastLedger ledger)
     {
+        Past = new PastForecastsViewModel(ledger);
         _predictor = predictor;
         _forecasts = new LatestTask(() => OnPropertyChanged(nameof(IsBusy)));
         _explanations = new LatestTask(() => OnPropertyChanged(nameof(IsBusy)));
         Refresh = new AsyncCommand(ConnectAsync);
         Replay = new AsyncCommand(ReplayAsync, () => Request() is not null);
         PropertyChanged += (_, _) => Replay.Refresh();
-        Reasons.TargetChanged += async (_, _) => await ExplainAsync();
+        Reasons.TargetChanged += async (_, _) =>
+        {
+            Past.Select(Reasons.Horizon);
+            await ExplainAsync();
+        };
     }
 
     /// <summary>The champion version of each model.</summary>
@@ -77,6 +83,9 @@ public sealed class ForecastViewModel : ObservableObject, IDisposable
 
     /// <summary>The explanation.</summary>
     public ExplanationViewModel Reasons { get; } = new();
+
+    /// <summary>Past forecasts of the selected symbol, at the horizon that is explained.</summary>
+    public PastForecastsViewModel Past { get; }
 
     /// <summary>The last error.</summary>
     public ErrorViewModel Problem { get; } = new();
@@ -134,12 +143,15 @@ public sealed class ForecastViewModel : ObservableObject, IDisposable
         _explanations.Cancel();
         Fan.Clear();
         Reasons.Clear();
+        Past.Clear();
         PendingForecast = _forecasts.RunAsync(async token =>
         {
             if (Request() is not { } request)
                 return;
             Reasons.Offer(Model!);
-            if (await Problem.CatchAsync(() => ForecastAsync(request, token)))
+            var hasForecast = await Problem.CatchAsync(() => ForecastAsync(request, token));
+            await Past.LoadAsync(Model!, Symbol!, Reasons.Horizon, token);
+            if (hasForecast)
                 await ExplainAsync();
         });
     }

@@ -16,13 +16,14 @@ public sealed class MainViewModel : IDisposable
     private readonly CancellationTokenSource _closing = new();
 
     /// <param name="predictor">The predictor. The caller disposes it.</param>
+    /// <param name="ledger">The ledger of the server.</param>
     /// <param name="server">The server of the predictor. The caller disposes it.</param>
     /// <param name="trainer">The trainer. The caller disposes it.</param>
     /// <param name="models">The folder that the server serves and watches.</param>
-    public MainViewModel(IStockPredictor predictor, QuantraServer server, QuantraTrainer trainer, string models)
+    public MainViewModel(IStockPredictor predictor, IForecastLedger ledger, QuantraServer server, QuantraTrainer trainer, string models)
     {
         _models = models;
-        Forecast = new ForecastViewModel(predictor);
+        Forecast = new ForecastViewModel(predictor, ledger);
         Server = new ServerViewModel(server);
         Training = new TrainingViewModel(trainer);
         Train = new AsyncCommand(TrainAsync, () => Forecast.File is not null);
