@@ -24,10 +24,15 @@ internal sealed class PythonServer : IAsyncDisposable
     public Uri Address => new($"http://127.0.0.1:{Port}");
 
     /// <summary>Starts a server and waits until it is ready.</summary>
-    public static async Task<PythonServer> StartAsync(string models, params string[] more)
+    public static Task<PythonServer> StartAsync(string models, params string[] more) => StartProgramAsync(["predictor.server"], models, more);
+
+    /// <summary>Starts <c>quantra serve</c>, which can also compare and promote versions.</summary>
+    public static Task<PythonServer> StartQuantraAsync(string models, params string[] more) => StartProgramAsync(["quantra", "serve"], models, more);
+
+    private static async Task<PythonServer> StartProgramAsync(string[] program, string models, string[] more)
     {
         string[] quiet = ["--device", "cpu", "--log-level", "error"];
-        var process = Start(["-m", "predictor.server", "--models", models, "--listen", "127.0.0.1:0", .. quiet, .. more]);
+        var process = Start(["-m", .. program, "--models", models, "--listen", "127.0.0.1:0", .. quiet, .. more]);
         var ready = await process.StandardOutput.ReadLineAsync()
             ?? throw new InvalidOperationException("the Python server ended before it was ready; see its errors above");
         return new PythonServer(process, JsonDocument.Parse(ready).RootElement);
