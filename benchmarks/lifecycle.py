@@ -24,6 +24,7 @@ from predictor.evidence import (
     ALPHA,
     CoverageSide,
     bet_on_shares,
+    bound_level_shares,
     least_sequence_days,
     sequence_radius,
 )
@@ -172,6 +173,25 @@ def promotion_rows(*, quick: bool) -> Iterator[Row]:
         yield shown(f"a champion 22 % too narrow is replaced, {what}", float((better > 0).mean()), detail=detail)
 
 
+def reliability_rows(*, quick: bool) -> Iterator[Row]:
+    """How often the bounds of a calibrated quantile's share are ever wrong on either side."""
+    random, paths = np.random.default_rng(7), 10 if quick else 400
+    for horizon in (1, 5, 20):
+        for symbols in (1, 50):
+            ahead = sums_ahead(returns(random, paths, 750 + horizon, symbols), horizon)
+            for level in (0.1, 0.5):
+                edge = NormalDist().inv_cdf(level) * np.sqrt(horizon)
+                below = (ahead <= edge).mean(axis=2)
+                wrong = np.zeros(paths, np.bool_)
+                for days in range(least_sequence_days(horizon), 750, 10):
+                    seen = bound_level_shares(below[:, :days].T, horizon=horizon)
+                    wrong |= (seen.lower > level) | (seen.upper < level)
+                what = f"quantile {level}, h {horizon}, {symbols} symbol{'s' if symbols > 1 else ''}"
+                detail = f"{paths} paths, a look every 10 dates to 750"
+                name = f"bounds of the share below are ever wrong, {what}"
+                yield at_most(name, float(wrong.mean()), 2 * ALPHA, detail=detail, judged=not quick)
+
+
 def universe(symbols: int, days: int) -> BarPanel:
     sessions = SessionCalendar.weekdays(20150101, 20251231).sessions(20150101, 20251231)[:days]
     close = 100 * np.exp(0.01 * np.cumsum(np.random.default_rng(0).standard_normal((symbols, days)), axis=1))
@@ -282,6 +302,7 @@ def main() -> int:
         rows = chain(
             coverage_rows(quick=quick),
             promotion_rows(quick=quick),
+            reliability_rows(quick=quick),
             ledger_rows(Path(folder), quick=quick),
             daily_rows(Path(folder), quick=quick),
         )

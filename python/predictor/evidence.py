@@ -357,16 +357,19 @@ class LevelShares(NamedTuple):
     upper: FloatArray
 
 
+_ADDED_BLOCKS: Final = 3
+
+
 def bound_level_shares(shares: FloatArray, *, horizon: int) -> LevelShares:
     """Bound the share of outcomes at or below each quantile; `shares` [D, Q] pool the symbols of each date.
 
-    The errors are those of the shares with `horizon` dates of none and of all added, because a quantile that few
-    outcomes reached would otherwise look certain.
+    The errors are those of the shares with _ADDED_BLOCKS x horizon dates of none and of all added. Otherwise the first
+    intervals would be too narrow, above all for a quantile that few outcomes reached.
     """
     mean, days = shares.mean(axis=0), len(shares)
     if days < least_sequence_days(horizon):
         return LevelShares(days, mean, np.full_like(mean, nan), np.full_like(mean, nan))
-    none = np.zeros((horizon, mean.size))
+    none = np.zeros((_ADDED_BLOCKS * horizon, mean.size))
     radius = sequence_radius(np.concatenate([shares, none, 1 - none]).T, horizon)
     return LevelShares(days, mean, np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0))
 
