@@ -12,6 +12,8 @@ from predictor.features import FittedFeatures
 from predictor.model import Ensemble, ModelIdentity
 from predictor.networks import Target, WindowNormaliser
 
+UNEVEN = ((0.9, 0.5, 0.2), (0.1, 0.5, 0.8))
+"""Weights of two members at three quantiles."""
 OFFSETS = ((-0.03, 0.0, 0.02), (-0.02, 0.0, 0.04), (0.01, 0.0, -0.01), (0.05, 0.0, 0.06))
 
 
@@ -43,15 +45,15 @@ def _chosen(fitted: FittedFeatures, places: list[int]) -> FittedFeatures:
     return replace(fitted, features=replace(fitted.features, observed=observed), scaling=scaling)
 
 
-def save_ensemble(folder: Path, members: Mapping[str, Path]) -> Path:
+def save_ensemble(folder: Path, members: Mapping[str, Path], weights: tuple[tuple[float, ...], ...] = ()) -> Path:
     """Write an ensemble of the artifacts in these folders, with nonzero offsets."""
     stored = {name: artifact.load(member) for name, member in members.items()}
-    manifest = manifest_of(stored)
+    manifest = manifest_of(stored, weights)
     artifact.save_ensemble(folder, manifest, members, golden.record_ensemble(ensemble_of(manifest, stored)))
     return folder
 
 
-def manifest_of(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
+def manifest_of(members: Mapping[str, StoredArtifact], weights: tuple[tuple[float, ...], ...] = ()) -> EnsembleManifest:
     """The manifest of an ensemble of these members."""
     common = artifact.check_compatible({name: member.artifact for name, member in members.items()})
     return EnsembleManifest(
@@ -60,6 +62,7 @@ def manifest_of(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
         quantiles=common.quantiles,
         calendar=common.calendar,
         conformal=Conformal(offsets=OFFSETS, effective_samples=(100.0,) * 4),
+        weights=weights,
         card={"note": "an ensemble with random weights, for tests"},
     )
 

@@ -192,6 +192,62 @@ class MemberFacts:
     features: int
     """Number of features of all groups."""
     weights_hash: str
+    weights: tuple[float, ...] = ()
+    """[Q] its weight in the mean of each quantile; empty: all members have the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefutedMember:
+    """A member that was left out of an ensemble because it was significantly worse than the best on selection days."""
+
+    name: str
+    rival: str
+    """The member with the lowest loss on these days."""
+    improvement: float
+    """Of its loss over the rival's, below 0."""
+    lower: float
+    upper: float
+
+    @property
+    def reason(self) -> str:
+        """One sentence."""
+        worse = f"{-100 * self.improvement:.1f} % ({-100 * self.upper:.1f} % to {-100 * self.lower:.1f} %)"
+        return f"on the selection days its loss is {worse} above that of {self.rival}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightingFacts:
+    """How the members of an ensemble were chosen and weighted, on the selection days that all members share."""
+
+    rule: str
+    """equal, screened or fitted."""
+    first: int
+    """First of these decision days, yyyymmdd."""
+    last: int
+    days: int
+    blocks: int
+    """Independent blocks of these days."""
+    refuted: tuple[RefutedMember, ...]
+    lean: float
+    """Share of the fitted weights, the rest of which are equal; 0 unless the rule is fitted."""
+    crossed: int
+    """Test forecasts, one per window and horizon, whose weighted quantiles crossed and were sorted."""
+    regret: tuple[float, ...] = ()
+    """Loss on the test days relative to that of equal weights for all members, minus 1, with the ends of its interval;
+    empty if the forecasts are the same."""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was decided, and what it cost or gained."""
+        said = [f"{one.name} is left out: {one.reason}" for one in self.refuted]
+        if self.lean:
+            said.append(f"weights per quantile, {100 * self.lean:.0f} % of the way from equal to fitted ones")
+        if self.crossed:
+            said.append(f"{self.crossed} test forecasts had weighted quantiles that crossed and were sorted")
+        if self.regret:
+            value, lower, upper = (f"{100 * number:+.1f} %" for number in self.regret)
+            said.append(f"regret against equal weights of all members, on the test days: {value} ({lower} to {upper})")
+        return tuple(said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +269,8 @@ class Card:
     """Settings by which the members are combined into one forecast."""
     best_member: Skill | None = None
     """The ensemble's improvement on its best member, which takes the place of the baseline."""
+    weighting: WeightingFacts | None = None
+    """None for a single network, or an ensemble of equal weights whose members were not screened."""
     conformal: ConformalFacts | None = None
     tuning: TuningFacts | None = None
     """None without a hyperparameter search."""
@@ -258,6 +316,7 @@ class Card:
             members=_listed(record, "members", MemberFacts),
             combination=_section(record, "combination", _pairs) or (),
             best_member=_section(record, "best_member", _skill),
+            weighting=_facts(record, "weighting", WeightingFacts),
             conformal=_facts(record, "conformal", ConformalFacts),
             tuning=_facts(record, "tuning", TuningFacts),
             ancestors=_listed(record, "ancestors", ParentModel),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import save_artifact
-from ensembles import artifact_of, save_ensemble
+from ensembles import UNEVEN, artifact_of, save_ensemble
 
 from predictor import artifact
 from predictor.artifact import CONTENTS, DIGEST, MANIFEST, MEMBERS, REPLACE_ADVICE
@@ -202,7 +202,9 @@ FORGED: list[tuple[Callable[[Entry], object], str]] = [
     (lambda m: m.update(format_version=3), "format version is 3, this program reads 2"),
     (lambda m: m.update(combination={"quantiles": "median"}), "combination is not this program's"),
     (lambda m: m.update(stranger=1), "stranger"),
-    (lambda m: m.update(members=m["members"][:1]), "an ensemble has 2 to 32 members, but there are 1"),
+    (lambda m: m.update(members=m["members"][:1]), "members/b: does not belong to the artifact"),
+    (lambda m: m.update(members=[]), "an ensemble has 1 to 32 members, but there are 0"),
+    (lambda m: m.update(weights=[[0.5, 0.5, 0.5]] * 2), "combination is not this program's"),
     (lambda m: m.update(members=[m["members"][0]] * 2), "the name of an earlier member"),
     (lambda m: m["members"][0].update(name="../a"), "member name '../a' is invalid"),
     (lambda m: m["members"][0].update(name=""), "member name '' is invalid"),
@@ -222,6 +224,24 @@ FORGED: list[tuple[Callable[[Entry], object], str]] = [
 
 @pytest.mark.parametrize(("change", "cause"), FORGED)
 def test_a_forged_manifest_is_refused(folder: Path, change: Callable[[Entry], object], cause: str) -> None:
+    forge(folder, change)
+    assert cause in load_error(folder)
+
+
+FORGED_WEIGHTS: list[tuple[Callable[[Entry], object], str]] = [
+    (lambda m: m.pop("weights"), "combination is not this program's"),
+    (lambda m: m.update(weights=m["weights"][:1]), "weights must be 2 rows of 3 numbers"),
+    (lambda m: m.update(weights=[[1.5, 0.5, 0.5], [-0.5, 0.5, 0.5]]), "weights must be 0 or more"),
+    (lambda m: m.update(weights=[[0.5, 0.5, 0.5], [0.6, 0.5, 0.5]]), "a sum of 1 per quantile"),
+    (lambda m: m.update(weights=m["weights"][::-1]), "stage values is off by"),
+    (lambda m: m.update(weights="equal"), "weights"),
+]
+
+
+@pytest.mark.parametrize(("change", "cause"), FORGED_WEIGHTS)
+def test_forged_weights_are_refused(parts: Path, tmp_path: Path, change: Callable[[Entry], object], cause: str) -> None:
+    folder = save_ensemble(tmp_path / "1", {"a": parts / "1", "b": parts / "2"}, UNEVEN)
+    load_model(folder, ("joint", 1), RUNTIME)
     forge(folder, change)
     assert cause in load_error(folder)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from artifacts import UNIVERSE, recent_bars, save_small_artifact
-from ensembles import save_ensemble
+from ensembles import UNEVEN, save_ensemble
 from serving import serving
 
 from predictor.bars import BarPanel
@@ -17,7 +17,7 @@ from predictor.instance import Instance, Query
 from predictor.networks import KINDS
 from predictor.service import PredictionService
 
-MODELS = (*KINDS, "joint")
+MODELS = (*KINDS, "joint", "weighted")
 MEMBERS = ("tft", "lstm")
 SAME = 1e-6
 """Largest difference on returns."""
@@ -34,6 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     made = {kind: save_small_artifact(folder / kind / "1", kind) for kind in KINDS}
     save_ensemble(folder / "joint" / "1", {kind: made[kind] for kind in MEMBERS})
+    save_ensemble(folder / "weighted" / "1", {kind: made[kind] for kind in MEMBERS}, UNEVEN)
     return folder
 
 
@@ -93,6 +94,7 @@ def test_one_server_lists_every_kind(target: str) -> None:
         assert {info.name: info.kind for info in client.models()} == {
             **{kind: kind for kind in KINDS},
             "joint": "ensemble",
+            "weighted": "ensemble",
         }
 
 
@@ -142,4 +144,5 @@ def test_only_the_fusion_transformer_has_internals_also_as_a_member(answers: dic
     assert {name: found for name, found in names.items() if found} == {
         "tft": told,
         "joint": [f"tft: {name}" for name in told],
+        "weighted": [f"tft: {name}" for name in told],
     }

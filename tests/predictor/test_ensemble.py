@@ -1,5 +1,6 @@
 """Ensembles: averaged and recalibrated quantiles, and averaged explanations."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from artifacts import UNIVERSE, constant_artifact, constant_rows, recent_bars, save_artifact, save_small_artifact
 from canned_service import attribution
-from ensembles import OFFSETS, artifact_of, ensemble_of, manifest_of, save_ensemble
+from ensembles import OFFSETS, UNEVEN, artifact_of, ensemble_of, manifest_of, save_ensemble
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar
 
 POINT = TargetPoint(5, 0.9)
+NO_OFFSETS = Conformal(offsets=((0.0, 0.0, 0.0),) * 4, effective_samples=(100.0,) * 4)
 FEW, OTHERS = (0, 1, 2, 3), (2, 3, 4)
 """Features of two members by index, two of them shared."""
 
@@ -64,6 +66,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def joint(folders: dict[str, Path]) -> Ensemble:
     stored = {name: artifact.load(folder) for name, folder in folders.items()}
     return ensemble_of(manifest_of(stored), stored)
+
+
+@pytest.fixture(scope="module")
+def weighted(joint: Ensemble) -> Ensemble:
+    """The same members with weights that differ by quantile."""
+    return Ensemble(joint.identity, replace(joint.manifest, weights=UNEVEN), joint.members)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +107,29 @@ def test_quantiles_are_the_members_means_moved_by_the_ensembles_offsets(joint: E
     np.testing.assert_allclose(found.values, np.moveaxis(expected, 0, -1), rtol=0, atol=1e-15)
     assert found.returns is not None
     assert np.array_equal(found.returns, found.values)
+
+
+def test_weighted_quantiles_are_the_members_means_by_their_weights(weighted: Ensemble) -> None:
+    manifest = replace(weighted.manifest, conformal=NO_OFFSETS)
+    plain = Ensemble(weighted.identity, manifest, weighted.members)
+    bars = recent_bars("AAPL", "IBM")
+    long, short = (_alone(plain, name, bars).values for name in ("long", "short"))
+    expected = np.array(UNEVEN[0]) * long + np.array(UNEVEN[1]) * short
+    np.testing.assert_allclose(_forecast(plain, bars).values, np.sort(expected, axis=-1), rtol=0, atol=1e-15)
+
+
+def test_equal_weights_in_the_manifest_are_the_plain_mean(joint: Ensemble) -> None:
+    manifest = replace(joint.manifest, weights=((0.5,) * 3,) * 2)
+    bars = recent_bars("AAPL")
+    found = _forecast(Ensemble(joint.identity, manifest, joint.members), bars)
+    np.testing.assert_allclose(found.values, _forecast(joint, bars).values, rtol=0, atol=1e-15)
+
+
+def test_weights_that_let_the_quantiles_cross_are_sorted(joint: Ensemble) -> None:
+    manifest = replace(joint.manifest, conformal=NO_OFFSETS, weights=((1.0, 0.0, 1.0), (0.0, 1.0, 0.0)))
+    low, high = np.array([[[-0.05, -0.04, -0.03]]]), np.array([[[0.02, 0.03, 0.04]]])
+    found = combine_quantiles(manifest, [low, high], np.array([[0.02]]))
+    np.testing.assert_array_equal(found, np.broadcast_to([-0.05, -0.03, 0.03], found.shape))
 
 
 def test_prices_follow_from_the_ensembles_returns(joint: Ensemble) -> None:
@@ -187,13 +218,15 @@ def test_a_bad_instance_among_good_ones_is_answered_alone(joint: Ensemble) -> No
     np.testing.assert_allclose(last.values, _forecast(joint, recent_bars("IBM")).values, rtol=0, atol=1e-6)
 
 
-def test_the_same_question_has_the_same_id_and_another_ensemble_another(joint: Ensemble, twins: Ensemble) -> None:
+def test_the_same_question_has_the_same_id_and_another_ensemble_another(
+    joint: Ensemble, weighted: Ensemble, twins: Ensemble
+) -> None:
     bars = recent_bars("AAPL")
     assert _forecast(joint, bars).forecast_id == _forecast(joint, bars).forecast_id
-    conformal = replace(joint.manifest.conformal, offsets=((0.0, 0.0, 0.0),) * 4)
+    conformal = NO_OFFSETS
     other = Ensemble(joint.identity, replace(joint.manifest, conformal=conformal), joint.members)
-    ids = {_forecast(model, bars).forecast_id for model in (joint, other, twins)}
-    assert len(ids) == 3
+    ids = {_forecast(model, bars).forecast_id for model in (joint, other, weighted, twins)}
+    assert len(ids) == 4
 
 
 # --- feature windows
@@ -265,7 +298,26 @@ def test_location_and_scale_are_the_means_of_members_with_levels_of_other_kinds(
         np.testing.assert_allclose(rows[name], np.mean([member[name] for member in members], axis=0), rtol=1e-6)
 
 
-def test_the_rows_add_up_to_the_ensembles_own_difference(joint: Ensemble) -> None:
+def test_weighted_contributions_are_those_of_the_members_by_the_weights_of_the_quantile(weighted: Ensemble) -> None:
+    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,), detail=Detail.CELLS)
+    (found,) = weighted.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    long, short = (
+        weighted.members[name].explain(query, AFTER_ALL_SESSIONS, Deadline())[0] for name in ("long", "short")
+    )
+    for kind, name in zip(found.row_kinds, found.row_names, strict=True):
+        if kind is not RowKind.CONFORMAL:
+            expected = 0.2 * _row(long, kind, name) + 0.8 * _row(short, kind, name)
+            np.testing.assert_allclose(_row(found, kind, name), expected, rtol=1e-12, atol=1e-18)
+    assert found.per_time is not None and long.per_time is not None  # noqa: PT018
+    np.testing.assert_allclose(found.per_time[:, :40], 0.2 * long.per_time[:, :40], rtol=1e-12)
+    assert found.cells is not None
+    observed = [k for k, kind in enumerate(found.row_kinds) if kind is RowKind.OBSERVED]
+    np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, observed], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["joint", "weighted"])
+def test_the_rows_add_up_to_the_ensembles_own_difference(name: str, request: pytest.FixtureRequest) -> None:
+    joint: Ensemble = request.getfixturevalue(name)
     bars = recent_bars("AAPL", "IBM")
     found = _explained(joint, bars)
     forecast = _forecast(joint, bars)
@@ -297,7 +349,7 @@ def test_gaps_that_are_small_relative_to_members_may_be_large_relative_to_the_en
 
 def test_what_the_ensembles_offsets_add_stands_in_the_conformal_row(joint: Ensemble) -> None:
     bars = recent_bars("AAPL")
-    conformal = replace(joint.manifest.conformal, offsets=((0.0, 0.0, 0.0),) * 4)
+    conformal = NO_OFFSETS
     plain = Ensemble(joint.identity, replace(joint.manifest, conformal=conformal), joint.members)
     with_offsets, without = _explained(joint, bars), _explained(plain, bars)
     moved = _row(with_offsets, RowKind.CONFORMAL, "conformal") - _row(without, RowKind.CONFORMAL, "conformal")
@@ -479,8 +531,11 @@ def test_an_ensemble_is_served_like_any_model(served: Forecaster, joint: Ensembl
     np.testing.assert_allclose(found.per_row, _explained(joint, bars).per_row, rtol=1e-3, atol=1e-7)
 
 
-def test_an_ensemble_is_served_over_grpc_next_to_its_member(folders: dict[str, Path], tmp_path: Path) -> None:
-    save_ensemble(tmp_path / "joint" / "1", folders)
+@pytest.mark.parametrize("weights", [(), UNEVEN])
+def test_an_ensemble_is_served_over_grpc_next_to_its_member(
+    folders: dict[str, Path], tmp_path: Path, weights: tuple[tuple[float, ...], ...]
+) -> None:
+    save_ensemble(tmp_path / "joint" / "1", folders, weights)
     shutil.copytree(folders["long"], tmp_path / "long" / "1")
     bars = recent_bars("AAPL", "IBM")
     with PredictionService.open(tmp_path) as service, serving(service) as server:
@@ -491,6 +546,8 @@ def test_an_ensemble_is_served_over_grpc_next_to_its_member(folders: dict[str, P
             alone = client.predict(bars)
     with Forecaster.load(tmp_path / "joint" / "1") as forecaster:
         assert np.array_equal(forecast.values, forecaster.predict(bars).values)
+        here = forecaster.feature_importance(bars, horizon=5, quantile=0.9)
+    np.testing.assert_allclose(reasons.per_row, here.per_row, rtol=0, atol=1e-9)
     assert (forecast.model, forecast.version, info.kind) == ("joint", 1, "ensemble")
     assert not np.allclose(forecast.values, alone.values)
     assert reasons.converged.all()
@@ -508,6 +565,25 @@ def test_inspecting_an_ensemble_shows_its_members(
     assert "members (2)" in told
     assert "short gru, reads 20 sessions of 8 features" in told
     assert "Vincent average" in told
+
+
+def test_weights_are_read_as_they_were_written(folders: dict[str, Path], tmp_path: Path) -> None:
+    stored = artifact.load_ensemble(save_ensemble(tmp_path / "joint" / "1", folders, UNEVEN))
+    assert stored.manifest.weights == UNEVEN
+    with Forecaster.load(tmp_path / "joint" / "1") as forecaster:
+        card = Card.from_json(forecaster.model().card_json)
+    assert [member.weights for member in card.members] == list(UNEVEN)
+    assert "by the manifest's weights" in dict(card.combination)["quantiles"]
+
+
+def test_an_ensemble_of_equal_weights_states_none(folders: dict[str, Path], tmp_path: Path) -> None:
+    """As before there were weights, so that programs of that time read it, and this one theirs."""
+    folder = save_ensemble(tmp_path / "joint" / "1", folders)
+    record = json.loads((folder / "manifest.json").read_bytes())
+    assert "weights" not in record
+    assert record["format_version"] == 2
+    assert record["combination"]["quantiles"].endswith("forecasts (Vincent average)")
+    assert artifact.load_ensemble(folder).manifest.weights == ()
 
 
 def test_the_model_info_lists_the_members_and_their_combination(served: Forecaster, folders: dict[str, Path]) -> None:

@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
 from artifacts import UNIVERSE, save_artifact, small_model
+from command_exits import exit_code
 from ensembles import artifact_of, save_ensemble
 from market import bokeh_panel
 from numpy.typing import NDArray
@@ -166,6 +168,101 @@ def test_the_same_members_and_bars_give_the_same_bytes(
         assert (again.folder / name).read_bytes() == (joined_ensemble.folder / name).read_bytes()
 
 
+# --- members and weights
+
+
+def test_members_are_screened_on_their_shared_selection_days(
+    bars: BarPanel, splits: DataSplits, tmp_path: Path
+) -> None:
+    """Long selection days, and a member whose offsets put its band far from the outcomes."""
+    longer = _longer_selection(bars)
+    good = _saved(tmp_path / "good" / "1", artifact_of("har"), longer)
+    fair = _saved(tmp_path / "fair" / "1", artifact_of("har", encoder_length=40), longer)
+    awful = _saved(tmp_path / "awful" / "1", _shifted(artifact_of("garch")), longer)
+    made = join(bars, {"good": good, "fair": fair, "awful": awful}, tmp_path / "joint" / "1")
+    assert made.members == ("fair", "good")
+    assert [one.name for one in made.refuted] == ["awful"]
+    facts = made.summary.weighting
+    assert facts is not None
+    assert (facts.rule, facts.refuted, facts.crossed) == ("screened", made.refuted, 0)
+    assert facts.blocks == facts.days // 40
+    assert longer.selection.first > facts.first >= splits.train.first
+    assert len(facts.regret) == 3
+    assert facts.regret[0] < 0  # averaging the awful member in would be worse
+    assert "awful is left out: on the selection days its loss is" in facts.sentences[0]
+    assert made.summary.scores is not None and "member awful" in [row.name for row in made.summary.scores.rows]  # noqa: PT018
+    assert artifact.load_ensemble(made.folder).manifest.weights == ()
+
+
+def test_equal_weights_keep_every_member_and_need_no_selection_days(
+    bars: BarPanel, splits: DataSplits, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    awful = _saved(tmp_path / "awful" / "1", _shifted(artifact_of("har")), splits)
+    made = join(bars, folders | {"awful": awful}, tmp_path / "joint" / "1", rule="equal")
+    assert made.members == ("awful", "long", "short")
+    assert made.summary.weighting is None
+
+
+def test_the_order_of_the_artifacts_changes_no_byte(
+    joined_ensemble: JoinedEnsemble, bars: BarPanel, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    again = join(bars, dict(reversed(folders.items())), tmp_path / "1")
+    for name in ("manifest.json", "golden/arrays.safetensors"):
+        assert (again.folder / name).read_bytes() == (joined_ensemble.folder / name).read_bytes()
+
+
+def test_a_single_survivor_is_an_ensemble_of_one(bars: BarPanel, tmp_path: Path) -> None:
+    longer = _longer_selection(bars)
+    good = _saved(tmp_path / "good" / "1", artifact_of("har"), longer)
+    awful = _saved(tmp_path / "awful" / "1", _shifted(artifact_of("garch")), longer)
+    made = join(bars, {"good": good, "awful": awful}, tmp_path / "joint" / "1")
+    assert made.members == ("good",)
+    with Forecaster.load(made.folder) as forecaster:
+        assert np.isfinite(forecaster.predict(bars.last(200)).values).all()
+
+
+def test_fitted_weights_need_16_blocks_of_selection_days(
+    bars: BarPanel, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"hold 2 independent blocks of 40 sessions.*--weights screened"):
+        join(bars, folders, tmp_path / "1", rule="fitted")
+
+
+def test_fitted_weights_are_in_the_manifest_and_the_card(tmp_path: Path) -> None:
+    bars = bokeh_panel("AAPL", "IBM").last(1500)
+    sessions = bars.sessions
+    longer = _cut(sessions, 500, 1180, 1340)
+    made = {"a": artifact_of("har"), "b": artifact_of("har", encoder_length=40)}  # which forecast the same
+    folders = {name: _saved(tmp_path / name / "1", one, longer) for name, one in made.items()}
+    joined = join(bars, folders, tmp_path / "joint" / "1", rule="fitted")
+    manifest = artifact.load_ensemble(joined.folder).manifest
+    np.testing.assert_allclose(manifest.weights, np.full((2, 3), 0.5), rtol=0, atol=1e-12)
+    facts = joined.summary.weighting
+    assert facts is not None
+    assert facts.lean == facts.blocks / (facts.blocks + 40)
+    assert facts.blocks >= 16
+    np.testing.assert_allclose(facts.regret, 0, rtol=0, atol=1e-12)
+
+
+def test_members_without_shared_selection_days_are_refused_unless_their_weights_are_equal(
+    bars: BarPanel, folders: dict[str, Path], splits: DataSplits, tmp_path: Path
+) -> None:
+    """The other member was trained on this one's selection days."""
+    sessions = bars.sessions
+    middle = int(np.searchsorted(sessions, splits.selection.last))
+    later = replace(
+        splits,
+        train=replace(splits.train, last=splits.selection.last),
+        selection=SplitPart("selection", int(sessions[middle + 1]), int(sessions[middle + 40])),
+        calibration=replace(splits.calibration, first=int(sessions[middle + 41])),
+    )
+    other = _saved(tmp_path / "other" / "1", artifact_of("gru", seed=8), later)
+    both = {"long": folders["long"], "other": other}
+    with pytest.raises(ConfigurationError, match=r"selection parts of .* share no day; .*use --weights equal"):
+        join(bars, both, tmp_path / "joint" / "1")
+    assert join(bars, both, tmp_path / "joint" / "1", rule="equal").members == ("long", "other")
+
+
 # --- the days
 
 
@@ -255,9 +352,11 @@ def test_one_artifact_twice_is_refused(bars: BarPanel, folders: dict[str, Path],
         join(bars, {"a": folders["long"], "b": folders["long"]}, tmp_path / "1")
 
 
-def test_a_single_member_is_refused(bars: BarPanel, folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="2 to 32 members, but there are 1"):
-        join(bars, {"a": folders["long"]}, tmp_path / "1")
+def test_a_single_artifact_is_refused(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(ensemble, folders["long"], "--bars", tmp_path / "bars.csv", "--out", tmp_path / "1") == 1
+    assert "an ensemble needs 2 artifacts or more" in capsys.readouterr().err
 
 
 def test_an_ensemble_of_ensembles_is_refused(bars: BarPanel, folders: dict[str, Path], tmp_path: Path) -> None:
@@ -316,6 +415,22 @@ def _share_below(
     windows = members.windows(part)
     values = members.joined(stored.manifest, windows, members.forecasts(windows)).calibrated
     return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)
+
+
+def _longer_selection(bars: BarPanel) -> DataSplits:
+    """Splits with 300 selection days, enough to refute a member."""
+    return _cut(bars.sessions, 300, 600, 750)
+
+
+def _cut(sessions: NDArray[np.int32], *ends: int) -> DataSplits:
+    bounds = (0, *ends, len(sessions))
+    return DataSplits.by_dates([(int(sessions[a]), int(sessions[b - 1])) for a, b in pairwise(bounds)])
+
+
+def _shifted(made: Artifact) -> Artifact:
+    """The artifact with a band far above the outcomes."""
+    conformal = replace(made.manifest.conformal, offsets=((3.0, 3.0, 3.0),) * 4)
+    return replace(made, manifest=replace(made.manifest, conformal=conformal))
 
 
 def _saved(folder: Path, made: Artifact, splits: DataSplits) -> Path:

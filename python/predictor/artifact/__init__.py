@@ -16,7 +16,6 @@ with file and cause; there is no fallback.
 
 from predictor.artifact.artifact import Artifact, Golden, StoredArtifact
 from predictor.artifact.ensemble import (
-    COMBINATION,
     EnsembleManifest,
     SharedMemberFacts,
     StoredEnsemble,
@@ -53,7 +52,6 @@ from predictor.artifact.manifest import (
 )
 
 __all__ = [
-    "COMBINATION",
     "CONTENTS",
     "DIGEST",
     "FORMAT_VERSION",

@@ -56,12 +56,21 @@ from predictor.sessions import SessionCalendar
 
 MOST_MEMBERS: Final = 32
 
+ROUNDING: Final = 1e-9
+"""Largest difference of a sum of weights from 1."""
+
 COMBINATION: Final[Mapping[str, str]] = {
     "quantiles": "mean of each quantile over the members' calibrated forecasts (Vincent average)",
     "scores": "minus the mean of the members' ranks; none unless every member ranks",
     "offsets": "in units of the mean of the members' window volatilities, added to the mean, then uncrossed",
 }
 """Rules of combination; an ensemble states them in full, and one with different rules is rejected."""
+
+WEIGHTED_COMBINATION: Final[Mapping[str, str]] = {
+    **COMBINATION,
+    "quantiles": "mean of each quantile over the members' calibrated forecasts by the manifest's weights, then sorted",
+}
+"""The same for an ensemble with weights."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -156,6 +165,8 @@ class EnsembleManifest:
     calendar: str
     conformal: Conformal
     """The ensemble's offsets, in addition to the members'; see `COMBINATION`."""
+    weights: tuple[tuple[float, ...], ...] = ()
+    """[M][Q] weight of each member at each quantile, with a sum of 1 per quantile; empty: all are equal."""
     card: Mapping[str, Json]
     """Data, splits, and scores with those of the members: information only, not used in computations."""
 
@@ -166,8 +177,26 @@ class EnsembleManifest:
                 f"member name {wrong[0][:80]!r} is invalid; it must have 1 to 64 letters, digits, dots, dashes and "
                 "underscores"
             )
-        if not 2 <= len(self.members) <= MOST_MEMBERS:  # noqa: PLR2004 - one is a model, not an ensemble
-            raise ConfigurationError(f"an ensemble has 2 to {MOST_MEMBERS} members, but there are {len(self.members)}")
+        if not 1 <= len(self.members) <= MOST_MEMBERS:
+            raise ConfigurationError(f"an ensemble has 1 to {MOST_MEMBERS} members, but there are {len(self.members)}")
+        if self.weights:
+            self._check_weights()
+
+    @property
+    def combination(self) -> Mapping[str, str]:
+        """The rules by which the members are combined."""
+        return WEIGHTED_COMBINATION if self.weights else COMBINATION
+
+    def _check_weights(self) -> None:
+        members, quantiles = len(self.members), len(self.quantiles)
+        if [len(row) for row in self.weights] != [quantiles] * members:
+            raise ConfigurationError(f"weights must be {members} rows of {quantiles} numbers, one row per member")
+        sums = [sum(column) for column in zip(*self.weights, strict=True)]
+        if min(map(min, self.weights)) < 0 or max(abs(total - 1) for total in sums) > ROUNDING:
+            raise ConfigurationError(
+                f"weights must be 0 or more and have a sum of 1 per quantile, but the least is "
+                f"{min(map(min, self.weights)):g} and the sums are {', '.join(f'{total:g}' for total in sums)}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -250,7 +279,8 @@ def _write_manifest(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
         "format_version": FORMAT_VERSION,
         "files": list_entries(files),
         "members": [{"name": name, "manifest_sha256": digest} for name, digest in m.members.items()],
-        "combination": COMBINATION,
+        "combination": m.combination,
+        **({"weights": [list(row) for row in m.weights]} if m.weights else {}),
         "target": write_target(m.target),
         "quantiles": list(m.quantiles),
         "calendar": m.calendar,
@@ -271,8 +301,10 @@ def _read_member_files(folder: Path, digest: str) -> dict[str, bytes]:
 
 
 def _read_manifest(record: Record) -> EnsembleManifest:
-    if record.json("combination") != COMBINATION:
-        raise record.refusal("combination", f"is not this program's: {dict(COMBINATION)}")
+    weights = record.rows("weights") if record.has("weights") else ()
+    rules = WEIGHTED_COMBINATION if weights else COMBINATION
+    if record.json("combination") != rules:
+        raise record.refusal("combination", f"is not this program's: {dict(rules)}")
     try:
         manifest = EnsembleManifest(
             members=_read_members(record),
@@ -280,6 +312,7 @@ def _read_manifest(record: Record) -> EnsembleManifest:
             quantiles=record.numbers("quantiles"),
             calendar=record.text("calendar"),
             conformal=read_conformal(record.record("conformal")),
+            weights=weights,
             card=read_card(record.json("card")),
         )
         check_quantiles(manifest.quantiles)

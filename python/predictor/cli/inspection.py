@@ -24,6 +24,7 @@ from predictor.card import (
     ScoreTable,
     TrainingFacts,
     TuningFacts,
+    WeightingFacts,
 )
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.options import ArtifactArgument, AsJson, Device
@@ -233,6 +234,8 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
     if card.members:
         yield _facts(f"members ({len(card.members)})", ((member.name, _member(member)) for member in card.members))
         yield _facts("how they are combined", card.combination)
+    if card.weighting is not None:
+        yield _facts("how they were chosen", _weighting_facts(card.weighting))
     if card.ancestors:
         yield _facts("weights that it started from", map(_ancestor, count(1), card.ancestors))
     if card.data is not None:
@@ -293,9 +296,18 @@ def _audited(audit: AuditRecord | None, artifact: Path) -> RenderableType:
     return audit_table(audit)
 
 
+def _weighting_facts(weighting: WeightingFacts) -> Iterable[tuple[str, str]]:
+    span = f"{iso(weighting.first)} to {iso(weighting.last)}"
+    yield "rule", weighting.rule
+    yield "selection days", f"{weighting.days} days, {span}, in {weighting.blocks} independent blocks"
+    for sentence in weighting.sentences:
+        yield "", sentence
+
+
 def _member(member: MemberFacts) -> str:
     reads = f"reads {member.encoder_length} sessions of {member.features} features, needs {member.bars_needed} bars"
-    return f"{member.kind}, {reads}, weights {member.weights_hash[:16]}"
+    shares = f", share of each quantile {_list(f'{weight:.2f}' for weight in member.weights)}" if member.weights else ""
+    return f"{member.kind}, {reads}, weights {member.weights_hash[:16]}{shares}"
 
 
 def _features(info: ModelInfo) -> Table:

@@ -1,7 +1,7 @@
 """Loaded models, which turn instances into forecasts and queries into attributions."""
 
 from predictor.model.ensemble import Ensemble, describe_ensemble, identify_members
-from predictor.model.ensemble_outputs import combine_quantiles
+from predictor.model.ensemble_outputs import average_quantiles, combine_quantiles, weigh_quantiles
 from predictor.model.explanations import explain_each
 from predictor.model.model import Model, build_output_map, describe_model
 from predictor.model.predictor import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, rank_scores
@@ -15,6 +15,7 @@ __all__ = [
     "Predictor",
     "PreparedBatch",
     "PreparedInstance",
+    "average_quantiles",
     "build_output_map",
     "combine_quantiles",
     "default_targets",
@@ -25,4 +26,5 @@ __all__ = [
     "identify_members",
     "limit_warnings",
     "rank_scores",
+    "weigh_quantiles",
 ]

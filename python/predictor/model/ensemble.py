@@ -11,7 +11,7 @@ import torch
 
 from predictor import canonical
 from predictor.arrays import BoolArray, FloatArray
-from predictor.artifact import COMBINATION, EnsembleManifest, StoredEnsemble
+from predictor.artifact import EnsembleManifest, StoredEnsemble
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import skill_of
@@ -245,10 +245,11 @@ def _describe_members(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) ->
             "features": len(info.observed_features) + len(info.known_features) + len(info.static_features),
             "weights_hash": info.weights_hash,
             "manifest_hash": digest,
+            **({"weights": list(manifest.weights[k])} if manifest.weights else {}),
         }
-        for (name, digest), info in zip(manifest.members.items(), infos, strict=True)
+        for k, ((name, digest), info) in enumerate(zip(manifest.members.items(), infos, strict=True))
     ]
-    return {"combination": COMBINATION, "members": members}
+    return {"combination": manifest.combination, "members": members}
 
 
 @final
@@ -265,7 +266,8 @@ class Ensemble:
         self.members = members
         self._preparation = JointPreparation([*members.values()])
         self._skill = skill_of(manifest.card)
-        self._fingerprint = f"{identity.weights_hash}|{manifest.conformal}"
+        weights = f"|{manifest.weights}" if manifest.weights else ""
+        self._fingerprint = f"{identity.weights_hash}|{manifest.conformal}{weights}"
         """What the forecasts depend on besides the members' forecasts."""
 
     @classmethod
@@ -329,7 +331,7 @@ class Ensemble:
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
-        """Explain one query; returns the mean of the members' attributions, one per target.
+        """Explain one query; returns the weighted mean of the members' attributions, one per target.
 
         Raises:
             RequestTooLargeError: all members together may need more than `explain.MOST_ROWS`.
@@ -402,5 +404,9 @@ class Ensemble:
         floor = GAP_FLOOR * self.manifest.target.spread[h] * shown.scale[:, h]
         rows = find_indices(shown.symbols, forecast.symbols)
         return JointPrediction(
-            values=forecast.values[rows, h, q], floor=floor, tolerance=tolerance, refusals=shown.refusals
+            values=forecast.values[rows, h, q],
+            floor=floor,
+            tolerance=tolerance,
+            weights=tuple(row[q] for row in self.manifest.weights),
+            refusals=shown.refusals,
         )

@@ -18,11 +18,26 @@ from predictor.skill import Skill
 RowKey = tuple[RowKind, str]
 
 
+def average_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray]) -> FloatArray:
+    """Average the members' quantiles [N, H, Q] by the ensemble's weights.
+
+    Each quantile is a mean over the members (Vincent averaging; Ratcliff 1979, Lichtendahl, Grushka-Cockayne & Winkler
+    2013). Weights that differ by quantile may let the means cross, so these are sorted.
+    """
+    if not manifest.weights:
+        return _mean(members)
+    return np.sort(weigh_quantiles(manifest.weights, members), axis=-1)
+
+
+def weigh_quantiles(weights: Sequence[Sequence[float]], members: Sequence[FloatArray]) -> FloatArray:
+    """Weighted means [N, H, Q], which may cross, by weights [M][Q]."""
+    return (np.array(weights)[:, None, None, :] * np.stack(members)).sum(axis=0)
+
+
 def combine_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray], scale: FloatArray) -> FloatArray:
     """Compute the ensemble's quantiles [N, H, Q] in the target's unit, non-decreasing along Q.
 
-    The mean of each quantile over the members (Vincent averaging; Ratcliff 1979, Lichtendahl, Grushka-Cockayne &
-    Winkler 2013), plus the ensemble's own conformal offsets.
+    The average of the members' quantiles, plus the ensemble's own conformal offsets.
 
     Args:
         manifest: the ensemble's manifest.
@@ -30,7 +45,7 @@ def combine_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray],
         scale: [N, H] mean of the members' window volatilities.
     """
     unit = scale * manifest.target.spread
-    moved = np.mean(np.stack(members), axis=0) + unit[..., None] * np.array(manifest.conformal.offsets)
+    moved = average_quantiles(manifest, members) + unit[..., None] * np.array(manifest.conformal.offsets)
     return uncross(moved, anchor_index(manifest.quantiles))
 
 
@@ -67,6 +82,8 @@ class JointPrediction:
     """[S] smallest difference that a gap is measured against."""
     tolerance: float
     """Largest relative gap that counts as converged."""
+    weights: tuple[float, ...] = ()
+    """[M] weights of the members at the point's quantile; empty: all are equal."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol that some member cannot forecast."""
 
@@ -83,20 +100,21 @@ def combine_attributions(
     warnings: tuple[str, ...],
     skill: Skill | None = None,
 ) -> Attribution:
-    """Average the members' contributions row by row; a row that a member lacks counts as 0.
+    """Average the members' contributions row by row, by their weights; a row that a member lacks counts as 0.
 
-    The row `conformal` includes the ensemble's own offsets. The gap is the largest of the members' gaps and the
-    ensemble's own, so the explanation converges only if all of them do. `nodes` is the largest count of any member.
-    Internals are kept per member and prefixed with its name: weights of different networks cannot be averaged.
+    The row `conformal` includes the ensemble's own offsets, and the shift of weighted quantiles that were sorted. The
+    gap is the largest of the members' gaps and the ensemble's own, so the explanation converges only if all of them do.
+    `nodes` is the largest count of any member. Internals are kept per member and prefixed with its name: weights of
+    different networks cannot be averaged.
     """
-    members = list(by_member.values())
+    members, weights = list(by_member.values()), prediction.weights
     rows = _merge_rows(members)
     longest = max(members, key=lambda attribution: len(attribution.sessions))
-    per_row = np.mean(np.stack([_align_rows(attribution, rows) for attribution in members]), axis=0)
+    per_row = _mean([_align_rows(attribution, rows) for attribution in members], weights)
     per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _mean(
-        [attribution.prediction for attribution in members]
+        [attribution.prediction for attribution in members], weights
     )
-    baseline = _mean([attribution.baseline_prediction for attribution in members])
+    baseline = _mean([attribution.baseline_prediction for attribution in members], weights)
     gap = _compute_gap(members, per_row, baseline, prediction)
     usable = prediction.usable
     return replace(
@@ -105,8 +123,8 @@ def combine_attributions(
         row_names=tuple(name for _, name in rows),
         row_kinds=tuple(kind for kind, _ in rows),
         per_row=_mask_unusable(per_row, usable),
-        per_time=_average_times(members, usable),
-        cells=_average_cells(members, [name for kind, name in rows if kind is RowKind.OBSERVED], usable),
+        per_time=_average_times(members, weights, usable),
+        cells=_average_cells(members, weights, [name for kind, name in rows if kind is RowKind.OBSERVED], usable),
         prediction=prediction.values,
         baseline_prediction=_mask_unusable(baseline, usable),
         relative_gap=gap,
@@ -158,16 +176,18 @@ def _compute_gap(
     return np.maximum.reduce([own, *(attribution.relative_gap for attribution in members)])
 
 
-def _average_times(members: Sequence[Attribution], usable: BoolArray) -> FloatArray | None:
+def _average_times(members: Sequence[Attribution], weights: Sequence[float], usable: BoolArray) -> FloatArray | None:
     """Average [S, T] over the longest encoder; a session that a member does not read counts as 0."""
     available = [attribution.per_time for attribution in members if attribution.per_time is not None]
     if len(available) < len(members):
         return None
     length = max(times.shape[1] for times in available)
-    return _mask_unusable(_mean([_pad_start(times, length) for times in available]), usable)
+    return _mask_unusable(_mean([_pad_start(times, length) for times in available], weights), usable)
 
 
-def _average_cells(members: Sequence[Attribution], observed: Sequence[str], usable: BoolArray) -> FloatArray | None:
+def _average_cells(
+    members: Sequence[Attribution], weights: Sequence[float], observed: Sequence[str], usable: BoolArray
+) -> FloatArray | None:
     """Average [S, T, F] over the longest encoder and the observed features of all members."""
     available = [(attribution, attribution.cells) for attribution in members if attribution.cells is not None]
     if len(available) < len(members):
@@ -179,7 +199,7 @@ def _average_cells(members: Sequence[Attribution], observed: Sequence[str], usab
         wide = np.zeros((*cells.shape[:2], len(observed)))
         wide[..., [observed.index(name) for name in names]] = cells
         placed.append(_pad_start(wide, length))
-    return _mask_unusable(_mean(placed), usable)
+    return _mask_unusable(_mean(placed, weights), usable)
 
 
 def _pad_start(values: FloatArray, length: int) -> FloatArray:
@@ -188,8 +208,9 @@ def _pad_start(values: FloatArray, length: int) -> FloatArray:
     return np.concatenate([before, values], axis=1)
 
 
-def _mean(values: Sequence[NDArray[np.number]]) -> FloatArray:
-    return np.mean(np.stack(values), axis=0)
+def _mean(values: Sequence[NDArray[np.number]], weights: Sequence[float] = ()) -> FloatArray:
+    stacked = np.stack(values)
+    return np.average(stacked, axis=0, weights=weights) if weights else np.mean(stacked, axis=0)
 
 
 def _mask_unusable(values: FloatArray, usable: BoolArray) -> FloatArray:

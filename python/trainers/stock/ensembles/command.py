@@ -9,13 +9,16 @@ import torch
 import typer
 from rich.console import Console
 
+from predictor.canonical import Json
 from predictor.card import Card
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
+from predictor.errors import ConfigurationError
 from trainers.options import Threads
 from trainers.progress import progress_on
-from trainers.stock.ensembles.ensemble import join
+from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
+from trainers.stock.ensembles.weights import WeightRule
 from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
@@ -27,33 +30,62 @@ def ensemble(
     out: OutFolder,
     bars: BarsFlags,
     files: CovariateFlags,
+    weights: Annotated[
+        WeightRule,
+        typer.Option(
+            help="equal: the mean of all members; screened: the mean without members that are significantly worse than "
+            "the best on the selection days; fitted: the same with fitted weights, for long selection parts."
+        ),
+    ] = "screened",
     threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
     """Combine trained artifacts into one model.
 
-    The ensemble's quantiles are means of its members'. They are calibrated on the days of all members' calibration
-    parts, and scored against the members on days that no member has seen.
+    The ensemble's quantiles are means of its members'. Members are compared on the days of all members' selection
+    parts, and significantly worse ones are left out. The means are calibrated on the days of all calibration parts, and
+    scored against the members on days that no member has seen.
     """
+    if len(artifacts) == 1:
+        raise ConfigurationError(f"an ensemble needs 2 artifacts or more, but only {artifacts[0]} is given")
     torch.set_num_threads(threads)
     covariates, out = files.read(), choose_version_folder(out)
     joined = join(
         bars.read(),
         name_members(artifacts),
         out,
+        rule=weights,
         covariates=covariates,
         announce=announce_on_stderr,
         warn=warn_on_stderr,
         stepwise=progress_on(sys.stderr),
     )
     if as_json:
-        write_json({"kind": "joined", "artifact": str(joined.folder), "members": joined.members, "card": joined.card})
+        write_json(describe_joined(joined))
         return
-    console = Console(highlight=False)
-    console.print(judgement(joined.summary))
-    console.print(_describe_improvement(joined.summary), markup=False)
-    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
+    print_joined(joined)
     print_artifact_commands(out, bars, files)
+
+
+def describe_joined(joined: JoinedEnsemble) -> dict[str, Json]:
+    """The result for programs."""
+    return {
+        "kind": "joined",
+        "artifact": str(joined.folder),
+        "members": list(joined.members),
+        "dropped": [{"name": one.name, "reason": one.reason} for one in joined.refuted],
+        "card": joined.card,
+    }
+
+
+def print_joined(joined: JoinedEnsemble) -> None:
+    """Print the skill, the choice of members and the folder of a new ensemble."""
+    console, summary = Console(highlight=False), joined.summary
+    console.print(judgement(summary))
+    console.print(_describe_improvement(summary), markup=False)
+    for sentence in () if summary.weighting is None else summary.weighting.sentences:
+        console.print(f"{sentence[0].upper()}{sentence[1:]}.", markup=False)
+    console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
 
 
 def name_members(folders: Sequence[Path]) -> dict[str, Path]:

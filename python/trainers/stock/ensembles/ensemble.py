@@ -1,7 +1,7 @@
 """Combination of trained artifacts into a calibrated and scored ensemble."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,17 +9,17 @@ import numpy as np
 import torch
 
 from predictor import artifact, canonical, golden
-from predictor.artifact import Conformal, EnsembleManifest, StoredArtifact
+from predictor.artifact import Conformal, EnsembleManifest, SharedMemberFacts, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import Card
+from predictor.card import Card, RefutedMember, ancestors_of
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, shown_date
-from predictor.model import UNITS, Ensemble, ModelIdentity
+from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.model import UNITS, Ensemble, ModelIdentity, weigh_quantiles
 from predictor.registry import Runtime, claim_first_champion, load_single
 from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
-from trainers.stock.data import NO_SOURCE, ROWS
+from trainers.stock.data import NO_SOURCE, ROWS, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
@@ -29,11 +29,12 @@ from trainers.stock.data_warnings import (
     emit,
     note_missing_bars,
 )
+from trainers.stock.ensembles.weights import MemberChoice, WeightRule, choose_members
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.bound_model import EnsembleMembers
-from trainers.stock.evaluation.comparison import ModelComparison, pinball
+from trainers.stock.evaluation.comparison import ModelComparison, average_horizons, measure_improvement, pinball
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen, read_splits
-from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.evaluation_set import EvaluationSet, ModelForecasts
 from trainers.stock.evaluation.scores import ScoreRole, benchmark, score
 from trainers.stock.network_forecasts import calibrate
 from trainers.stock.splits import DataSplits, SplitPart
@@ -78,11 +79,42 @@ def _find_shared_days(
     return SplitPart(name, parts[latest].first, parts[earliest].last)
 
 
+def find_screening_days(members: Mapping[str, DataSplits], cards: Mapping[str, Mapping[str, Json]]) -> SplitPart:
+    """The selection days that all members share: none was trained or calibrated on them.
+
+    Args:
+        members: splits of each member.
+        cards: card of each member, by the same names.
+
+    Raises:
+        ConfigurationError: the members share no selection days.
+        InSampleError: an ancestor of a member has seen the days.
+    """
+    part = _find_shared_days("selection", members, lambda splits: splits.selection)
+    for name, one in cards.items():
+        seen = max((ancestor.seen_until for ancestor in ancestors_of(one)), default=0)
+        if seen >= part.first:
+            raise InSampleError(
+                f"{name} was fine-tuned from a model that has seen labels up to {shown_date(seen)}, but the shared "
+                f"selection days begin on {shown_date(part.first)}; leave it out, or use --weights equal"
+            )
+    return part
+
+
+_ADVICE = {
+    "selection": "members are compared on days that none was trained on: train them on the same splits (--splits), "
+    "leave one out, or use --weights equal",
+}
+
+
 def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
+    advice = _ADVICE.get(
+        name,
+        "an ensemble is calibrated and scored on days after the training and selection of every member: train the "
+        "members on the same splits (--splits), or leave one out",
+    )
     raise ConfigurationError(
-        f"the {name} parts of {a}, {_format_range(one)}, and {b}, {_format_range(other)}, share no day; an ensemble is "
-        "calibrated and scored on days after the training and selection of every member: train the members on the same "
-        "splits (--splits), or leave one out"
+        f"the {name} parts of {a}, {_format_range(one)}, and {b}, {_format_range(other)}, share no day; {advice}"
     )
 
 
@@ -96,7 +128,9 @@ class JoinedEnsemble:
 
     folder: Path
     members: tuple[str, ...]
-    """Names of the members."""
+    """Names of the members, without those that were refuted."""
+    refuted: tuple[RefutedMember, ...]
+    """Members that were left out, and why."""
     card: dict[str, Json]
     """As in the manifest."""
 
@@ -111,6 +145,7 @@ def join(
     folders: Mapping[str, Path],
     out: Path,
     *,
+    rule: WeightRule = "screened",
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
@@ -118,42 +153,59 @@ def join(
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members, and save it.
 
-    The same bars and members give the same bytes.
+    The same bars and members give the same bytes, in any order. If one member refutes all others, the ensemble has one
+    member, which it calibrates again.
 
     Args:
         bars: bars of the members' training, calibration and test splits.
         folders: artifact of each member, by member name.
         out: the ensemble's folder, which must not exist.
+        rule: how the members are chosen and weighted.
         covariates: files of the covariates that the members read.
         announce: receives the name of each stage.
         warn: receives warnings about the data; the card records them.
         stepwise: shows the progress of the scoring.
 
     Raises:
-        ConfigurationError: `out` exists, members are incompatible or given twice, they share no calibration or test
-            days, or the bars do not cover these.
+        ConfigurationError: `out` exists, members are incompatible or given twice, they share no selection, calibration
+            or test days, these are too few for fitted weights, or the bars do not cover them.
+        InSampleError: an ancestor of a member has seen the selection days.
         ArtifactError: a member is damaged, or its card lacks the training's record.
     """
     artifact.check_new_folder(out)
     announce(f"verifying {len(folders)} artifacts")
-    stored = {name: _open_single(folder) for name, folder in folders.items()}
+    stored = {name: _open_single(folders[name]) for name in sorted(folders)}
     _refuse_duplicates(stored)
-    manifest = _build_manifest(stored)
+    shared = artifact.check_compatible({name: member.artifact for name, member in stored.items()})
     cards = {name: one.artifact.manifest.card for name, one in stored.items()}
-    splits = find_common_splits({name: read_splits(one) for name, one in cards.items()})
-    models = {name: load_single(folder, (name, 0), _RUNTIME) for name, folder in folders.items()}
+    each = {name: read_splits(one) for name, one in cards.items()}
+    splits = find_common_splits(each)
+    screened_on = None if rule == "equal" else find_screening_days(each, cards)
+    models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     doubts = emit(check_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
+    choice = None if screened_on is None else _choose(members, screened_on, shared.quantiles, rule, announce)
     announce("calibrating, and scoring against the members and the baselines")
-    manifest = replace(manifest, conformal=_fit_conformal(members, manifest, splits.calibration))
-    manifest = replace(manifest, card=_build_card(members, manifest, splits, cards, doubts, stepwise))
+    equal = _build_manifest(shared, stored)
+    ours = equal if choice is None else _build_manifest(shared, {name: stored[name] for name in choice.kept}, choice)
+    equal, ours = _calibrate(members, (equal, ours), splits.calibration)
+    test = _forecast_test(members, splits, shared.quantiles)
+    content = _build_card(test, ours, splits, cards, doubts, stepwise)
+    weighting = {} if choice is None else {"weighting": _describe_weighting(test, ours, equal, choice)}
+    manifest = replace(ours, card=content | weighting)
     announce("recording the golden instance, and saving")
-    ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, models)
+    kept = members.only(tuple(manifest.members)).models
+    ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, kept)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
     claim_first_champion(out)
-    return JoinedEnsemble(folder=out, members=tuple(folders), card=dict(manifest.card))
+    return JoinedEnsemble(
+        folder=out,
+        members=tuple(manifest.members),
+        refuted=() if choice is None else choice.refuted,
+        card=dict(manifest.card),
+    )
 
 
 _RUNTIME = Runtime(torch.device("cpu"), ROWS)
@@ -176,48 +228,84 @@ def _refuse_duplicates(members: Mapping[str, StoredArtifact]) -> None:
             raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
 
 
-def _build_manifest(members: Mapping[str, StoredArtifact]) -> EnsembleManifest:
+def _choose(
+    members: EnsembleMembers,
+    part: SplitPart,
+    quantiles: tuple[float, ...],
+    rule: WeightRule,
+    announce: Callable[[str], None],
+) -> MemberChoice:
+    announce("comparing the members on the selection days")
+    windows = members.windows(part)
+    forecasts = {name: one.calibrated for name, one in members.forecasts(windows).items()}
+    return choose_members(EvaluationSet.of(members.first, windows, quantiles), forecasts, rule)
+
+
+def _build_manifest(
+    shared: SharedMemberFacts, members: Mapping[str, StoredArtifact], choice: MemberChoice | None = None
+) -> EnsembleManifest:
     """The manifest with zero offsets and an empty card."""
-    common = artifact.check_compatible({name: member.artifact for name, member in members.items()})
-    horizons = len(common.target.horizons)
-    none = ((0.0,) * len(common.quantiles),) * horizons
+    horizons = len(shared.target.horizons)
+    none = ((0.0,) * len(shared.quantiles),) * horizons
     return EnsembleManifest(
         members={name: member.manifest_hash for name, member in members.items()},
-        target=common.target,
-        quantiles=common.quantiles,
-        calendar=common.calendar,
+        target=shared.target,
+        quantiles=shared.quantiles,
+        calendar=shared.calendar,
         conformal=Conformal(offsets=none, effective_samples=(0.0,) * horizons),
+        weights=() if choice is None else choice.weights,
         card={},
     )
 
 
-def _fit_conformal(members: EnsembleMembers, manifest: EnsembleManifest, part: SplitPart) -> Conformal:
-    """Offsets of the ensemble: the mean of calibrated bands is usually too wide or too narrow."""
+def _calibrate(
+    members: EnsembleMembers, manifests: Sequence[EnsembleManifest], part: SplitPart
+) -> Iterator[EnsembleManifest]:
+    """The manifests with offsets: the mean of calibrated bands is usually too wide or too narrow."""
     windows = members.windows(part)
-    unit = members.scale(windows) * manifest.target.spread
-    raw = members.joined(manifest, windows, members.forecasts(windows)).raw
-    return calibrate(
-        raw / unit[..., None],
-        members.first.outcomes(windows) / unit,
-        manifest.quantiles,
-        sessions=len(np.unique(windows.positions)),
-        horizons=manifest.target.horizons,
-    )
+    forecasts, outcomes = members.forecasts(windows), members.first.outcomes(windows)
+    for manifest in manifests:
+        unit = members.only(tuple(manifest.members)).scale(windows) * manifest.target.spread
+        conformal = calibrate(
+            members.joined(manifest, windows, forecasts).raw / unit[..., None],
+            outcomes / unit,
+            manifest.quantiles,
+            sessions=len(np.unique(windows.positions)),
+            horizons=manifest.target.horizons,
+        )
+        yield replace(manifest, conformal=conformal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TestForecasts:
+    """The members' forecasts of the test days."""
+
+    members: EnsembleMembers
+    forecasts: Mapping[str, ModelForecasts]
+    windows: TrainingWindows
+    outcomes: EvaluationSet
+
+    def joined(self, manifest: EnsembleManifest) -> ModelForecasts:
+        """Forecasts of an ensemble of the members."""
+        return self.members.joined(manifest, self.windows, self.forecasts)
+
+
+def _forecast_test(members: EnsembleMembers, splits: DataSplits, quantiles: tuple[float, ...]) -> _TestForecasts:
+    windows = members.windows(splits.require_test())
+    outcomes = EvaluationSet.of(members.first, windows, quantiles)
+    check_outcomes_vary(outcomes)
+    return _TestForecasts(members=members, forecasts=members.forecasts(windows), windows=windows, outcomes=outcomes)
 
 
 def _build_card(
-    members: EnsembleMembers,
+    forecast: _TestForecasts,
     manifest: EnsembleManifest,
     splits: DataSplits,
     cards: Mapping[str, Mapping[str, Json]],
     doubts: tuple[str, ...],
     stepwise: StepProgress,
 ) -> dict[str, Json]:
-    history, windows = members.first, members.windows(splits.require_test())
-    test = EvaluationSet.of(history, windows, manifest.quantiles)
-    check_outcomes_vary(test)
-    forecasts = members.forecasts(windows)
-    ours = members.joined(manifest, windows, forecasts)
+    history, test, ours = forecast.members.first, forecast.outcomes, forecast.joined(manifest)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(find_last_ever_seen, cards.values()))
     known = InformationSet.of(history, splits, seen, manifest.quantiles)
@@ -225,10 +313,10 @@ def _build_card(
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
     rows = [
         score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
-        for name, one in forecasts.items()
+        for name, one in forecast.forecasts.items()
     ]
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="members")
-    for name, one in forecasts.items():
+    for name, one in forecast.forecasts.items():
         contest.add(name, pinball(test, one.calibrated))
     return {
         "data": card.describe_data(history.bars, doubts),
@@ -236,9 +324,36 @@ def _build_card(
         "splits": card.describe_splits(splits, history),
         "libraries": card.list_libraries(),
         "scores": card.describe_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
-        "notes": [*origins, *note_missing_bars(history, windows, splits), *result.notes],
+        "notes": [*origins, *note_missing_bars(history, forecast.windows, splits), *result.notes],
         "calibration": card.describe_calibration(test, ours),
         "skill": card.describe_skill(result.skill),
         "best_member": card.describe_skill(contest.skill),
         "conformal": card.describe_conformal(test, ours, manifest.conformal.effective_samples),
     }
+
+
+def _describe_weighting(
+    forecast: _TestForecasts, ours: EnsembleManifest, equal: EnsembleManifest, choice: MemberChoice
+) -> dict[str, Json]:
+    """How the members were chosen, and the loss relative to that of equal weights for all of them."""
+    each = [forecast.forecasts[name].calibrated for name in ours.members]
+    crossed = (np.diff(weigh_quantiles(ours.weights, each), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
+    return {
+        "rule": choice.rule,
+        "first": choice.first,
+        "last": choice.last,
+        "days": choice.days,
+        "blocks": choice.blocks,
+        "refuted": [asdict(one) for one in choice.refuted],
+        "lean": choice.lean,
+        "crossed": int(crossed),
+        **({} if ours == equal else {"regret": _measure_regret(forecast, ours, equal)}),
+    }
+
+
+def _measure_regret(forecast: _TestForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> list[Json]:
+    """Relative loss over the other ensemble's, and the ends of its interval."""
+    test = forecast.outcomes
+    losses = [average_horizons(test, pinball(test, forecast.joined(manifest).calibrated)) for manifest in (ours, equal)]
+    gain = measure_improvement(test, *losses)
+    return [-gain.value, -gain.upper, -gain.lower]

@@ -12,7 +12,7 @@ from predictor.artifact import EnsembleManifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
-from predictor.model import Ensemble, Model, build_output_map, combine_quantiles, rank_scores
+from predictor.model import Ensemble, Model, average_quantiles, build_output_map, combine_quantiles, rank_scores
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen
@@ -46,6 +46,12 @@ class EnsembleMembers:
             histories[name] = histories[first] if first in histories else History(bars, model.pipeline, covariates)
         return cls(models, histories)
 
+    def only(self, names: Sequence[str]) -> "EnsembleMembers":
+        """Select members by name, in this order."""
+        return EnsembleMembers(
+            {name: self.models[name] for name in names}, {name: self.histories[name] for name in names}
+        )
+
     @property
     def first(self) -> History:
         """A history for the bars, labels and outcomes, which all members share."""
@@ -78,12 +84,13 @@ class EnsembleMembers:
     def joined(
         self, manifest: EnsembleManifest, windows: TrainingWindows, forecasts: Mapping[str, ModelForecasts]
     ) -> ModelForecasts:
-        """Forecasts of the ensemble, before and after its offsets."""
-        each = [one.calibrated for one in forecasts.values()]
+        """Forecasts of the ensemble, before and after its offsets; only of the members in its manifest."""
+        kept = [forecasts[name] for name in manifest.members]
+        each = [one.calibrated for one in kept]
         return ModelForecasts(
-            raw=np.mean(each, axis=0),
-            calibrated=combine_quantiles(manifest, each, self.scale(windows)),
-            scores=_join_scores(windows, [one.scores for one in forecasts.values()]),
+            raw=average_quantiles(manifest, each),
+            calibrated=combine_quantiles(manifest, each, self.only(tuple(manifest.members)).scale(windows)),
+            scores=_join_scores(windows, [one.scores for one in kept]),
         )
 
 
