@@ -15,7 +15,10 @@ import pytest
 from artifacts import recent_bars, save_small_artifact
 from canned_service import CannedService, forecast_of
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ledger_records import forecast_record
 from market import bokeh_panel, without_bars
 from serving import Served, server_process, serving
@@ -25,7 +28,7 @@ from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
 from predictor.calls import LedgerCalls
 from predictor.client import QuantraClient
 from predictor.due_forecasts import PATIENCE, score_due_forecasts
-from predictor.errors import CallCancelledError, QuantraError, answer_of
+from predictor.errors import CallCancelledError, InternalError, QuantraError, answer_of
 from predictor.evidence import CoverageSide, Lamp
 from predictor.instance import Deadline
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent, Score, forecast_listing
@@ -40,6 +43,19 @@ DAYS = PANEL.sessions.tolist()
 BAND = f"{COVERAGE} {CoverageSide.TOO_FEW}"
 CLIENT = replace(forecast_record(PANEL, 12), role=ForecastRole.CLIENT, forecast_id="client")
 OTHER = replace(forecast_record(PANEL, 14), version=2, role=ForecastRole.CHALLENGER, forecast_id="other")
+
+
+METHODS = ("GetForecast", "ListForecasts", "GetHealth", "WatchEvents")
+
+
+@pytest.fixture(scope="module")
+def filled_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerCalls]:
+    """The calls of a ledger with a forecast and an event."""
+    with Ledger.open(tmp_path_factory.mktemp("filled") / "ledger.db", create=True) as opened:
+        opened.append([forecast_record(PANEL, 10), LedgerEvent(kind="one")])
+        calls = LedgerCalls(opened, list)
+        yield calls
+        calls.close()
 
 
 @pytest.fixture
@@ -251,6 +267,48 @@ def test_a_server_lists_the_forecasts_that_it_made(tmp_path: Path) -> None:
     ]
 
 
+def encoded(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+NAMES = st.text(max_size=300) | st.sampled_from(["mine", "mine@1", "IBM", "10"])
+INTEGERS = st.integers(-(2**31), 2**31 - 1) | st.sampled_from(DAYS)
+REQUESTS = (
+    st.tuples(st.sampled_from([*METHODS]), st.binary(max_size=60))
+    | st.tuples(
+        st.just("ListForecasts"),
+        st.builds(
+            pb.ListForecastsRequest,
+            model=NAMES,
+            symbol=NAMES,
+            first_session=INTEGERS,
+            last_session=INTEGERS,
+            newest=INTEGERS,
+        ).map(encoded),
+    )
+    | st.tuples(
+        st.just("WatchEvents"),
+        st.builds(pb.WatchEventsRequest, model=NAMES, after=st.integers(-(2**63), 2**63 - 1)).map(encoded),
+    )
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(request=REQUESTS)
+def test_no_request_is_an_internal_error(filled_calls: LedgerCalls, request: tuple[str, bytes]) -> None:
+    name, body = request
+    deadline = Deadline()
+    if name in {"GetForecast", "GetHealth"}:
+        error = filled_calls.call(name, body, deadline).exception(30)
+    else:
+        stream = filled_calls.open(name, deadline, lambda _: None)
+        stream.send(body)
+        filled_calls.call("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after the first part
+        error = stream.ended.exception(0) if stream.ended.done() else None
+        stream.cancel()
+    assert not isinstance(error, InternalError)
+
+
 # --- health
 
 
@@ -313,6 +371,12 @@ def test_a_watcher_continues_after_the_last_event_that_it_has(ledger: Ledger, st
     events.cancel()
 
 
+def test_a_watcher_of_events_after_a_negative_number_is_refused(stub: LedgerServiceStub) -> None:
+    status, reason, message = refusal(lambda: next(stub.WatchEvents(pb.WatchEventsRequest(after=-1), timeout=60)))
+    assert (status, reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
+    assert message.startswith("after: -1 is negative")
+
+
 def test_more_events_than_are_read_at_once_all_arrive(ledger: Ledger, stub: LedgerServiceStub) -> None:
     ledger.append([LedgerEvent(kind="one") for _ in range(250)])
     events = stub.WatchEvents(pb.WatchEventsRequest(), timeout=60)
@@ -342,15 +406,16 @@ def test_watchers_count_as_streams(ledger: Ledger) -> None:
 
 
 def test_no_thread_outlives_the_watchers_and_their_server(ledger: Ledger) -> None:
+    before = {*threading.enumerate()}
     calls = LedgerCalls(ledger, list, poll_s=3600)
     stream = calls.open("WatchEvents", Deadline(), lambda _: None)
     stream.send(b"")
     calls.call("GetHealth", b"", Deadline()).result(30)  # after the first read, so the stream waits now
-    assert "ledger events" in {thread.name for thread in threading.enumerate()}
+    assert {thread.name for thread in {*threading.enumerate()} - before} == {"ledger", "ledger events"}
     calls.close()
     with pytest.raises(QuantraError):
         stream.ended.result(30)
-    assert not {"ledger", "ledger events"} & {thread.name for thread in threading.enumerate()}
+    assert not {*threading.enumerate()} - before
 
 
 def test_a_cancelled_watcher_reads_no_more(ledger: Ledger) -> None:

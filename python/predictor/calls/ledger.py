@@ -27,7 +27,7 @@ from predictor.model_health import ModelVersion, list_newest_evidence
 from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.service.request_queue import LazyThread
 from predictor.wire import ledger as wire
-from predictor.wire.limits import MAX_HEAD, check_text
+from predictor.wire.limits import MAX_HEAD
 
 POLL_S: Final = 1.0
 """Seconds between two searches for events of other processes."""
@@ -374,8 +374,6 @@ class LedgerCalls:
 
     def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
         request = _request_of(body, pb.GetForecastRequest)
-        check_text("symbol", request.symbol)
-        check_text("forecast_id", request.forecast_id)
         if not request.forecast_id:
             raise MalformedRequestError(
                 "forecast_id is empty; send the id of a forecast", metadata={"field": "forecast_id"}

@@ -56,9 +56,8 @@ def decode_filter(request: pb.ListForecastsRequest) -> ForecastFilter:
     Raises:
         MalformedRequestError: the model is not NAME or NAME@VERSION, a session is not a date, the first one is after
             the last one, a role is unknown, or `newest` is negative.
-        RequestTooLargeError: a name is too long.
+        RequestTooLargeError: the model's name is too long.
     """
-    check_text("symbol", request.symbol)
     first = decode_session("first_session", request.first_session)
     last = decode_session("last_session", request.last_session)
     if last and first > last:
