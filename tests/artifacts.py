@@ -31,6 +31,7 @@ from predictor.networks import (
     Target,
     TargetKind,
     TFTConfig,
+    TreesConfig,
     UnconditionalConfig,
     WindowNormaliser,
     build_network,
@@ -47,6 +48,7 @@ SMALL: Mapping[str, NetworkConfig] = {
     "hybrid": HybridConfig(hidden=8, layers=1, heads=2),
     "tft": TFTConfig(hidden=8, heads=2),
     "graph": GraphConfig(hidden=8, heads=2, neighbours=2, frequencies=2),
+    "trees": TreesConfig(trees=4, leaves=4),
     "har": UnconditionalConfig(),
     "garch": UnconditionalConfig(),
 }
@@ -115,7 +117,7 @@ def small_artifact(
     """
     chosen = target or Target()
     pipeline = small_pipeline(chosen)
-    if fitted or not kind_named(kind).learns:
+    if fitted or kind_named(kind).is_scale_only:
         pipeline = replace(pipeline, normaliser=fitted_normaliser(chosen, kind))
     horizons = len(chosen.horizons)
     manifest = Manifest(
@@ -187,12 +189,28 @@ def random_weights(manifest: Manifest, pipeline: Pipeline, seed: int) -> dict[st
             manifest.kind, manifest.config, sizes=sizes, target=manifest.target, levels=manifest.quantiles
         )
         weights = network.state_dict()
-        if not manifest.kind.learns:
+        if manifest.kind.is_scale_only:
             weights["head.bias"].normal_()
+        elif isinstance(manifest.config, TreesConfig):
+            weights |= random_trees(weights)
     if manifest.universe:
         weights["neighbours"][:] = NEIGHBOURS
         weights["weights"][:] = NEARNESS
     return weights
+
+
+def random_trees(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Trees of three splits and four leaves over the first 100 columns."""
+    splits, leaves = weights["columns"].shape, weights["values"].shape
+    return {
+        "columns": torch.randint(0, 100, splits, dtype=torch.int16),
+        "thresholds": torch.randn(splits, dtype=torch.float64) / 2,
+        "unknown_left": torch.rand(splits) < 0.5,
+        "left": torch.tensor([1, ~0, ~2], dtype=torch.int8).repeat(*splits[:-1], 1),
+        "right": torch.tensor([2, ~1, ~3], dtype=torch.int8).repeat(*splits[:-1], 1),
+        "values": torch.randn(leaves, dtype=torch.float64) / 4,
+        "counts": torch.randint(1, 100, leaves, dtype=torch.int32),
+    }
 
 
 def small_pipeline(target: Target) -> Pipeline:

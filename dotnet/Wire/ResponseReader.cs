@@ -232,6 +232,7 @@ internal static class ResponseReader
     private static string Method(V1.ExplainMethod method) => method switch
     {
         V1.ExplainMethod.IntegratedGradients => "integrated-gradients",
+        V1.ExplainMethod.TreeShap => "tree-shap",
         _ => "unknown",
     };
 

@@ -89,6 +89,7 @@ class TrainingFacts:
     best_selection: float
     """Selection loss of the weights that were kept."""
     epochs: tuple[EpochLoss, ...]
+    """Empty for a model that is not trained in epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,12 +286,6 @@ class Card:
         return max((split.last for split in self.splits if split.name != "test"), default=0)
 
     @property
-    def has_network(self) -> bool:
-        """Whether the model has a network; `har` and `garch` consist of the scale of their name."""
-        recipe = dict(self.recipe)
-        return not is_scale_only(recipe.get("kind", ""), recipe.get("scale", ""))
-
-    @property
     def start_note(self) -> str:
         """One sentence if the network kept its initial weights; else empty."""
         recipe = dict(self.recipe)
@@ -397,14 +392,9 @@ def start_note_of(card: Mapping[str, Json]) -> str:
 
 def _start_note(training: TrainingFacts | None, recipe: Mapping[str, str], *, has_parent: bool) -> str:
     scale = recipe.get("scale", "")
-    if training is None or training.best_epoch or is_scale_only(recipe.get("kind", ""), scale):
+    if training is None or training.best_epoch or not training.epochs:
         return ""
     return start_note(scale, has_map=recipe.get("network_highway") == _shown(True), has_parent=has_parent)
-
-
-def is_scale_only(kind: str, scale: str) -> bool:
-    """Whether a kind consists of its scale, which has its name, and has no network."""
-    return kind == scale != ""
 
 
 def start_note(scale: str, *, has_map: bool, has_parent: bool) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, ReadInstance
+from predictor.instance import ReadInstance
 
 MOST_REFUSALS: Final = 10
 """Refusals that a report lists; further ones are only counted."""
@@ -27,7 +27,8 @@ class GlobalQuery:
     """An instance, or the error of one that could not be decoded, which counts as refused."""
     targets: tuple[TargetPoint, ...] = ()
     """Empty = every horizon, at the quantile nearest to 0.5."""
-    method: str = INTEGRATED_GRADIENTS
+    method: str = ""
+    """As `Query.method`."""
     tolerance: float = 0.01
     """As `Query.tolerance`."""
 

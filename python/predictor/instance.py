@@ -173,6 +173,7 @@ def bars_of(instance: Instance, purpose: str) -> BarPanel:
 
 
 INTEGRATED_GRADIENTS = "integrated-gradients"
+TREE_SHAP = "tree-shap"
 
 LEAST_TOLERANCE: Final = 1e-4
 """Smallest allowed tolerance; a smaller completeness gap is float32 rounding."""
@@ -185,7 +186,8 @@ class Query:
     instance: Instance
     targets: tuple[TargetPoint, ...] = ()
     """Empty = every horizon, at the quantile nearest to 0.5."""
-    method: str = INTEGRATED_GRADIENTS
+    method: str = ""
+    """Empty = the method of the model."""
     detail: Detail = Detail.FEATURES
     tolerance: float = 0.01
     """Largest relative completeness gap that counts as converged, in [LEAST_TOLERANCE, 1)."""

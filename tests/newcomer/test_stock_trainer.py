@@ -455,7 +455,7 @@ def test_settings_go_by_their_names() -> None:
         ({"compile": "yes"}, "compile is 'yes', but must be True or False"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast', but must be a number"),
         ({"heads": 2}, "network 'lstm' .*heads"),
-        ({"model": "har", "epochs": 3}, "epochs say how weights are learnt, but model har has none; leave them out"),
+        ({"model": "har", "epochs": 3}, "epochs say how epochs train, but model har has no epochs; leave them out"),
         ({"edges": "edges.csv"}, "edges is given, but a network of kind 'lstm' has no graph; use graph"),
         ({"features": "alpha360"}, "features is 'alpha360', but must be default, prices, alpha158 or a file"),
     ],

@@ -12,6 +12,7 @@ from serving import serving
 
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
+from predictor.errors import ExplainUnsupportedError
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.instance import Instance, Query
 from predictor.networks import KINDS
@@ -71,9 +72,10 @@ class ModelResponses:
 @pytest.fixture(scope="module")
 def answers(target: str) -> dict[str, ModelResponses]:
     """Responses of every model, explanations first, because they yield to predictions."""
-    query = Query(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=Detail.CELLS)
     reasons: dict[str, tuple[Attribution, ...]] = {}
     for name in MODELS:
+        detail = Detail.FEATURES if name == "trees" else Detail.CELLS
+        query = Query(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=detail)
         with QuantraClient(target, name) as client:
             reasons[name] = client.explain(query).attributions
     return {name: query_model(target, name, reasons[name]) for name in MODELS}
@@ -122,7 +124,7 @@ def test_a_models_reasons_add_up_to_the_forecast_that_it_serves(answers: dict[st
         np.testing.assert_allclose(found.per_row.sum(axis=1), difference, rtol=0.01, atol=1e-4)
 
 
-@each_model
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "trees"])
 def test_a_models_cells_and_sessions_are_the_same_contributions(answers: dict[str, ModelResponses], name: str) -> None:
     found = answers[name].reasons[0]
     kinds = np.array(found.row_kinds)
@@ -130,6 +132,37 @@ def test_a_models_cells_and_sessions_are_the_same_contributions(answers: dict[st
     np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, kinds == RowKind.OBSERVED], rtol=0, atol=1e-9)
     assert found.per_time is not None
     assert found.per_time.shape == (4, 60)
+
+
+def test_trees_are_explained_by_their_own_method_in_the_rows_of_other_models(
+    answers: dict[str, ModelResponses],
+) -> None:
+    found = {name: model.reasons[0] for name, model in answers.items()}
+    assert {name: (one.method, one.baseline) for name, one in found.items() if name in {"trees", "lstm"}} == {
+        "trees": ("tree-shap", "train_windows"),
+        "lstm": ("integrated-gradients", "train_mean"),
+    }
+    assert found["trees"].row_names == found["lstm"].row_names
+    difference = found["trees"].prediction - found["trees"].baseline_prediction
+    np.testing.assert_allclose(found["trees"].per_row.sum(axis=1), difference, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("detail", [Detail.TIMES, Detail.CELLS])
+def test_trees_have_no_contributions_per_session(target: str, detail: Detail) -> None:
+    with (
+        QuantraClient(target, "trees") as client,
+        pytest.raises(ExplainUnsupportedError, match=f"detail is '{detail}', but a model of trees reads each feature"),
+    ):
+        client.explain(Query(instance=Instance(input=panels()[0]), detail=detail))
+
+
+@pytest.mark.parametrize(("name", "method"), [("trees", "integrated-gradients"), ("lstm", "tree-shap")])
+def test_the_method_of_another_kind_is_refused(target: str, name: str, method: str) -> None:
+    with (
+        QuantraClient(target, name) as client,
+        pytest.raises(ExplainUnsupportedError, match=f"'{method}'; the model supports"),
+    ):
+        client.explain(Query(instance=Instance(input=panels()[0]), method=method))
 
 
 def test_only_the_graph_ranks_and_has_neighbours(answers: dict[str, ModelResponses]) -> None:

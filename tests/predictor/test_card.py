@@ -80,12 +80,16 @@ def test_a_network_that_kept_its_parents_weights_is_reported() -> None:
     assert card_of(told).start_note == "the training added nothing to the weights that it started from"
 
 
-@pytest.mark.parametrize(("kind", "best_epoch"), [("har", 0), ("lstm", 3)])
-def test_a_network_that_learnt_and_a_model_without_one_say_nothing_of_a_start(kind: str, best_epoch: int) -> None:
-    card = card_of(training_facts({"kind": kind, "scale": "har"}, best_epoch))
+def test_a_network_that_learnt_says_nothing_of_a_start() -> None:
+    assert card_of(training_facts({"kind": "lstm", "scale": "har"}, 3)).start_note == ""
 
-    assert card.start_note == ""
-    assert card.has_network == (kind == "lstm")
+
+@pytest.mark.parametrize("kind", ["har", "trees"])
+def test_a_model_without_epochs_says_nothing_of_a_start(kind: str) -> None:
+    told = training_facts({"kind": kind, "scale": "har"}, 0)
+    training = told["training"]
+    assert isinstance(training, dict)
+    assert card_of({**told, "training": {**training, "epochs": []}}).start_note == ""
 
 
 def test_parts_are_read_in_the_order_of_time() -> None:

@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from artifacts import SMALL, UNIVERSE, recent_bars, save_artifact, small_model
+from artifacts import SMALL, UNIVERSE, recent_bars, save_artifact, save_small_artifact, small_model
 from ensembles import artifact_of, save_ensemble
 from numpy.typing import NDArray
 
@@ -26,8 +26,8 @@ from predictor.instance import Instance
 from predictor.networks import KINDS, Inputs, Target, TargetKind
 
 VOLATILITY = Target(kind=TargetKind.LOG_VOLATILITY, lag=1)
-EXPORTED = [kind for kind in KINDS if kind != "garch"]
-"""HAR and GARCH share one network with an external scale."""
+EXPORTED = [kind for kind in KINDS if kind not in {"garch", "trees"}]
+"""HAR and GARCH share one network with an external scale; trees are not exported."""
 SAME = 1e-6
 """Largest difference on returns."""
 
@@ -96,6 +96,12 @@ def test_the_file_answers_bars_as_the_served_model_does(exported_model: Exported
     values = exported_model.run(prepared.inputs, np.arange(4))[0]
     np.testing.assert_allclose(values, model.forecast([prepared])[0].values, rtol=0, atol=SAME)
     assert values.dtype == np.float64
+
+
+def test_a_model_of_trees_is_not_exported(tmp_path: Path) -> None:
+    folder = save_small_artifact(tmp_path / "trees" / "1", "trees")
+    with pytest.raises(ConfigurationError, match="is a model of trees, whose thresholds ONNX would round"):
+        export_onnx(folder, tmp_path / "trees.onnx")
 
 
 def test_the_file_says_what_it_is(exported_model: ExportedModel) -> None:

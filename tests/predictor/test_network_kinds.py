@@ -29,7 +29,7 @@ LEVELS = (0.1, 0.5, 0.9)
 WITHIN = 2e-5
 """In units of the window's volatility: at a daily volatility of 2 %, 4e-7 of return."""
 BY_ROW = [kind for kind in KINDS.values() if kind.learns and not kind.is_panel_model]
-UNLEARNT = [kind for kind in KINDS.values() if not kind.learns]
+SCALES = [kind for kind in KINDS.values() if kind.is_scale_only]
 
 each_kind = pytest.mark.parametrize("kind", BY_ROW, ids=lambda kind: kind.name)
 
@@ -192,7 +192,7 @@ def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named() -> N
 # --- kinds without a network
 
 
-@pytest.mark.parametrize("kind", UNLEARNT, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", SCALES, ids=lambda kind: kind.name)
 def test_a_kind_without_a_network_gives_every_window_the_heads_quantiles(kind: NetworkKind) -> None:
     network = build_network(kind, make_config(kind, {}), sizes=SIZES, target=TARGET, levels=LEVELS)
     quantiles = torch.tensor([[-1.2, 0.1, 1.5], [-1.0, 0.2, 1.1]])

@@ -221,7 +221,7 @@ def test_a_person_sees_the_scores_and_the_sentence_about_skill(
 BAD = [
     (
         "--model prophet",
-        "unknown network kind 'prophet'; choose one of ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft']",
+        "unknown network kind 'prophet'; choose one of ['garch', 'graph', 'gru', 'har', 'hybrid', 'lstm', 'tft',",
     ),
     ("--model gru --heads 4", "network 'gru' has no setting 'heads'; its settings are"),
     ("--model lstm --edges edges.csv", "a network of kind 'lstm' has no graph; use graph"),
@@ -293,7 +293,7 @@ def test_flags_of_learning_are_refused_by_name_for_a_model_that_learns_nothing(
     flags = ("--epochs", 3, "--batch-size", 64)
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "har", *map(str, flags)) == 2
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "--epochs, --batch-size say how weights are learnt, but model har has none; leave them out" in said
+    assert "--epochs, --batch-size say how epochs train, but model har has no epochs; leave them out" in said
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

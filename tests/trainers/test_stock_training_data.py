@@ -537,7 +537,9 @@ def test_what_has_no_network_of_its_own_is_refused_with_the_reason(
 ) -> None:
     har = replace(RECIPE, kind="har", config=UnconditionalConfig(), scale="har")
     fitted = train(TrainingMaterial(old_bars(), FEATURES), har, tmp_path / "har", consume=ConsumerChain())
-    with pytest.raises(ConfigurationError, match="model har has no weights to start from; fit it again: --model har"):
+    with pytest.raises(
+        ConfigurationError, match="model har has no weights of a network to start from; fit it again: --model har"
+    ):
         ParentArtifact.load(fitted.folder)
     joint = join(new_bars(), {"one": child.folder, "other": sibling}, tmp_path / "joint")
     with pytest.raises(ConfigurationError, match=r"it is an ensemble; name one of its members: .*joint/members/NAME"):

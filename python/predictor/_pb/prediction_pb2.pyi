@@ -44,6 +44,7 @@ class ExplainMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EXPLAIN_METHOD_UNSPECIFIED: _ClassVar[ExplainMethod]
     EXPLAIN_METHOD_INTEGRATED_GRADIENTS: _ClassVar[ExplainMethod]
+    EXPLAIN_METHOD_TREE_SHAP: _ClassVar[ExplainMethod]
 
 class ExplainDetail(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -88,6 +89,7 @@ SKILL_VERDICT_UNDECIDED: SkillVerdict
 SKILL_VERDICT_WORSE: SkillVerdict
 EXPLAIN_METHOD_UNSPECIFIED: ExplainMethod
 EXPLAIN_METHOD_INTEGRATED_GRADIENTS: ExplainMethod
+EXPLAIN_METHOD_TREE_SHAP: ExplainMethod
 EXPLAIN_DETAIL_UNSPECIFIED: ExplainDetail
 EXPLAIN_DETAIL_FEATURES: ExplainDetail
 EXPLAIN_DETAIL_TIMES: ExplainDetail

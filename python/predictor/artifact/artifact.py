@@ -20,7 +20,7 @@ from predictor import canonical
 from predictor.artifact.manifest import WEIGHTS, Manifest
 from predictor.canonical import Json
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.networks import Edges, GraphForecaster, InputSizes, build_network
+from predictor.networks import Edges, GraphForecaster, InputSizes, TreesForecaster, build_network
 from predictor.windows import Pipeline
 
 MAX_HEADER_BYTES = 1 << 20
@@ -91,8 +91,8 @@ class Artifact:
         """Build the network with these weights, in eval mode.
 
         Raises:
-            ArtifactError: names, shapes or types of the weights do not match the network, a weight is not finite, or an
-                edge of its graph leads to a missing stock or from a stock to itself.
+            ArtifactError: names, shapes or types of the weights do not match the network, a weight is not finite, an
+                edge of its graph leads to a missing stock or from a stock to itself, or its trees are not trees.
         """
         with torch.device("meta"):  # finds mismatches before memory is allocated
             expected = self._untrained_network().state_dict()
@@ -104,6 +104,8 @@ class Artifact:
         if isinstance(network, GraphForecaster):
             _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
+        if isinstance(network, TreesForecaster):
+            _check_trees(network)
         return network.eval()
 
     def _untrained_network(self) -> nn.Module:
@@ -135,6 +137,13 @@ def _check_edges(neighbours: Tensor, weights: Tensor) -> None:
         Edges(neighbours=neighbours, weights=weights)
     except ConfigurationError as error:
         raise ArtifactError.of(WEIGHTS, f"neighbours: {error.message}") from error
+
+
+def _check_trees(network: TreesForecaster) -> None:
+    try:
+        _ = network.forests
+    except ConfigurationError as error:
+        raise ArtifactError.of(WEIGHTS, error.message) from error
 
 
 def _check_names(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:

@@ -90,8 +90,8 @@ def calendar_line(info: ModelInfo) -> str:
 
 
 def best_epoch(card: Card, training: TrainingFacts) -> tuple[Fact, ...]:
-    """The best epoch, and the number of epochs; nothing for a model without a network."""
-    if not card.has_network:
+    """The best epoch, and the number of epochs; nothing for a model without epochs."""
+    if not training.epochs:
         return ()
     note = f": {card.start_note}" if card.start_note else ""
     return (("best epoch", f"{training.best_epoch or 'none'} of {len(training.epochs)}{note}"),)

@@ -305,7 +305,7 @@ class Explainer:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):
-            raise InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
+            raise not_finite_error()
         horizons = [h for h, _ in points]
         floor = GAP_FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
         return ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
@@ -316,24 +316,34 @@ class Explainer:
                 f"the network reads {self._members} stocks per forecast, and their nodes in its graph are "
                 f"{'missing' if nodes is None else 'not needed'}"
             )
-        if not points or not len(inputs.location):
+        check_request(inputs, points, self._output, members=self._members)
+
+
+def check_request(inputs: Inputs, points: Sequence[Point], output: OutputMap, *, members: int = 1) -> None:
+    """Check what is to be explained; raises as `Explainer.explain`."""
+    if not points or not len(inputs.location):
+        raise InvalidInputError(
+            f"there are {len(inputs.location)} windows and {len(points)} points to explain, "
+            "but there must be at least one of each"
+        )
+    have = len(points) * _count_numbers(inputs) // members
+    if have > MOST_NUMBERS:
+        raise RequestTooLargeError(
+            f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, more than the "
+            f"limit of {MOST_NUMBERS}; ask for fewer targets or symbols",
+            metadata={"have": str(have), "most": str(MOST_NUMBERS)},
+        )
+    horizons, quantiles = output.offsets.shape
+    for h, q in points:
+        if not (0 <= h < horizons and 0 <= q < quantiles):
             raise InvalidInputError(
-                f"there are {len(inputs.location)} windows and {len(points)} points to explain, "
-                "but there must be at least one of each"
+                f"point {(h, q)} is outside the forecast of {horizons} horizons and {quantiles} quantiles"
             )
-        have = len(points) * _count_numbers(inputs) // self._members
-        if have > MOST_NUMBERS:
-            raise RequestTooLargeError(
-                f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, more than the "
-                f"limit of {MOST_NUMBERS}; ask for fewer targets or symbols",
-                metadata={"have": str(have), "most": str(MOST_NUMBERS)},
-            )
-        horizons, quantiles = self._output.offsets.shape
-        for h, q in points:
-            if not (0 <= h < horizons and 0 <= q < quantiles):
-                raise InvalidInputError(
-                    f"point {(h, q)} is outside the forecast of {horizons} horizons and {quantiles} quantiles"
-                )
+
+
+def not_finite_error() -> InvalidInputError:
+    """The error for a forecast that cannot be explained."""
+    return InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
 
 
 def _count_numbers(inputs: Inputs) -> int:

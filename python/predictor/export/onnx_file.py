@@ -21,7 +21,7 @@ from predictor.errors import ArtifactError, ConfigurationError, InternalError, M
 from predictor.export.modules import ExportModule, replace_rnns
 from predictor.golden import prepare_golden_inputs
 from predictor.model import Model, build_output_map
-from predictor.networks import Inputs
+from predictor.networks import Inputs, TreesForecaster
 from predictor.registry import Runtime, load_single
 from predictor.replacement import check_file, replace_file
 
@@ -84,7 +84,8 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         file: new file.
 
     Raises:
-        ConfigurationError: `file` exists, its folder is missing or not writable, or the artifact is an ensemble.
+        ConfigurationError: `file` exists, its folder is missing or not writable, or the artifact is an ensemble or a
+            model of trees.
         MissingPackageError: a package of the extra `onnx` is not installed.
         ArtifactError: the artifact is damaged.
         OSError: the file cannot be written.
@@ -102,6 +103,10 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         )
     with artifact.name_folder_in_errors(folder):
         model = load_single(folder, (folder.resolve().parent.name, 0), Runtime(torch.device("cpu"), max_rows=256))
+    if isinstance(model.engine.network, TreesForecaster):
+        raise ConfigurationError(
+            f"{folder} is a model of trees, whose thresholds ONNX would round; serve it with quantra serve instead"
+        )
     module = ExportModule(
         replace_rnns(copy.deepcopy(model.engine.network)),
         build_output_map(model.manifest),

@@ -17,11 +17,11 @@ from predictor.canonical import Json
 from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
-from predictor.errors import FeatureMismatchError, QuantraError
+from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, QuantraError
 from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
+from predictor.instance import NEVER, Cancellation, Instance, Query, ReadInstance
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
 from predictor.model.explanations import compute_cost, index_targets
 from predictor.model.model import Model
@@ -228,10 +228,15 @@ def describe_ensemble(
         calendar=manifest.calendar,
         calendar_ends=min(info.calendar_ends for info in members),
         is_panel_model=any(info.is_panel_model for info in members),
-        explain_methods=(INTEGRATED_GRADIENTS,),
+        explain_methods=_common_methods([info.explain_methods for info in members]),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes({**manifest.card, **_describe_members(manifest, members)}).decode(),
     )
+
+
+def _common_methods(methods: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The methods of all members; none if they differ, because their contributions have different baselines."""
+    return methods[0] if len(set(methods)) == 1 else ()
 
 
 def _describe_members(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
@@ -334,9 +339,11 @@ class Ensemble:
         """Explain one query; returns the weighted mean of the members' attributions, one per target.
 
         Raises:
+            ExplainUnsupportedError: the members are explained by different methods.
             RequestTooLargeError: all members together may need more than `explain.MOST_ROWS`.
             QuantraError: see `prepare` and `Model.attributions`.
         """
+        self._check_methods()
         self._cost(query).check()
         complete = replace(query, targets=query.targets or self.default_targets())
         prepared = self.prepare(complete.instance, now)
@@ -355,6 +362,15 @@ class Ensemble:
             )
             for target, answers in zip(complete.targets, zip(*attributions, strict=True), strict=True)
         )
+
+    def _check_methods(self) -> None:
+        methods = {name: member.method for name, member in self.members.items()}
+        if len(set(methods.values())) > 1:
+            listing = ", ".join(f"{name} by {method}" for name, method in methods.items())
+            raise ExplainUnsupportedError(
+                f"the members of this ensemble are explained by methods with different baselines ({listing}), so their "
+                "contributions have no mean; explain a member as a model of its own"
+            )
 
     def explain_cost(self, query: Query) -> int:
         """See `Predictor.explain_cost`; the sum over the members."""

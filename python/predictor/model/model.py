@@ -15,11 +15,18 @@ from predictor.artifact import Artifact, Manifest, write_manifest
 from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
-from predictor.explain import Baseline, Explainer, ExplanationCost, build_attribution_view
+from predictor.explain import (
+    TRAINING_WINDOWS,
+    Baseline,
+    Explainer,
+    ExplanationCost,
+    TreeExplainer,
+    build_attribution_view,
+)
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
-from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
+from predictor.forecast import Attribution, Detail, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
-from predictor.instance import INTEGRATED_GRADIENTS, NEVER, Cancellation, Instance, Query, ReadInstance
+from predictor.instance import INTEGRATED_GRADIENTS, NEVER, TREE_SHAP, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, compute_cost, index_targets
 from predictor.model.predictor import (
@@ -41,7 +48,7 @@ from predictor.model.prepared_instance import (
     no_usable_symbol_error,
 )
 from predictor.model.runner import PanelRunner, RowRunner, Runner, stack_rows
-from predictor.networks import GraphForecaster, Internals, OutputMap, Target
+from predictor.networks import GraphForecaster, Internals, OutputMap, Target, TreesConfig, TreesForecaster
 from predictor.windows import Pipeline
 
 EXPLAINED_AT_ONCE: Final = 32
@@ -72,7 +79,8 @@ class Model:
             target=manifest.target,
             levels=manifest.quantiles,
             features=pipeline.features,
-            baseline=manifest.baseline.name,
+            baseline=TRAINING_WINDOWS if method_of(manifest) == TREE_SHAP else manifest.baseline.name,
+            method=method_of(manifest),
             skill=skill_of(manifest.card),
             start_note=start_note_of(manifest.card),
             fingerprint=_compute_fingerprint(identity, manifest, pipeline, engine),
@@ -93,6 +101,9 @@ class Model:
             scale=np.array(manifest.baseline.scale),
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
+        if isinstance(network, TreesForecaster):
+            runner = RowRunner(engine, TreeExplainer(network, output, baseline))
+            return cls(identity, manifest, artifact.pipeline, engine, runner)
         members = _count_members(network)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
         explainer = Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members)
@@ -187,9 +198,12 @@ class Model:
             RequestTooLargeError: too many targets and symbols for one explanation.
             QuantraError: the deadline passed.
         """
-        if query.method != INTEGRATED_GRADIENTS:
+        if query.method not in ("", self.method):
+            raise ExplainUnsupportedError(f"unknown method {query.method!r}; the model supports [{self.method!r}]")
+        if self.method == TREE_SHAP and query.detail is not Detail.FEATURES:
             raise ExplainUnsupportedError(
-                f"unknown method {query.method!r}; the model supports [{INTEGRATED_GRADIENTS!r}]"
+                f"detail is {query.detail.value!r}, but a model of trees reads each feature as one summary of its "
+                f"sessions; ask for {Detail.FEATURES.value!r}"
             )
         check_tolerance(query.tolerance)
         targets = query.targets or self.default_targets()
@@ -228,6 +242,11 @@ class Model:
     def rows_per_window(self) -> int:
         """Input rows per forecast: 1, or a stock plus its neighbours."""
         return _count_members(self.engine.network) or 1
+
+    @property
+    def method(self) -> str:
+        """Method of its explanations."""
+        return self._source.method
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""
@@ -272,10 +291,15 @@ def describe_model(
         calendar=pipeline.calendar.name,
         calendar_ends=pipeline.calendar.last,
         is_panel_model=manifest.kind.is_panel_model,
-        explain_methods=(INTEGRATED_GRADIENTS,),
+        explain_methods=(method_of(manifest),),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes(manifest.card).decode(),
     )
+
+
+def method_of(manifest: Manifest) -> str:
+    """The method of a model's explanations."""
+    return TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS
 
 
 def build_internals(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:

@@ -16,7 +16,7 @@ from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Cancellation, Instance, Query, ReadInstance
+from predictor.instance import Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
@@ -154,6 +154,8 @@ class ForecastSource:
     levels: tuple[float, ...]
     features: FittedFeatures
     baseline: str
+    method: str
+    """Method of its explanations."""
     skill: Skill | None
     """The skill in the model's card."""
     start_note: str
@@ -264,7 +266,7 @@ def build_attribution(
         as_of_session=optional_date(prepared.as_of),
         horizon=point.horizon,
         quantile=point.quantile,
-        method=INTEGRATED_GRADIENTS,
+        method=source.method,
         baseline=source.baseline,
         unit=UNITS[source.target.kind],
         row_names=names,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.errors import listed
-from predictor.explain import NODE_COUNTS, Contributions, Explainer
+from predictor.explain import NODE_COUNTS, Contributions, Explainer, TreeExplainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
 from predictor.model.prepared_instance import PreparedInstance, find_indices
@@ -32,7 +32,7 @@ class NetworkForecast:
 class RowRunner:
     """Runs a network that reads each window independently; instances share a forward pass."""
 
-    def __init__(self, engine: Engine, explainer: Explainer) -> None:
+    def __init__(self, engine: Engine, explainer: Explainer | TreeExplainer) -> None:
         self._engine = engine
         self._explainer = explainer
 

@@ -64,6 +64,7 @@ from predictor.networks.recurrent import (
 )
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 from predictor.networks.tft import TFTConfig, TFTForecaster
+from predictor.networks.trees import Forests, TreeArrays, TreesConfig, TreesForecaster, WindowSummaries
 
 __all__ = [
     "HAR_SESSIONS",
@@ -77,6 +78,7 @@ __all__ = [
     "FittedLevel",
     "FittedNormaliser",
     "FittedScale",
+    "Forests",
     "GRUConfig",
     "GRUForecaster",
     "Garch",
@@ -104,10 +106,14 @@ __all__ = [
     "Target",
     "TargetKind",
     "TrainingDefaults",
+    "TreeArrays",
+    "TreesConfig",
+    "TreesForecaster",
     "UnconditionalConfig",
     "UnconditionalForecaster",
     "WindowLevels",
     "WindowNormaliser",
+    "WindowSummaries",
     "anchor_index",
     "build_network",
     "check_quantiles",

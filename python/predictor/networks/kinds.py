@@ -17,6 +17,7 @@ from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
 from predictor.networks.recurrent import GRU, HYBRID, LSTM
 from predictor.networks.target import Target
 from predictor.networks.tft import TFT
+from predictor.networks.trees import TREES
 
 UNCONDITIONAL_ARITHMETIC: Final[Mapping[str, str | float]] = {"head": f"{HEAD_ARITHMETIC}, of the bias alone"}
 """Conventions that another implementation needs besides the settings."""
@@ -46,9 +47,11 @@ class UnconditionalForecaster(nn.Module):
         return self.head.rising(self.head.bias.expand(inputs.observed.shape[0], -1, -1))
 
 
-HAR: Final = NetworkKind("har", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False)
+HAR: Final = NetworkKind(
+    "har", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False, is_scale_only=True
+)
 GARCH: Final = NetworkKind(
-    "garch", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False
+    "garch", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False, is_scale_only=True
 )
 
 _NETWORKS = (
@@ -57,6 +60,7 @@ _NETWORKS = (
     HYBRID,
     TFT,
     GRAPH,
+    TREES,
     HAR,
     GARCH,
 )

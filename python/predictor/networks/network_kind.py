@@ -57,7 +57,8 @@ class NetworkKind:
         arithmetic: all other conventions that the numbers depend on; an artifact states them in full, and an artifact
             with different ones is rejected.
         is_panel_model: whether the forecast of a symbol depends on others of its panel.
-        learns: whether it has trained weights; otherwise the forecast is its scale, which has the kind's name.
+        learns: whether an optimizer trains its weights in epochs; if not, they are computed before.
+        is_scale_only: whether the forecast is its scale, which has the kind's name.
         training: default training settings.
     """
 
@@ -68,6 +69,7 @@ class NetworkKind:
     arithmetic: Mapping[str, str | float]
     is_panel_model: bool = False
     learns: bool = True
+    is_scale_only: bool = False
     training: TrainingDefaults = TrainingDefaults()
 
 

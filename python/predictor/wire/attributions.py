@@ -7,18 +7,17 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.dates import as_number, optional_number
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, Query
+from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, TREE_SHAP, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.wire import arrays, errors, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
 
-_METHODS: Final[Mapping[int, str]] = {
-    pb.EXPLAIN_METHOD_UNSPECIFIED: INTEGRATED_GRADIENTS,
-    pb.EXPLAIN_METHOD_INTEGRATED_GRADIENTS: INTEGRATED_GRADIENTS,
-}
 _METHOD_NUMBERS: Final[Mapping[str, pb.ExplainMethod]] = {
+    "": pb.EXPLAIN_METHOD_UNSPECIFIED,
     INTEGRATED_GRADIENTS: pb.EXPLAIN_METHOD_INTEGRATED_GRADIENTS,
+    TREE_SHAP: pb.EXPLAIN_METHOD_TREE_SHAP,
 }
+_METHODS: Final[Mapping[int, str]] = {number: name for name, number in _METHOD_NUMBERS.items()}
 
 DEFAULT_TOLERANCE: Final = 0.01
 """Tolerance of the relative completeness gap for requests that set 0."""
@@ -64,7 +63,7 @@ def encode_method(name: str) -> pb.ExplainMethod:
 
 
 def decode_method(number: int) -> str:
-    """Return the method of an enum value; 0 means integrated gradients.
+    """Return the method of an enum value; empty for 0, which means the method of the model.
 
     Raises:
         ExplainUnsupportedError: the enum value is unknown.
@@ -76,7 +75,8 @@ def decode_method(number: int) -> str:
 
 def _unsupported(method: str) -> ExplainUnsupportedError:
     return ExplainUnsupportedError(
-        f"unknown explanation method {method}; use one of {', '.join(_METHOD_NUMBERS)}", metadata={"method": method}
+        f"unknown explanation method {method}; use one of {', '.join(filter(None, _METHOD_NUMBERS))}",
+        metadata={"method": method},
     )
 
 

@@ -55,10 +55,11 @@ def check_recipe(
 
     `is_adjusted` is whether the bars of an earlier training included splits and dividends.
     """
-    learns = kind_named(recipe.kind).learns
-    needs = list_needs(features, covariates) if learns else ()
+    reads_features = not kind_named(recipe.kind).is_scale_only
+    needs = list_needs(features, covariates) if reads_features else ()
     mixture = "" if recipe.calendar else describe_mixed_exchanges(bars)
-    doubts = _of(bars, covariates, needs, reads_volume=learns and features.reads_volume, is_adjusted=is_adjusted)
+    reads_volume = reads_features and features.reads_volume
+    doubts = _of(bars, covariates, needs, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return (mixture, *doubts) if mixture else doubts
 
 

@@ -19,7 +19,15 @@ from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
 from predictor.model import build_output_map
-from predictor.networks import TAPS, Edges, GraphForecaster, WindowNormaliser, build_network, kind_named
+from predictor.networks import (
+    TAPS,
+    Edges,
+    GraphForecaster,
+    TreesForecaster,
+    WindowNormaliser,
+    build_network,
+    kind_named,
+)
 from predictor.sessions import SessionCalendar, dates_of, days_of
 from predictor.windows import Pipeline
 from trainers.loop import (
@@ -42,6 +50,7 @@ from trainers.stock.bar_requirements import check_enough, check_sessions
 from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, place_history
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.feature_selection import fit_features
+from trainers.stock.forests import fit_forests
 from trainers.stock.initialization import initialize, initialize_from
 from trainers.stock.network_forecasts import calibrate, forecast_with_network
 from trainers.stock.objectives import StockObjective, choose_objective
@@ -152,7 +161,7 @@ class PreparedTraining:
     """The parent's weights that it starts from; None without a parent."""
     objective: StockObjective[Any]
     loop: Loop[Any] | None
-    """None if the network has no weights to learn."""
+    """None if the network is not trained in epochs."""
 
 
 def prepare(
@@ -182,6 +191,8 @@ def prepare(
         if edges is None:
             edges = fit_training_edges(history.bars, splits.train.last, neighbours=network.neighbours.shape[1])
         network.connect(edges)
+    if isinstance(network, TreesForecaster):
+        fit_forests(network, history, train, selection, recipe.quantiles, recipe.optimisation.seed)
     if not kind_named(recipe.kind).learns:
         objective = choose_objective(network, history, train, selection, recipe)
         return PreparedTraining(network=network, started=started, objective=objective, loop=None)
@@ -232,7 +243,8 @@ def _keep_initial_weights(prepared: PreparedTraining) -> FittedNetwork:
     network, objective = freeze(prepared.network), prepared.objective
     losses = [objective.selection_loss(batch) for batch in objective.selection.batches(0)]
     total = sum(float(loss.mean) * loss.count for loss in losses) / sum(loss.count for loss in losses)
-    return FittedNetwork(network=network, device="cpu", precision="fp32", epochs=(), best_epoch=0, best_loss=total)
+    precision = "fp64" if isinstance(network, TreesForecaster) else "fp32"
+    return FittedNetwork(network=network, device="cpu", precision=precision, epochs=(), best_epoch=0, best_loss=total)
 
 
 def _build_loop(network: nn.Module, objective: StockObjective[Any], settings: Optimisation) -> Loop[Any]:

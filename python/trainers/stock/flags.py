@@ -62,7 +62,7 @@ def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True
 
 
 def reject_training_flags(asked: RecipeChanges) -> None:
-    """Refuse flags about learning for a model without learnt weights.
+    """Refuse flags about epochs for a model that is not trained in epochs.
 
     Raises:
         typer.BadParameter: such flags are given; the message names them.
@@ -70,7 +70,7 @@ def reject_training_flags(asked: RecipeChanges) -> None:
     flags = find_unused_training_flags(asked)
     if flags:
         raise typer.BadParameter(
-            f"{', '.join(flags)} say how weights are learnt, but model {asked.kind} has none; leave them out"
+            f"{', '.join(flags)} say how epochs train, but model {asked.kind} has no epochs; leave them out"
         )
 
 

@@ -107,7 +107,7 @@ def choose_default_optimisation(kind: str) -> Optimisation:
 class StockRecipe:
     """Every setting that a trained model depends on, besides the data."""
 
-    kind: Annotated[str, Flag(f"Network kind: {', '.join(KINDS)}.", name="model")] = "lstm"
+    kind: Annotated[str, Flag(f"Kind of model: {', '.join(KINDS)}.", name="model")] = "lstm"
     config: NetworkConfig = field(default_factory=LSTMConfig)
     target: Target = field(default_factory=Target)
     quantiles: Annotated[
@@ -159,7 +159,7 @@ class StockRecipe:
         wanted = kind_named(self.kind).config
         if type(self.config) is not wanted:
             raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
-        if not kind_named(self.kind).learns and self.scale != self.kind:
+        if kind_named(self.kind).is_scale_only and self.scale != self.kind:
             raise ConfigurationError(
                 f"model {self.kind} consists of its scale only, but the scale is {self.scale}; leave it out"
             )

@@ -136,7 +136,7 @@ class StockTrainer:
         trainer.save("models/mine/1")
 
     Attributes:
-        model: Kind of network: lstm, gru, hybrid, tft, graph, har, garch; lstm if left out.
+        model: Kind of model: lstm, gru, hybrid, tft, graph, trees, har, garch; lstm if left out.
         target: Target of the forecast: log-return or log-volatility.
         horizons: Sessions ahead, rising, such as [1, 5, 20].
         lag: 0 counts returns from the last close, 1 from the next.
@@ -153,6 +153,8 @@ class StockTrainer:
         blocks: Transformer layers of the hybrid.
         heads: Attention heads.
         neighbours: Edges per stock of the graph.
+        trees: Most trees of each forest.
+        leaves: Most leaves of each tree.
         dropout: Share dropped in training.
         epochs: Most epochs.
         patience: Epochs without a better selection loss before training stops.
@@ -198,6 +200,8 @@ class StockTrainer:
     blocks: int | None = None
     heads: int | None = None
     neighbours: int | None = None
+    trees: int | None = None
+    leaves: int | None = None
     dropout: float | None = None
     epochs: int | None = None
     patience: int | None = None

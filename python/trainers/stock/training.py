@@ -10,11 +10,11 @@ from typing import NoReturn
 from predictor import artifact, canonical, golden
 from predictor.artifact import Artifact
 from predictor.canonical import Json
-from predictor.card import Card, is_scale_only, start_note
+from predictor.card import Card, start_note
 from predictor.errors import ConfigurationError
 from predictor.inference import choose_device
 from predictor.model import UNITS, Model, ModelIdentity, build_output_map
-from predictor.networks import GraphForecaster
+from predictor.networks import GraphForecaster, TreesConfig, kind_named
 from predictor.registry import claim_first_champion
 from trainers.loop import Checkpoints, launched_rank
 from trainers.progress import ReportConsumer, StepProgress, no_progress
@@ -45,6 +45,7 @@ from trainers.stock.fitting import (
     fit_pipeline,
     prepare,
 )
+from trainers.stock.forests import require_lightgbm
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 from trainers.stock.training_data import TrainingMaterial
@@ -175,8 +176,8 @@ class _TrainingSetup:
     def _kept(self, fitted: FittedNetwork) -> str:
         """Which weights were kept."""
         kind, scale, parent = self.recipe.kind, self.recipe.scale, self.material.parent
-        if is_scale_only(kind, scale):
-            return f"{kind} is fitted"
+        if not kind_named(kind).learns:
+            return f"model {kind} is fitted"
         if fitted.best_epoch:
             return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
         has_map = self.recipe.settings().get("network_highway") is True
@@ -199,6 +200,8 @@ def _prepare(
     material: TrainingMaterial, recipe: StockRecipe, announce: Callable[[str], None], warn: Warn
 ) -> _TrainingSetup:
     """Compute inputs and labels, build the network, and warn about the data."""
+    if isinstance(recipe.config, TreesConfig):
+        require_lightgbm()
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     doubts = emit(check_material(material, recipe), warn)
     announce("computing features")

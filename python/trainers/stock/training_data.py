@@ -59,7 +59,9 @@ class ParentArtifact:
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name
-            raise _describe_refusal(folder, f"model {name} has no weights to start from; fit it again: --model {name}")
+            raise _describe_refusal(
+                folder, f"model {name} has no weights of a network to start from; fit it again: --model {name}"
+            )
         data, recipe, splits = _read_origin(folder, manifest.card)
         own = ParentModel(
             weights_hash=stored.weights_hash,

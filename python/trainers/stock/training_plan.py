@@ -329,7 +329,7 @@ def _check_learning(changes: RecipeChanges) -> None:
     needless = find_unused_training_flags(changes)
     if needless:
         raise ConfigurationError(
-            f"{', '.join(needless)} say how weights are learnt, but model {changes.kind} has none; leave them out"
+            f"{', '.join(needless)} say how epochs train, but model {changes.kind} has no epochs; leave them out"
         )
 
 
@@ -352,7 +352,7 @@ def _check_edges(edges: Path | None, recipe: StockRecipe) -> None:
 
 
 WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
-"""Optimisation settings that apply to a model without learnt weights."""
+"""Optimisation settings that apply to a model that is not trained in epochs."""
 
 
 _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
@@ -360,7 +360,7 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 
 
 def find_unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
-    """Flags about learning that were given for a model without learnt weights."""
+    """Flags about epochs that were given for a model that is not trained in epochs."""
     if kind_named(asked.kind).learns:
         return ()
     return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)

@@ -72,7 +72,8 @@ def tune_stock(
     changes = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
     if not kind_named(changes.kind).learns:
         raise ConfigurationError(
-            f"model {changes.kind!r} has nothing to tune; quantra train stock --model {changes.kind} fits it"
+            f"model {changes.kind!r} is not trained in epochs, so there is nothing to tune; quantra train stock "
+            f"--model {changes.kind} fits it"
         )
     out = choose_version_folder(out)
     artifact.check_new_folder(out)

@@ -1,0 +1,203 @@
+"""Path-dependent TreeSHAP (Lundberg et al. 2020, "From local explanations to global understanding").
+
+The contribution of a column is its Shapley value, where a forecast without a column follows both branches of its
+splits, weighted by their training windows. So the baseline is the mean forecast of the training windows, in units of
+the scale. Each leaf of a tree is a product over the columns on its path. Its Shapley value is the integral of a
+polynomial, which Gauss-Legendre nodes integrate exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from predictor.arrays import BoolArray, FloatArray, PositionArray
+from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
+from predictor.explain.integration import NODE_COUNTS, Point, gauss_legendre
+from predictor.explain.path import Baseline
+from predictor.instance import Cancellation
+from predictor.networks import Forests, Inputs, OutputMap, TreesForecaster
+
+TRAINING_WINDOWS: Final = "train_windows"
+"""Name of the baseline: the mean of all training windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForestPaths:
+    """Paths to the leaves of one forest. Legend: P leaves of all its trees, S splits per tree at most.
+
+    Splits of a path that compare the same column count as one, the first of them. A slot of a split that is not on the
+    path, or not the first, has share 1 and no effect.
+    """
+
+    columns: NDArray[np.int16]
+    """[P, S] column of each slot."""
+    values: FloatArray
+    """[P] value of each leaf."""
+    trees: PositionArray
+    """[P] tree of each leaf."""
+    on_left: BoolArray
+    """[P, S] whether the leaf is on the split's left."""
+    first: PositionArray
+    """[P, S] slot of the first split on the path with the same column; a slot off the path is its own."""
+    on_path: BoolArray
+    """[P, S]"""
+    shares: FloatArray
+    """[P, S] share of the training windows that the splits of a slot send towards the leaf."""
+    expected: float
+    """Mean of the forest over the training windows."""
+    nodes: int
+    """Gauss-Legendre nodes that integrate the longest path exactly."""
+
+    @classmethod
+    def of(cls, forests: Forests, f: int) -> "ForestPaths":
+        """Follow the paths of forest `f`."""
+        arrays = forests.arrays
+        left, right = (bits[f] for bits in arrays.leaves_below())
+        counts, columns = arrays.counts[f].astype(np.float64), arrays.columns[f]
+        trees, leaves = np.nonzero(counts > 0)
+        bit = (np.uint64(1) << leaves.astype(np.uint64))[:, None]
+        on_left, on_right = (left[trees] & bit) != 0, (right[trees] & bit) != 0
+        on_path = on_left | on_right
+        below_left, below_right = (_count_below(bits, counts) for bits in (left, right))
+        towards = np.where(on_left, below_left[trees], below_right[trees])
+        slots = np.arange(columns.shape[-1])
+        same = (columns[trees][:, :, None] == columns[trees][:, None]) & on_path[:, :, None] & on_path[:, None]
+        first = np.where(on_path, same.argmax(axis=2), slots)
+        shares = np.ones(on_path.shape)
+        whole = np.where(on_path, (below_left + below_right)[trees], 1.0)
+        for slot in slots:
+            share = np.where(on_path[:, slot], towards[:, slot] / whole[:, slot], 1.0)
+            shares[np.arange(len(shares)), first[:, slot]] *= share
+        values = arrays.values[f][trees, leaves]
+        distinct = (on_path & (first == slots)).sum(axis=1).max(initial=1)
+        return cls(
+            columns=np.maximum(columns[trees], 0),
+            values=values,
+            trees=trees,
+            on_left=on_left,
+            first=first,
+            on_path=on_path,
+            shares=shares,
+            expected=float((values * counts[trees, leaves] / counts.sum(axis=1)[trees]).sum()),
+            nodes=int(distinct + 1) // 2,
+        )
+
+    def shapley_values(self, goes_left: BoolArray, columns: int) -> FloatArray:
+        """[C] Shapley values of one row, from whether it goes left at each split [R, S]."""
+        agrees = (goes_left[self.trees] == self.on_left) | ~self.on_path
+        follows, every = np.ones(agrees.shape, np.bool_), np.arange(len(agrees))
+        for slot in range(agrees.shape[1]):
+            follows[every, self.first[:, slot]] &= agrees[:, slot]
+        positions, weights = gauss_legendre(self.nodes)
+        means = np.zeros(self.shares.shape)
+        for position, weight in zip(positions, weights, strict=True):
+            factors = follows * position + self.shares * (1 - position)
+            means += weight * factors.prod(axis=1, keepdims=True) / factors
+        parts = self.values[:, None] * (follows - self.shares) * means
+        return np.asarray(np.bincount(self.columns.ravel(), parts.ravel(), minlength=columns), np.float64)
+
+
+def _count_below(bits: NDArray[np.uint64], counts: FloatArray) -> FloatArray:
+    """[R, S] training windows in the leaves [R, S] given as bits."""
+    leaves = np.arange(counts.shape[1], dtype=np.uint64)
+    return (((bits[..., None] >> leaves) & np.uint64(1)) * counts[:, None]).sum(axis=-1)
+
+
+@final
+class TreeExplainer:
+    """Explains the forecasts of a model of trees. Stateless and thread-safe.
+
+    A forecast is location + spread x scale x (sum of the trees + conformal offset). Contributions of columns are in the
+    window's own scale. Location and scale also have their distance from the baseline of the manifest, the scale times
+    the mean of the forest. The row of the conformal offset includes what is added where quantiles would cross.
+    """
+
+    def __init__(self, network: TreesForecaster, output: OutputMap, baseline: Baseline) -> None:
+        """Follow the paths of all forests."""
+        self._network = network
+        self._output = output
+        self._baseline = baseline
+        self._paths = [ForestPaths.of(network.forests, f) for f in range(output.offsets.numel())]
+
+    def explain(
+        self,
+        inputs: Inputs,
+        points: Sequence[Point],
+        *,
+        deadline: Cancellation,
+        tolerance: float = 0.01,
+        node_counts: Sequence[int] = NODE_COUNTS,  # noqa: ARG002 - the signature of `Explainer`; this method is exact
+        nodes: Tensor | None = None,  # noqa: ARG002
+    ) -> list[Contributions]:
+        """Compute the contributions to each point, in order, without their sessions; see `Explainer.explain`."""
+        check_request(inputs, points, self._output)
+        columns = self._network.summaries.compute(inputs)
+        location, scale = (level.cpu().numpy() for level in (inputs.location, inputs.scale))
+        units = self._network(inputs).numpy()
+        values = self._output.map_arrays(units, location, scale)
+        if not np.isfinite(values).all():
+            raise not_finite_error()
+        return [
+            self._join(
+                self._shapley_values(columns, point, deadline),
+                point,
+                units=units[:, *point],
+                values=values[:, *point],
+                location=location[:, point[0]],
+                scale=scale[:, point[0]],
+                tolerance=tolerance,
+            )
+            for point in points
+        ]
+
+    def _shapley_values(self, columns: FloatArray, point: Point, deadline: Cancellation) -> FloatArray:
+        """[N, C] Shapley values in units of the window's scale."""
+        forests = self._network.forests
+        count, trees, splits = forests.arrays.columns.shape
+        f = point[0] * len(self._output.levels) + point[1]
+        found = np.empty_like(columns)
+        for row, contributions in zip(columns, found, strict=True):
+            deadline.check()
+            goes_left = forests.goes_left(row[None]).reshape(splits, count, trees)[:, f].T
+            contributions[:] = self._paths[f].shapley_values(goes_left, len(row))
+        return found
+
+    def _join(
+        self,
+        shapley: FloatArray,
+        point: Point,
+        *,
+        units: FloatArray,
+        values: FloatArray,
+        location: FloatArray,
+        scale: FloatArray,
+        tolerance: float,
+    ) -> Contributions:
+        """Contributions in the target's unit from Shapley values [N, C], and units, values and levels [N]."""
+        h, q = point
+        expected = self._paths[h * len(self._output.levels) + q].expected
+        unit = scale * float(self._output.spread[h])
+        usual = self._baseline.scale[h] * float(self._output.spread[h])
+        observed, known, static, by_location, by_scale = self._network.summaries.sum_groups(shapley * unit[:, None])
+        start = self._baseline.location[h] + usual * expected
+        whole = Contributions(
+            observed=observed[:, None],
+            known=known[:, None],
+            static=static,
+            location=location - self._baseline.location[h] + by_location[:, 0],
+            scale=(unit - usual) * expected + by_scale[:, 0],
+            conformal=values - (location + unit * units),
+            neighbours=np.zeros((len(values), 0)),
+            prediction=values,
+            baseline_prediction=np.full(len(values), start),
+            relative_gap=np.zeros(len(values)),
+            converged=np.ones(len(values), np.bool_),
+            nodes=np.full(len(values), self._paths[h * len(self._output.levels) + q].nodes, np.int32),
+        )
+        least = np.maximum(np.abs(values - start), GAP_FLOOR * unit)
+        gap = np.abs(whole.total() - (values - start)) / least
+        return replace(whole, relative_gap=gap, converged=gap <= tolerance)
