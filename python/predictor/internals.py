@@ -13,7 +13,9 @@ INTERNALS_NOTE: Final = "what the network attended to, not what moved the foreca
 """Shown with all internals."""
 _SHOWN_SHARES: Final = 5
 TYPICAL: Final = "train_mean"
-"""The baseline that every trained model has: the mean inputs of its training split."""
+"""The baseline of networks: the mean inputs of the training split."""
+TRAINING_WINDOWS: Final = "train_windows"
+"""The baseline of trees: the mean of their forecasts of the training windows."""
 
 
 def describe_session(offset: int) -> str:
@@ -24,8 +26,8 @@ def describe_session(offset: int) -> str:
 
 
 def describe_baseline(name: str) -> str:
-    """Describe the baseline of contributions: `train_mean` is the typical input; other names stay unchanged."""
-    return "the typical input" if name == TYPICAL else name
+    """Describe the baseline of contributions; unknown names stay unchanged."""
+    return {TYPICAL: "the typical input", TRAINING_WINDOWS: "the mean training window"}.get(name, name)
 
 
 class InternalAxis(StrEnum):

@@ -8,7 +8,7 @@ polynomial, which Gauss-Legendre nodes integrate exactly.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from predictor.explain.integration import NODE_COUNTS, Point, gauss_legendre
 from predictor.explain.path import Baseline
 from predictor.instance import Cancellation
 from predictor.networks import Forests, Inputs, OutputMap, TreesForecaster
-
-TRAINING_WINDOWS: Final = "train_windows"
-"""Name of the baseline: the mean of all training windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -369,7 +369,7 @@ class Ensemble:
             listing = ", ".join(f"{name} by {method}" for name, method in methods.items())
             raise ExplainUnsupportedError(
                 f"the members of this ensemble are explained by methods with different baselines ({listing}), so their "
-                "contributions have no mean; explain a member as a model of its own"
+                "contributions cannot be averaged; explain the members separately"
             )
 
     def explain_cost(self, query: Query) -> int:

@@ -16,7 +16,6 @@ from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
 from predictor.explain import (
-    TRAINING_WINDOWS,
     Baseline,
     Explainer,
     ExplanationCost,
@@ -27,7 +26,7 @@ from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import INTEGRATED_GRADIENTS, NEVER, TREE_SHAP, Cancellation, Instance, Query, ReadInstance
-from predictor.internals import Internal, InternalAxis
+from predictor.internals import TRAINING_WINDOWS, Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, compute_cost, index_targets
 from predictor.model.predictor import (
     ForecastSource,
