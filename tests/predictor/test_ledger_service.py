@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+import pandas as pd
 import pytest
 from artifacts import recent_bars, save_small_artifact
 from canned_service import CannedService, forecast_of
@@ -248,6 +249,25 @@ def test_a_request_of_many_fields_is_too_large(stub: LedgerServiceStub) -> None:
 def test_a_forecast_without_an_id_is_refused(stub: LedgerServiceStub) -> None:
     status, reason, _ = refusal(lambda: stub.GetForecast(pb.GetForecastRequest(), timeout=30))
     assert (status, reason) == ("INVALID_ARGUMENT", "MALFORMED_REQUEST")
+
+
+def test_the_client_reads_forecasts_with_their_newest_outcomes_as_a_table(ledger: Ledger, served: Served) -> None:
+    ledger.append([forecast_record(PANEL, day, "IBM", [1, 20]) for day in (10, 11)])
+    ledger.add_bars(without_bars(PANEL, "IBM", slice(11, 12)).until(DAYS[25]))
+    score_due_forecasts(ledger)
+    ledger.add_bars(PANEL.until(DAYS[25]))
+    score_due_forecasts(ledger)
+    with QuantraClient(served.target) as client:
+        found = client.forecasts(symbol="IBM")
+        assert client.forecasts(symbol="AAPL").empty
+        assert len(client.forecasts(since=DAYS[11])) == 2
+    expected = ledger.forecasts().drop(columns="forecast")
+    pd.testing.assert_frame_equal(found.loc[:, [*expected.columns]], expected)
+    scored = ledger.scores()
+    newest = scored[scored["revision"] == scored.groupby("forecast")["revision"].transform("max")]
+    assert list(scored["revision"]) == [0, 0, 1, 1]
+    assert list(found["value"].dropna()) == list(newest["value"])
+    assert list(found["is_inside"].isna()) == [False, True, False, True]
 
 
 def test_a_server_lists_the_forecasts_that_it_made(tmp_path: Path) -> None:

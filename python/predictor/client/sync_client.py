@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Self, TypeVar, final
+from typing import TYPE_CHECKING, Self, TypeVar, final
 
 import grpc
 
+from predictor._pb import ledger_pb2 as ledger_pb
+from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
@@ -24,12 +26,17 @@ from predictor.client.panels import PanelPlanner
 from predictor.client.sessions import BarSession, SessionRequests, SessionStream, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
+from predictor.dates import Day, day_number
 from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Instance, Query, Question, bars_of, importance_query, instance_of
+from predictor.ledger.ledger import as_frame
 from predictor.price_paths import PricePaths, simulate_paths
-from predictor.wire import global_importance
+from predictor.wire import global_importance, ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ValueT = TypeVar("ValueT")
 
@@ -237,6 +244,44 @@ class QuantraClient:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         finally:
             call.cancel()  # the caller may stop reading early
+
+    def forecasts(
+        self,
+        *,
+        model: str = "",
+        symbol: str = "",
+        since: Day = 0,
+        newest: int = 0,
+        timeout_s: float | None = None,
+    ) -> "pd.DataFrame":
+        """Read the forecasts in the server's ledger: one row per forecast and horizon with its outcome; needs pandas.
+
+        The columns are those of `Ledger.forecasts`, and those of the newest outcome, which are empty until it is known.
+
+        Args:
+            model: "NAME" or "NAME@VERSION"; empty: all models.
+            symbol: only of this symbol.
+            since: only with bars up to this day or later.
+            newest: only the last forecasts that were recorded; 0: all.
+            timeout_s: timeout in seconds; None: the client's.
+
+        Raises:
+            NoLedgerError: the server has no ledger.
+            QuantraError: as `predict`.
+        """
+        deadline = self._deadline(timeout_s)
+        first = day_number(since) if since else 0
+        request = ledger_pb.ListForecastsRequest(model=model, symbol=symbol, first_session=first, newest=newest)
+        try:
+            parts = LedgerServiceStub(self._channel).ListForecasts(
+                request, timeout=deadline.left_s(self._target), metadata=self._headers
+            )
+            found = [forecast for part in parts for forecast in part.forecasts]
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, deadline.limit_s) from failure
+        except ValueError as error:
+            raise self._closed_error_or(error) from error
+        return as_frame(ledger.decode_forecasts(found))
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""

@@ -329,23 +329,23 @@ class Ledger:
             symbol: only of this symbol.
             since: only with bars up to this day or later.
         """
-        return _frame(self.columns(LedgerTable.FORECASTS, model=model, symbol=symbol, since=since))
+        return as_frame(self.columns(LedgerTable.FORECASTS, model=model, symbol=symbol, since=since))
 
     def scores(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
         """One row per label, with its forecast's facts and its score; arguments as in `forecasts`."""
-        return _frame(self.columns(LedgerTable.SCORES, model=model, symbol=symbol, since=since))
+        return as_frame(self.columns(LedgerTable.SCORES, model=model, symbol=symbol, since=since))
 
     def evidence(self, *, model: str = "") -> "pd.DataFrame":
         """One row per monitor, horizon and session; `state` is JSON."""
-        return _frame(self.columns(LedgerTable.EVIDENCE, model=model))
+        return as_frame(self.columns(LedgerTable.EVIDENCE, model=model))
 
     def events(self, *, model: str = "") -> "pd.DataFrame":
         """One row per event, with the time of its batch; `detail` is JSON."""
-        return _frame(self.columns(LedgerTable.EVENTS, model=model))
+        return as_frame(self.columns(LedgerTable.EVENTS, model=model))
 
     def requests(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
         """One row per request of a client and symbol, with the time of its answer; arguments as in `forecasts`."""
-        return _frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
+        return as_frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
 
     def columns(
         self, table: LedgerTable, *, model: str = "", symbol: str = "", since: Day = 0
@@ -355,7 +355,7 @@ class Ledger:
         given = {condition: value for condition, value in conditions.items() if value}
         where = " and ".join(given) or "1"
         if table is LedgerTable.FORECASTS:
-            return _forecast_columns(self.records(ForecastRecord, where, list(given.values())))
+            return forecast_columns(self.records(ForecastRecord, where, list(given.values())))
         names, rows = self._store.table(_QUERIES[table].format(where), list(given.values()))
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
@@ -381,7 +381,8 @@ _QUERIES: Final[Mapping[LedgerTable, str]] = {
 }
 
 
-def _forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
+def forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
+    """One row per forecast and horizon, with a column per quantile."""
     rows = [(one, h) for one in found for h in range(len(one.horizons))]
     columns: dict[str, list[object]] = {
         "forecast": [one.number for one, _ in rows],
@@ -405,7 +406,7 @@ def _forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]
     return columns
 
 
-def _frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
+def as_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     """A DataFrame of pandas, in which sessions are days and times are in UTC."""
     try:
         import pandas as pd

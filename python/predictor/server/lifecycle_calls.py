@@ -26,6 +26,7 @@ from predictor.ledger import Ledger
 from predictor.memory import error_of
 from predictor.server.settings import ServerSettings
 from predictor.wire import ledger as wire
+from predictor.wire import lifecycle
 from predictor.wire.limits import check_text
 from predictor.wire.request_counts import malformed_message
 
@@ -148,7 +149,7 @@ class LifecycleCalls:
             _check_present(field, reference)
         start = wire.decode_session("first_session", request.first_session) or None
         with self._open_ledger() as ledger:
-            return wire.encode_comparison(
+            return lifecycle.encode_comparison(
                 self._loaded.compare(ledger, request.champion, request.challenger, start=start)
             )
 
@@ -168,7 +169,7 @@ class LifecycleCalls:
             )
         if result.promoted:
             self._serve(name, version)
-        return wire.encode_promotion(result)
+        return lifecycle.encode_promotion(result)
 
     def _roll_back(self, body: bytes) -> pb.RollBackChampionResponse:
         request = _parsed(body, pb.RollBackChampionRequest)

@@ -12,12 +12,13 @@ from predictor.evidence import Lamp
 from predictor.ledger import (
     EvidenceRecord,
     ForecastFilter,
+    ForecastRecord,
     ForecastRole,
     LabelStatus,
     RecordedForecast,
     RecordedOutcome,
 )
-from predictor.lifecycle import ComparisonResult, PromotionResult
+from predictor.ledger.ledger import forecast_columns
 from predictor.model_health import ModelVersion, worst_lamp
 from predictor.wire import arrays
 from predictor.wire.limits import check_text
@@ -41,11 +42,6 @@ _LAMPS: Final[Mapping[Lamp, pb.Lamp]] = {
     Lamp.GREEN: pb.LAMP_GREEN,
     Lamp.AMBER: pb.LAMP_AMBER,
     Lamp.RED: pb.LAMP_RED,
-}
-_DECISIONS: Final[Mapping[bool | None, pb.ComparisonDecision]] = {
-    True: pb.COMPARISON_DECISION_FOR,
-    False: pb.COMPARISON_DECISION_AGAINST,
-    None: pb.COMPARISON_DECISION_UNDECIDED,
 }
 _REFERENCE: Final = re.compile(r"([^@]+)(?:@([1-9][0-9]{0,8}))?")
 
@@ -145,6 +141,50 @@ def _encode_outcome(outcome: RecordedOutcome) -> pb.RecordedOutcome:
     return message
 
 
+def decode_forecasts(messages: Sequence[pb.RecordedForecast]) -> dict[str, list[object]]:
+    """Decode forecasts to columns: one row per forecast and horizon, with its newest outcome.
+
+    Raises:
+        MalformedRequestError: the values of a forecast have another length than its horizons and quantiles say, or its
+            role is unknown.
+    """
+    columns = forecast_columns([_decode_forecast(message) for message in messages])
+    del columns["forecast"]  # its number is known only to the ledger
+    newest = {(k, one.horizon): one for k, message in enumerate(messages) for one in message.outcomes}
+    rows = [newest.get((k, horizon)) for k, message in enumerate(messages) for horizon in message.horizons]
+    for name in ("value", "pinball", "is_inside", "level"):
+        columns[name] = [getattr(one, name) if one is not None and one.HasField(name) else None for one in rows]
+    columns["reason"] = ["" if one is None else one.reason for one in rows]
+    return columns
+
+
+def _decode_forecast(message: pb.RecordedForecast) -> ForecastRecord:
+    """Decode a forecast, without what only the ledger knows."""
+    if message.role not in _ROLES_BY_NUMBER:
+        raise _malformed("role", f"{message.role} is unknown; the server is newer than this client")
+    return ForecastRecord(
+        forecast_id=message.forecast_id,
+        symbol=message.symbol,
+        role=_ROLES_BY_NUMBER[message.role],
+        model=message.model,
+        version=message.version,
+        weights_hash=message.weights_hash,
+        engine="",
+        batch_rows=0,
+        as_of=message.as_of_session,
+        base_session=message.base_session,
+        target_kind=message.target_kind,
+        horizons=tuple(message.horizons),
+        target_sessions=tuple(message.target_sessions),
+        quantiles=tuple(message.quantiles),
+        values=arrays.decode_float64(message.values, (len(message.horizons), len(message.quantiles)), "values"),
+        anchor=message.anchor_price if message.HasField("anchor_price") else None,
+        bars_batch=0,
+        made_at=message.made_at_ns,
+        is_prospective=message.is_prospective,
+    )
+
+
 def encode_health(version: ModelVersion, evidence: Sequence[EvidenceRecord], *, is_champion: bool) -> pb.ModelHealth:
     """Encode the newest evidence of a version."""
     return pb.ModelHealth(
@@ -180,38 +220,4 @@ def encode_event(row: "sqlite3.Row") -> pb.WatchEventsResponse:
         session=row["session"],
         reason=row["reason"],
         detail_json=row["detail"],
-    )
-
-
-def encode_comparison(result: ComparisonResult) -> pb.CompareVersionsResponse:
-    """Encode a comparison of two versions."""
-    has_bounds = result.lower is not None
-    return pb.CompareVersionsResponse(
-        champion=result.champion,
-        challenger=result.challenger,
-        decision=_DECISIONS[result.decision],
-        need=result.need,
-        sentence=result.sentence,
-        first_session=result.first_session,
-        last_session=result.last_session,
-        days=result.days,
-        symbols=result.symbols,
-        improvement=result.improvement if has_bounds else None,
-        lower=result.lower,
-        upper=result.upper,
-        result_json=json.dumps(result.whole, allow_nan=False),
-    )
-
-
-def encode_promotion(result: PromotionResult) -> pb.PromoteVersionResponse:
-    """Encode the result of a promotion."""
-    return pb.PromoteVersionResponse(
-        promoted=result.promoted,
-        gates=[
-            pb.GateResult(
-                name=gate.name, passed=gate.passed, overridden=gate.overridden, need=gate.need, have=gate.have
-            )
-            for gate in result.gates
-        ],
-        champion=result.champion,
     )
