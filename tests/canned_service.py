@@ -15,7 +15,13 @@ from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowK
 from predictor.global_importance import GlobalImportance, TargetImportance
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
 from predictor.internals import Internal, InternalAxis
-from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
+from predictor.service import (
+    ExplanationRequest,
+    GlobalExplanationRequest,
+    PredictionRequest,
+    Simulation,
+    SimulationRequest,
+)
 
 _LONGEST_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -54,6 +60,9 @@ class CannedService:
     def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
         return self._explaining.submit(self._explain, query, deadline)
+
+    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> "Future[Simulation]":
+        raise NotImplementedError
 
     def explain_global(
         self,

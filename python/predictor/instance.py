@@ -21,6 +21,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Detail, TargetPoint
 from predictor.observation import Observer
+from predictor.price_paths import PathQuestions
 
 
 class GapPolicy(StrEnum):
@@ -177,6 +178,17 @@ TREE_SHAP = "tree-shap"
 
 LEAST_TOLERANCE: Final = 1e-4
 """Smallest allowed tolerance; a smaller completeness gap is float32 rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PathQuery:
+    """A request for price paths, and for answers from them."""
+
+    instance: Instance
+    """Bars with their past."""
+    paths: int = 1000
+    seed: int = 0
+    questions: PathQuestions = field(default_factory=PathQuestions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,8 +6,9 @@ at each of its horizons.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import numpy as np
@@ -34,6 +35,8 @@ LEAST_DAYS: Final = 250
 MOST_PATHS: Final = 100_000
 MOST_CELLS: Final = 20_000_000
 """Largest number of paths x symbols x days."""
+_BAD: Final = 0.95
+"""Level of the drawdown that `PathAnswers` has."""
 _DECAY: Final = 0.94
 """Weight of the past in the volatility, as in RiskMetrics."""
 _CHUNK: Final = 256
@@ -57,6 +60,46 @@ class Estimate(NamedTuple):
     value: float
     lower: float
     upper: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathQuestions:
+    """What to find out from paths."""
+
+    day: int = 0
+    """1 for the first day after the last bar; 0 for the last one."""
+    level: float = 0.99
+    """Level of the value at risk."""
+    holdings: Mapping[str, float] = field(default_factory=dict[str, float])
+    """See `PricePaths.profits`; empty for no answers about them."""
+    prices: tuple[tuple[str, float], ...] = ()
+    """Symbols and prices."""
+
+
+class PriceProbability(NamedTuple):
+    """How probable a price of a symbol is."""
+
+    symbol: str
+    price: float
+    above: Estimate
+    """See `PricePaths.probability_above`."""
+    touched: Estimate
+    """See `PricePaths.probability_touched`."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathAnswers:
+    """The answers to `PathQuestions`."""
+
+    day: int
+    value_at_risk: Estimate | None = None
+    """None without holdings, as the next two."""
+    expected_shortfall: Estimate | None = None
+    drawdown: Estimate | None = None
+    """The largest loss from a high, as a share of the holdings, that 1 in 20 paths exceeds."""
+    prices: tuple[PriceProbability, ...] = ()
 
 
 @final
@@ -92,6 +135,26 @@ class PricePaths:
     def prices(self) -> FloatArray:
         """[N, S, D] closes in the bars' currency."""
         return self.anchor_price[:, None] * np.exp(self.returns)
+
+    def answer(self, questions: PathQuestions) -> PathAnswers:
+        """Answer several questions; raises as `profits` and `probability_above`."""
+        day, holdings = questions.day or self.days, questions.holdings
+        self._check_day(day)
+        prices = tuple(
+            PriceProbability(
+                symbol, price, self.probability_above(symbol, price, day), self.probability_touched(symbol, price, day)
+            )
+            for symbol, price in questions.prices
+        )
+        if not holdings:
+            return PathAnswers(day=day, prices=prices)
+        return PathAnswers(
+            day=day,
+            value_at_risk=self.value_at_risk(holdings, day, questions.level),
+            expected_shortfall=self.expected_shortfall(holdings, day, questions.level),
+            drawdown=self.estimate(self.drawdowns(holdings, day), lambda values: float(np.quantile(values, _BAD))),
+            prices=prices,
+        )
 
     def profits(self, holdings: Mapping[str, float], day: int) -> FloatArray:
         """[N] profits up to the close of a day, in the unit of the holdings.
@@ -162,18 +225,8 @@ class PricePaths:
 
         The range comes from drawing blocks of past days again.
         """
-        random = np.random.default_rng(self.seed)
-        blocks = -(-self.past_days // self.days)
-        starts = random.integers(0, self.past_days, (_REPLICATES, blocks))
-        drawn = (starts[:, :, None] + np.arange(self.days)) % self.past_days
-        of_day = np.argsort(self.origins, kind="stable")
-        first = np.searchsorted(self.origins[of_day], np.arange(self.past_days + 1))
-        counts = np.diff(first)
-        replicates = np.empty(_REPLICATES)
-        for k, days in enumerate(drawn.reshape(_REPLICATES, -1)):
-            days = days[counts[days] > 0]  # noqa: PLW2901 - days without a path
-            offsets = random.integers(0, counts[days])
-            replicates[k] = statistic(values[of_day[first[days] + offsets]])
+        drawn = _draw_again(self.seed, self.past_days, self.days, len(self.origins))
+        replicates = [statistic(values[rows]) for rows in drawn]
         lower, upper = np.quantile(replicates, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
         return Estimate(statistic(values), float(lower), float(upper))
 
@@ -217,7 +270,9 @@ def _check_level(level: float) -> None:
         raise InvalidInputError(f"level {level:g} is not between 0 and 1; 0.99 means 99 %")
 
 
-def simulate_paths(forecast: Forecast, bars: BarPanel, *, paths: int = 1000, seed: int = 0) -> PricePaths:
+def simulate_paths(
+    forecast: Forecast, bars: BarPanel, *, paths: int = 1000, seed: int = 0, most_cells: int = MOST_CELLS
+) -> PricePaths:
     """Draw joint paths whose distribution at each horizon of the forecast is the forecast's.
 
     Between the forecast's quantiles and beyond them, a distribution has the shape of all symbols' past returns in units
@@ -227,13 +282,16 @@ def simulate_paths(forecast: Forecast, bars: BarPanel, *, paths: int = 1000, see
         forecast: of log returns without a lag.
         bars: the past of the symbols up to the forecast's last bar; LEAST_DAYS + 40 bars and the longest horizon.
         paths: number of paths, at most MOST_PATHS.
-        seed: seed of the draw of past days.
+        seed: seed of the draw of past days, 0 or more.
+        most_cells: largest number of paths x symbols x days.
 
     Raises:
         InvalidInputError: the forecast is not of log returns, its bars end on another day, or there are too many paths.
         TooFewBarsError: no symbol has enough past days.
     """
-    _check_request(forecast, bars, paths)
+    _check_request(forecast, bars, paths, most_cells)
+    if seed < 0:
+        raise InvalidInputError(f"seed is {seed}, but must be 0 or more")
     days = max(forecast.horizons)
     wanted = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
     panel = bars.select(wanted)
@@ -242,8 +300,7 @@ def simulate_paths(forecast: Forecast, bars: BarPanel, *, paths: int = 1000, see
     starts = np.flatnonzero(past.is_usable[chosen].all(axis=0))
     scaled = past.scaled[chosen][:, starts]
     rows = [forecast.symbols.index(wanted[row]) for row in chosen]
-    random = np.random.default_rng(seed)
-    origins = np.concatenate([random.permutation(len(starts)) for _ in range(-(-paths // len(starts)))])[:paths]
+    origins = _draw_origins(seed, len(starts), paths)
     raw = (past.volatility[chosen, None, None] * scaled[:, origins]).transpose(1, 0, 2)
     assert forecast.returns is not None  # noqa: S101 - it was checked
     assert forecast.anchor_price is not None  # noqa: S101 - as above
@@ -262,7 +319,30 @@ def simulate_paths(forecast: Forecast, bars: BarPanel, *, paths: int = 1000, see
     )
 
 
-def _check_request(forecast: Forecast, bars: BarPanel, paths: int) -> None:
+def _draw_origins(seed: int, past_days: int, count: int) -> PositionArray:
+    """[N] the past day of each path; every day is drawn once before one is drawn again."""
+    random = np.random.default_rng(seed)
+    return np.concatenate([random.permutation(past_days) for _ in range(-(-count // past_days))])[:count]
+
+
+@lru_cache(maxsize=8)
+def _draw_again(seed: int, past_days: int, days: int, count: int) -> tuple[PositionArray, ...]:
+    """The paths of each replicate: one per day of as many blocks of past days as there are days in all."""
+    random = np.random.default_rng(seed)
+    starts = random.integers(0, past_days, (_REPLICATES, -(-past_days // days)))
+    drawn = ((starts[:, :, None] + np.arange(days)) % past_days).reshape(_REPLICATES, -1)
+    origins = _draw_origins(seed, past_days, count)
+    by_day = np.argsort(origins, kind="stable")
+    first = np.searchsorted(origins[by_day], np.arange(past_days + 1))
+    counts = np.diff(first)
+    replicates: list[PositionArray] = []
+    for row in drawn:
+        with_path = row[counts[row] > 0]
+        replicates.append(by_day[first[with_path] + random.integers(0, counts[with_path])])
+    return tuple(replicates)
+
+
+def _check_request(forecast: Forecast, bars: BarPanel, paths: int, most_cells: int) -> None:
     if forecast.returns is None or forecast.lag or forecast.anchor_price is None:
         raise InvalidInputError(
             f"{forecast.model}@{forecast.version} forecasts {forecast.target_kind} with a lag of {forecast.lag}; paths "
@@ -277,10 +357,10 @@ def _check_request(forecast: Forecast, bars: BarPanel, paths: int) -> None:
     if not 1 <= paths <= MOST_PATHS:
         raise InvalidInputError(f"paths is {paths}, but must be 1 to {MOST_PATHS:,}")
     cells = paths * len(forecast.symbols) * max(forecast.horizons)
-    if cells > MOST_CELLS:
+    if cells > most_cells:
         raise InvalidInputError(
             f"{paths:,} paths of {counted(len(forecast.symbols), 'symbol')} have {cells:,} values, at most "
-            f"{MOST_CELLS:,}; simulate fewer paths or symbols"
+            f"{most_cells:,}; simulate fewer paths or symbols"
         )
 
 

@@ -93,7 +93,7 @@ def test_one_more_token_that_is_there_already_takes_no_role_away() -> None:
     assert more == Tokens.parse(FILE)
 
 
-PREDICTING = {"Predict", "PredictStream", "ModelInfer", "ModelStreamInfer"}
+PREDICTING = {"Predict", "PredictStream", "SimulatePaths", "ModelInfer", "ModelStreamInfer"}
 LIFECYCLE = {"CompareVersions", "PromoteVersion", "RollBackChampion"}
 OF_ANY = {"ListModels", "GetModel", "ServerLive", "ServerReady", "ServerMetadata", "ModelReady", "ModelMetadata"} | {
     "ModelConfig",

@@ -709,6 +709,106 @@ class ExplainGlobalProgress(_message.Message):
     refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., weights_hash: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[TargetImportance, _Mapping]]] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., refused: _Optional[int] = ..., refused_symbols: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
 
+class Holding(_message.Message):
+    __slots__ = ("symbol", "value")
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    symbol: str
+    value: float
+    def __init__(self, symbol: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class PriceLevel(_message.Message):
+    __slots__ = ("symbol", "price")
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    PRICE_FIELD_NUMBER: _ClassVar[int]
+    symbol: str
+    price: float
+    def __init__(self, symbol: _Optional[str] = ..., price: _Optional[float] = ...) -> None: ...
+
+class SimulatePathsRequest(_message.Message):
+    __slots__ = ("model", "instance", "paths", "seed", "day", "level", "holdings", "prices", "include_paths")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    DAY_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
+    PRICES_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_PATHS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    instance: Instance
+    paths: int
+    seed: int
+    day: int
+    level: float
+    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
+    prices: _containers.RepeatedCompositeFieldContainer[PriceLevel]
+    include_paths: bool
+    def __init__(self, model: _Optional[str] = ..., instance: _Optional[_Union[Instance, _Mapping]] = ..., paths: _Optional[int] = ..., seed: _Optional[int] = ..., day: _Optional[int] = ..., level: _Optional[float] = ..., holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., prices: _Optional[_Iterable[_Union[PriceLevel, _Mapping]]] = ..., include_paths: bool = ...) -> None: ...
+
+class Estimate(_message.Message):
+    __slots__ = ("value", "lower", "upper")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOWER_FIELD_NUMBER: _ClassVar[int]
+    UPPER_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    lower: float
+    upper: float
+    def __init__(self, value: _Optional[float] = ..., lower: _Optional[float] = ..., upper: _Optional[float] = ...) -> None: ...
+
+class PriceProbability(_message.Message):
+    __slots__ = ("symbol", "price", "above", "touched")
+    SYMBOL_FIELD_NUMBER: _ClassVar[int]
+    PRICE_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_FIELD_NUMBER: _ClassVar[int]
+    TOUCHED_FIELD_NUMBER: _ClassVar[int]
+    symbol: str
+    price: float
+    above: Estimate
+    touched: Estimate
+    def __init__(self, symbol: _Optional[str] = ..., price: _Optional[float] = ..., above: _Optional[_Union[Estimate, _Mapping]] = ..., touched: _Optional[_Union[Estimate, _Mapping]] = ...) -> None: ...
+
+class SimulatePathsResponse(_message.Message):
+    __slots__ = ("symbols", "as_of_session", "anchor_price", "days", "paths", "past_days", "forecast_id", "model", "version", "warnings", "refusals", "day", "value_at_risk", "expected_shortfall", "drawdown", "prices", "first_path", "returns")
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_SESSION_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_PRICE_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    PAST_DAYS_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    DAY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_AT_RISK_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_SHORTFALL_FIELD_NUMBER: _ClassVar[int]
+    DRAWDOWN_FIELD_NUMBER: _ClassVar[int]
+    PRICES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PATH_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_FIELD_NUMBER: _ClassVar[int]
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    as_of_session: int
+    anchor_price: bytes
+    days: int
+    paths: int
+    past_days: int
+    forecast_id: str
+    model: str
+    version: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    refusals: _containers.RepeatedCompositeFieldContainer[SymbolError]
+    day: int
+    value_at_risk: Estimate
+    expected_shortfall: Estimate
+    drawdown: Estimate
+    prices: _containers.RepeatedCompositeFieldContainer[PriceProbability]
+    first_path: int
+    returns: bytes
+    def __init__(self, symbols: _Optional[_Iterable[str]] = ..., as_of_session: _Optional[int] = ..., anchor_price: _Optional[bytes] = ..., days: _Optional[int] = ..., paths: _Optional[int] = ..., past_days: _Optional[int] = ..., forecast_id: _Optional[str] = ..., model: _Optional[str] = ..., version: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., refusals: _Optional[_Iterable[_Union[SymbolError, _Mapping]]] = ..., day: _Optional[int] = ..., value_at_risk: _Optional[_Union[Estimate, _Mapping]] = ..., expected_shortfall: _Optional[_Union[Estimate, _Mapping]] = ..., drawdown: _Optional[_Union[Estimate, _Mapping]] = ..., prices: _Optional[_Iterable[_Union[PriceProbability, _Mapping]]] = ..., first_path: _Optional[int] = ..., returns: _Optional[bytes] = ...) -> None: ...
+
 class LoadModelRequest(_message.Message):
     __slots__ = ("model",)
     MODEL_FIELD_NUMBER: _ClassVar[int]

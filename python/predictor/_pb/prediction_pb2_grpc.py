@@ -64,6 +64,11 @@ class PredictionServiceStub(object):
                 request_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.SerializeToString,
                 response_deserializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.FromString,
                 _registered_method=True)
+        self.SimulatePaths = channel.unary_stream(
+                '/quantra.v1.PredictionService/SimulatePaths',
+                request_serializer=predictor_dot___pb_dot_prediction__pb2.SimulatePathsRequest.SerializeToString,
+                response_deserializer=predictor_dot___pb_dot_prediction__pb2.SimulatePathsResponse.FromString,
+                _registered_method=True)
 
 
 class PredictionServiceServicer(object):
@@ -114,6 +119,14 @@ class PredictionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SimulatePaths(self, request, context):
+        """Draws joint price paths whose distribution at each horizon is the forecast's, and answers questions about them. The
+        first message has the answers; the paths follow in parts, if they are asked for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PredictionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +159,11 @@ def add_PredictionServiceServicer_to_server(servicer, server):
                     servicer.ExplainGlobal,
                     request_deserializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.FromString,
                     response_serializer=predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.SerializeToString,
+            ),
+            'SimulatePaths': grpc.unary_stream_rpc_method_handler(
+                    servicer.SimulatePaths,
+                    request_deserializer=predictor_dot___pb_dot_prediction__pb2.SimulatePathsRequest.FromString,
+                    response_serializer=predictor_dot___pb_dot_prediction__pb2.SimulatePathsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +328,33 @@ class PredictionService(object):
             '/quantra.v1.PredictionService/ExplainGlobal',
             predictor_dot___pb_dot_prediction__pb2.ExplainGlobalRequest.SerializeToString,
             predictor_dot___pb_dot_prediction__pb2.ExplainGlobalProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SimulatePaths(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/quantra.v1.PredictionService/SimulatePaths',
+            predictor_dot___pb_dot_prediction__pb2.SimulatePathsRequest.SerializeToString,
+            predictor_dot___pb_dot_prediction__pb2.SimulatePathsResponse.FromString,
             options,
             channel_credentials,
             insecure,

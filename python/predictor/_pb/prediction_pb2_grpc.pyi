@@ -57,6 +57,10 @@ class PredictionServiceStub:
     """Averages the contributions over many instances. The server reports progress after each instance, at most about a
     hundred times. Instances that cannot be explained are counted with their reason.
     """
+    SimulatePaths: _grpc.UnaryStreamMultiCallable[_prediction_pb2.SimulatePathsRequest, _prediction_pb2.SimulatePathsResponse]
+    """Draws joint price paths whose distribution at each horizon is the forecast's, and answers questions about them. The
+    first message has the answers; the paths follow in parts, if they are asked for.
+    """
 
 @_typing.type_check_only
 class PredictionServiceAsyncStub(PredictionServiceStub):
@@ -77,6 +81,10 @@ class PredictionServiceAsyncStub(PredictionServiceStub):
     ExplainGlobal: _aio.UnaryStreamMultiCallable[_prediction_pb2.ExplainGlobalRequest, _prediction_pb2.ExplainGlobalProgress]  # type: ignore[assignment]
     """Averages the contributions over many instances. The server reports progress after each instance, at most about a
     hundred times. Instances that cannot be explained are counted with their reason.
+    """
+    SimulatePaths: _aio.UnaryStreamMultiCallable[_prediction_pb2.SimulatePathsRequest, _prediction_pb2.SimulatePathsResponse]  # type: ignore[assignment]
+    """Draws joint price paths whose distribution at each horizon is the forecast's, and answers questions about them. The
+    first message has the answers; the paths follow in parts, if they are asked for.
     """
 
 class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -131,6 +139,16 @@ class PredictionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_prediction_pb2.ExplainGlobalProgress], _abc.AsyncIterator[_prediction_pb2.ExplainGlobalProgress]]:
         """Averages the contributions over many instances. The server reports progress after each instance, at most about a
         hundred times. Instances that cannot be explained are counted with their reason.
+        """
+
+    @_abc_1.abstractmethod
+    def SimulatePaths(
+        self,
+        request: _prediction_pb2.SimulatePathsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_prediction_pb2.SimulatePathsResponse], _abc.AsyncIterator[_prediction_pb2.SimulatePathsResponse]]:
+        """Draws joint price paths whose distribution at each horizon is the forecast's, and answers questions about them. The
+        first message has the answers; the paths follow in parts, if they are asked for.
         """
 
 def add_PredictionServiceServicer_to_server(servicer: PredictionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError, Message
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.global_importance import GlobalQuery
-from predictor.instance import Query, ReadInstance
-from predictor.wire import attributions, global_importance, instances
+from predictor.instance import PathQuery, Query, ReadInstance
+from predictor.wire import attributions, global_importance, instances, price_paths
 from predictor.wire.limits import check_text
 from predictor.wire.request_counts import RequestCounts, malformed_message
 
@@ -155,6 +155,35 @@ class EncodedGlobalQuery:
     def query(self) -> GlobalQuery:
         """Decode the query; call it once. Raises as `global_importance.decode_query`."""
         return replace(global_importance.decode_query(self._head), instances=self._instances.instances())
+
+
+@final
+class EncodedPathQuery:
+    """The query of an encoded SimulatePathsRequest.
+
+    Args:
+        body: Bytes of the request.
+        counted: Counts of its parts.
+    """
+
+    def __init__(self, body: bytes, counted: RequestCounts) -> None:
+        self._message = parsed(body, pb.SimulatePathsRequest)
+        self.rows = counted.rows
+        self.size = len(body)
+
+    @property
+    def model(self) -> str:
+        """The reference of the model."""
+        return checked_reference(self._message.model)
+
+    @property
+    def include_paths(self) -> bool:
+        """Whether the caller wants the paths."""
+        return self._message.include_paths
+
+    def query(self) -> PathQuery:
+        """Decode the query; raises as `price_paths.decode_query`."""
+        return price_paths.decode_query(self._message)
 
 
 def checked_reference(reference: str) -> str:

@@ -8,7 +8,13 @@ from predictor.catalog import ModelInfo
 from predictor.forecast import Explanation, Outcome
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
-from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest
+from predictor.service import (
+    ExplanationRequest,
+    GlobalExplanationRequest,
+    PredictionRequest,
+    Simulation,
+    SimulationRequest,
+)
 
 
 class CallService(Protocol):
@@ -33,6 +39,10 @@ class CallService(Protocol):
 
     def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; never delays a prediction."""
+        ...
+
+    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> Future[Simulation]:
+        """Simulate price paths; never delays a prediction."""
         ...
 
     def explain_global(

@@ -21,6 +21,7 @@ from predictor.calls.request_counter import RequestCounter, UncountedRequest
 from predictor.calls.requests import (
     EncodedGlobalQuery,
     EncodedInstances,
+    EncodedPathQuery,
     EncodedQuery,
     ParsedInstances,
     checked_reference,
@@ -35,7 +36,8 @@ from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.wire import attributions, errors, forecasts, global_importance, models
+from predictor.service import Simulation
+from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
 from predictor.wire.limits import MAX_ROWS, RequestLimits
 from predictor.wire.request_counts import RequestCounts, parse_small
 
@@ -129,8 +131,11 @@ class Calls:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
             return PredictStream(self._service, self._sessions(), self._counter, deadline, emit, flow, most_bytes)
-        explaining = UnaryMethod(pb.ExplainGlobalRequest, partial(self._explain_global, emit))
-        streams: dict[str, Begin] = {"ExplainGlobal": partial(self._begin, "ExplainGlobal", explaining)}
+        methods = {
+            "ExplainGlobal": UnaryMethod(pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
+            "SimulatePaths": UnaryMethod(pb.SimulatePathsRequest, partial(self._simulate, emit)),
+        }
+        streams: dict[str, Begin] = {method: partial(self._begin, method, one) for method, one in methods.items()}
         return OneRequestCall(
             name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
         )
@@ -223,6 +228,21 @@ class Calls:
             query.model, query, lambda progress: emit(encode_progress(progress)), deadline
         )
         chain("ExplainGlobal", importance, answer, encode_progress)
+
+    def _simulate(
+        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
+    ) -> None:
+        query = EncodedPathQuery(body, counted)
+
+        def encode(done: Simulation) -> bytes:
+            """Emit all messages but the last."""
+            messages = [price_paths.encode_answers(done.forecast, done.paths, done.query.questions)]
+            messages += price_paths.encode_parts(done.paths) if query.include_paths else ()
+            for message in messages[:-1]:
+                emit(message.SerializeToString())
+            return messages[-1].SerializeToString()
+
+        chain("SimulatePaths", self._service.simulate(query.model, query, deadline), answer, encode)
 
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:

@@ -1,6 +1,6 @@
 """The command `quantra paths`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from predictor.arrays import FloatArray
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, InputFlags
 from predictor.cli.output import write_json
 from predictor.cli.predict import SourceFlags, Symbols, model_input
 from predictor.errors import MissingPackageError, counted, shown_price
-from predictor.price_paths import Estimate, PricePaths, simulate_paths
+from predictor.price_paths import Estimate, PathAnswers, PathQuestions, PricePaths, simulate_paths
 from predictor.replacement import check_file, replace_file
 
 _SHOWN: Final = (0.05, 0.5, 0.95)
@@ -72,23 +71,19 @@ def paths(
         forecast = model.predict(model_input(model, panel, symbols or (), files, inputs).instance)
     past = panel if inputs.as_of is None else panel.until(inputs.as_of)
     simulated = simulate_paths(forecast, past, paths=wanted.count, seed=wanted.seed)
-    day = simulated.days if wanted.day is None else wanted.day
-    risk = _risk(simulated, holdings, day, wanted.level)
-    reached = {
-        symbol: (simulated.probability_above(symbol, price, day), simulated.probability_touched(symbol, price, day))
-        for symbol, price in prices.items()
-    }
+    questions = PathQuestions(day=wanted.day or 0, level=wanted.level, holdings=holdings, prices=tuple(prices.items()))
+    answers = simulated.answer(questions)
     if out is not None:
         _write_paths(simulated, out)
     if as_json:
-        write_json(_to_json(simulated, day, risk, prices, reached))
+        write_json(_to_json(simulated, answers))
         return
     console = Console(highlight=False)
-    console.print(_price_table(simulated, day, panel.currency))
-    if risk:
-        console.print(_risk_table(risk, day, wanted.level))
-    if reached:
-        console.print(_reached_table(prices, reached, day))
+    console.print(_price_table(simulated, answers.day, panel.currency))
+    if answers.value_at_risk is not None:
+        console.print(_risk_table(answers, wanted.level))
+    if answers.prices:
+        console.print(_probability_table(answers))
     for line in (*forecast.warnings, *(error.message for error in simulated.refusals.values())):
         console.print(f"warning: {line}", style="yellow", markup=False)
     console.print(_origin(simulated), markup=False)
@@ -115,21 +110,6 @@ def _parse_pairs(flag: str, given: Sequence[str] | None) -> dict[str, float]:
     return found
 
 
-def _risk(simulated: PricePaths, holdings: Mapping[str, float], day: int, level: float) -> dict[str, Estimate]:
-    if not holdings:
-        return {}
-    drawdowns = simulated.drawdowns(holdings, day)
-    return {
-        "value at risk": simulated.value_at_risk(holdings, day, level),
-        "expected shortfall": simulated.expected_shortfall(holdings, day, level),
-        "largest drawdown": simulated.estimate(drawdowns, _bad_quantile),
-    }
-
-
-def _bad_quantile(values: FloatArray) -> float:
-    return float(np.quantile(values, _BAD))
-
-
 def _price_table(simulated: PricePaths, day: int, currency: str) -> Table:
     table = Table(
         title=Text(f"closes {counted(day, 'session')} ahead{f', in {currency}' if currency else ''}"), box=None
@@ -145,25 +125,33 @@ def _price_table(simulated: PricePaths, day: int, currency: str) -> Table:
     return table
 
 
-def _risk_table(risk: Mapping[str, Estimate], day: int, level: float) -> Table:
-    table = Table(title=Text(f"holdings, up to {counted(day, 'session')} ahead"), box=None)
-    for name in ("", "", "90 % range"):
-        table.add_column(name, justify="right" if name == "" and table.columns else "left")
-    for name, found in risk.items():
-        is_share = name == "largest drawdown"
-        shown = [f"{100 * value:.1f} %" if is_share else f"{value:,.2f}" for value in found]
-        what = f"{name}, 1 in 20" if is_share else f"{name}, {100 * level:g} %"
-        table.add_row(what, shown[0], f"{shown[1]} to {shown[2]}")
+def _risk_table(answers: PathAnswers, level: float) -> Table:
+    table = Table(title=Text(f"holdings, up to {counted(answers.day, 'session')} ahead"), box=None)
+    table.add_column("")
+    for name in ("", "90 % range"):
+        table.add_column(name, justify="right")
+    for name, found in (("value at risk", answers.value_at_risk), ("expected shortfall", answers.expected_shortfall)):
+        if found is not None:
+            table.add_row(
+                f"{name}, {100 * level:g} %", f"{found.value:,.2f}", f"{found.lower:,.2f} to {found.upper:,.2f}"
+            )
+    if answers.drawdown is not None:
+        table.add_row("largest drawdown, 1 in 20", *_percent(answers.drawdown))
     return table
 
 
-def _reached_table(prices: Mapping[str, float], reached: Mapping[str, tuple[Estimate, Estimate]], day: int) -> Table:
-    table = Table(title=Text(f"probability within {counted(day, 'session')}"), box=None)
+def _percent(found: Estimate) -> tuple[str, str]:
+    """A share and its range."""
+    return f"{100 * found.value:.1f} %", f"{100 * found.lower:.1f} to {100 * found.upper:.1f} %"
+
+
+def _probability_table(answers: PathAnswers) -> Table:
+    table = Table(title=Text(f"probability within {counted(answers.day, 'session')}"), box=None)
     for name in ("", "price", "close above it on the last day", "a close at or beyond it on any day"):
         table.add_column(name, justify="right")
-    for symbol, estimates in reached.items():
-        cells = (f"{100 * one.value:.1f} % ({100 * one.lower:.1f} to {100 * one.upper:.1f})" for one in estimates)
-        table.add_row(symbol, shown_price(prices[symbol]), *cells)
+    for one in answers.prices:
+        cells = ("{} ({})".format(*_percent(estimate)) for estimate in (one.above, one.touched))
+        table.add_row(one.symbol, shown_price(one.price), *cells)
     return table
 
 
@@ -176,19 +164,18 @@ def _origin(simulated: PricePaths) -> str:
     )
 
 
-def _to_json(
-    simulated: PricePaths,
-    day: int,
-    risk: Mapping[str, Estimate],
-    prices: Mapping[str, float],
-    reached: Mapping[str, tuple[Estimate, Estimate]],
-) -> dict[str, Json]:
-    closes = np.quantile(simulated.prices[:, :, day - 1], _SHOWN, axis=0)
+def _to_json(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:
+    closes = np.quantile(simulated.prices[:, :, answers.day - 1], _SHOWN, axis=0)
+    risk = {
+        "value_at_risk": answers.value_at_risk,
+        "expected_shortfall": answers.expected_shortfall,
+        "drawdown": answers.drawdown,
+    }
     return {
         "model": f"{simulated.model}@{simulated.version}",
         "forecast_id": simulated.forecast_id,
         "as_of_session": None if simulated.as_of_session is None else simulated.as_of_session.isoformat(),
-        "day": day,
+        "day": answers.day,
         "paths": len(simulated.returns),
         "past_days": simulated.past_days,
         "seed": simulated.seed,
@@ -196,10 +183,10 @@ def _to_json(
             symbol: {f"{level:g}": float(closes[k, row]) for k, level in enumerate(_SHOWN)}
             for row, symbol in enumerate(simulated.symbols)
         },
-        "risk": {name.replace(" ", "_"): found._asdict() for name, found in risk.items()},
+        "risk": {name: found._asdict() for name, found in risk.items() if found is not None},
         "prices": {
-            symbol: {"price": prices[symbol], "above": above._asdict(), "touched": touched._asdict()}
-            for symbol, (above, touched) in reached.items()
+            one.symbol: {"price": one.price, "above": one.above._asdict(), "touched": one.touched._asdict()}
+            for one in answers.prices
         },
         "refusals": {symbol: error.message for symbol, error in simulated.refusals.items()},
     }

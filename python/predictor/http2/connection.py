@@ -42,6 +42,7 @@ from predictor.http2.limits import DEFAULT_WINDOW, Budget, ConnectionLimits, dec
 
 _ANY: Final = -1
 _OWN_PING: Final = b"keep-ali"
+_LARGEST_STREAM: Final = 2**31 - 1
 _PRIORITY_SIZE, _PING_SIZE, _GOAWAY_SIZE, _NUMBER_SIZE = 5, 8, 8, 4
 _MOST_CONTINUATIONS: Final = 32
 _CONTROL_FRAMES: Final = 1000
@@ -223,6 +224,14 @@ class Connection:
         if self.ended is None:
             self._pings += 1
             self._writer.write(PING, 0, 0, _OWN_PING)
+
+    def announce_end(self) -> None:
+        """Ask the peer to open no further streams; those that it has already opened are still accepted.
+
+        Follow with `ping`: after its answer, the peer opens none, and `go_away` loses none (section 6.8).
+        """
+        if self.ended is None and self._last_accepted is None:
+            self._write_go_away(_LARGEST_STREAM, ErrorCode.NO_ERROR)
 
     def go_away(self, code: int = ErrorCode.NO_ERROR) -> None:
         """Accept no further streams; open streams go on (section 6.8)."""

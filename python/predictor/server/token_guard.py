@@ -13,6 +13,7 @@ _SCHEME: Final = "bearer"
 NEEDS: Final[Mapping[str, frozenset[Role]]] = {
     "Predict": frozenset({Role.PREDICT}),
     "PredictStream": frozenset({Role.PREDICT}),
+    "SimulatePaths": frozenset({Role.PREDICT}),
     "Explain": frozenset({Role.EXPLAIN}),
     "ExplainGlobal": frozenset({Role.EXPLAIN}),
     "ListModels": _ANY_TOKEN,

@@ -12,6 +12,7 @@ from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import QueuedRequest, RequestQueue
 from predictor.service.served_models import ModelWorkers, ServedModels
 from predictor.service.service import PredictionService
+from predictor.service.simulations import Simulation, SimulationRequest
 from predictor.service.workers import ExplanationWorker, ModelWorker, PredictionRequest
 
 __all__ = [
@@ -28,4 +29,6 @@ __all__ = [
     "QueuedRequest",
     "RequestQueue",
     "ServedModels",
+    "Simulation",
+    "SimulationRequest",
 ]

@@ -34,6 +34,7 @@ from predictor.service.preemption import BoundedDeadline, PredictionActivity, Pr
 from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
 from predictor.service.request_record import RequestRecord
 from predictor.service.served_models import ServedModels
+from predictor.service.simulations import Simulation, SimulationJob, SimulationRequest
 from predictor.service.workers import (
     DecodedInstances,
     ExplanationWorker,
@@ -239,6 +240,16 @@ class PredictionService:
         request = DecodedGlobalQuery(query) if isinstance(query, GlobalQuery) else query
         work, record = GlobalExplanation(model, request, report), self._record("ExplainGlobal", request, deadline)
         item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(work, deadline, record=record)
+        self._put_explanation(model, item)
+        return item.answer
+
+    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> Future[Simulation]:
+        """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
+        model = self.served.now.registry.find(reference)
+        record = self._record("SimulatePaths", request, deadline)
+        item: QueuedRequest[SimulationJob, Simulation] = QueuedRequest(
+            SimulationJob(model, request), deadline, record=record
+        )
         self._put_explanation(model, item)
         return item.answer
 

@@ -18,6 +18,7 @@ MAX_FEATURES: Final = 10_000
 MAX_CELLS: Final = 8_000_000
 """Values of one array: symbols x sessions, or symbols x sessions x features."""
 MAX_TARGETS: Final = 256
+MAX_PRICES: Final = 64
 MAX_AXES: Final = 8
 """Axes of a tensor."""
 MAX_PARTS: Final = 200_000

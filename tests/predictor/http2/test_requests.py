@@ -270,6 +270,18 @@ def test_after_a_farewell_open_streams_go_on_and_others_are_refused() -> None:
     assert resets(connection) == [(3, ErrorCode.REFUSED_STREAM)]
 
 
+def test_streams_that_cross_an_announced_end_are_accepted() -> None:
+    connection = greeted()
+    connection.receive(headers(1))
+    connection.announce_end()
+    assert frames(connection.data_to_send()) == [Frame(GOAWAY, 0, 0, number(2**31 - 1) + number(0))]
+    assert [type(event) for event in connection.receive(headers(3))] == [RequestReceived]
+    connection.go_away()
+    assert frames(connection.data_to_send()) == [Frame(GOAWAY, 0, 0, number(3) + number(0))]
+    connection.receive(call(5))
+    assert resets(connection) == [(5, ErrorCode.REFUSED_STREAM)]
+
+
 def _conversation() -> bytes:
     """Frames of every kind that a client may send."""
     split = frame(HEADERS, BLOCK[:5], stream=5) + frame(CONTINUATION, BLOCK[5:9], stream=5)

@@ -70,7 +70,8 @@ class HttpConnection(asyncio.Protocol):
         self._new: list[tuple[MethodHandler, IncomingCall]] = []
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
-        self._is_paused = self._is_starting = self._is_flushing = self._is_leaving = self._is_ending = False
+        self._is_paused = self._is_starting = self._is_flushing = False
+        self._is_leaving = self._has_left = self._is_ending = False
         self._begun_s = self._heard_s = self._used_s = self.loop.time()
         self._renewed_s = self._begun_s
         self._pinged_s: float | None = None
@@ -137,6 +138,9 @@ class HttpConnection(asyncio.Protocol):
                     self._wake_waiting()
                 case PingAnswered():
                     self._pinged_s = None
+                    if self._is_leaving:
+                        self._has_left = True
+                        self._http.go_away()
                 case ConnectionEnded():
                     _log.debug("connection of %s ended: %s", self.peer, event.reason)
         if not self._is_starting:
@@ -260,12 +264,14 @@ class HttpConnection(asyncio.Protocol):
         self.send_headers(stream, encode_trailers(code, message, {}, has_begun=False), end=True)
 
     def _leave(self) -> None:
-        """Take no further calls; close when none is left."""
+        """Take no further calls; close when none is left and the peer knows it."""
         if not self._is_leaving:
             self._is_leaving = True
-            self._http.go_away()
+            self._http.announce_end()
+            self._http.ping()
+            self._pinged_s = self.loop.time()
             self._flush_soon()
-        if not self._calls:
+        if self._has_left and not self._calls:
             self._end()
 
     def _wake_waiting(self) -> None:

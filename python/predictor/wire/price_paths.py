@@ -1,0 +1,109 @@
+"""Conversion of requests for price paths, and of their responses."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Final
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.dates import optional_number
+from predictor.errors import MalformedRequestError
+from predictor.forecast import Forecast
+from predictor.instance import PathQuery
+from predictor.price_paths import Estimate, PathQuestions, PricePaths
+from predictor.wire import arrays, errors, instances
+from predictor.wire.limits import MAX_PRICES, MAX_SYMBOLS, check_count, check_text
+
+_PART: Final = 1 << 20
+"""Approximate bytes of paths in one message."""
+
+
+def encode_query(query: PathQuery, model: str, *, include_paths: bool) -> pb.SimulatePathsRequest:
+    """Encode a query to `model`."""
+    questions = query.questions
+    return pb.SimulatePathsRequest(
+        model=model,
+        instance=instances.encode(query.instance),
+        paths=query.paths,
+        seed=query.seed,
+        day=questions.day,
+        level=questions.level,
+        holdings=[pb.Holding(symbol=symbol, value=value) for symbol, value in questions.holdings.items()],
+        prices=[pb.PriceLevel(symbol=symbol, price=price) for symbol, price in questions.prices],
+        include_paths=include_paths,
+    )
+
+
+def decode_query(message: pb.SimulatePathsRequest) -> PathQuery:
+    """Decode a query.
+
+    Raises:
+        MalformedRequestError: a symbol is held twice, or the instance cannot be decoded.
+        RequestTooLargeError: there are too many holdings, prices or bars.
+    """
+    check_count("holdings", len(message.holdings), MAX_SYMBOLS)
+    check_count("prices", len(message.prices), MAX_PRICES)
+    held = _decode_pairs("holdings", [(one.symbol, one.value) for one in message.holdings])
+    if len(dict(held)) != len(held):
+        raise MalformedRequestError(
+            "holdings: a symbol is held twice; send one value for each", metadata={"field": "holdings"}
+        )
+    return PathQuery(
+        instance=instances.decode(message.instance),
+        paths=message.paths or PathQuery.paths,
+        seed=message.seed,
+        questions=PathQuestions(
+            day=message.day,
+            level=message.level or PathQuestions.level,
+            holdings=dict(held),
+            prices=tuple(_decode_pairs("prices", [(one.symbol, one.price) for one in message.prices])),
+        ),
+    )
+
+
+def _decode_pairs(field: str, pairs: Sequence[tuple[str, float]]) -> Sequence[tuple[str, float]]:
+    for symbol, _ in pairs:
+        check_text(f"{field}.symbol", symbol)
+    return pairs
+
+
+def encode_answers(forecast: Forecast, paths: PricePaths, questions: PathQuestions) -> pb.SimulatePathsResponse:
+    """Answer the questions, and encode everything but the paths; raises as `PricePaths.answer`."""
+    answers = paths.answer(questions)
+    return pb.SimulatePathsResponse(
+        symbols=paths.symbols,
+        as_of_session=optional_number(paths.as_of_session),
+        anchor_price=arrays.encode_float64(paths.anchor_price),
+        days=paths.days,
+        paths=len(paths.returns),
+        past_days=paths.past_days,
+        forecast_id=paths.forecast_id,
+        model=paths.model,
+        version=paths.version,
+        warnings=forecast.warnings,
+        refusals=errors.encode_each(paths.refusals),
+        day=answers.day,
+        value_at_risk=_encode_estimate(answers.value_at_risk),
+        expected_shortfall=_encode_estimate(answers.expected_shortfall),
+        drawdown=_encode_estimate(answers.drawdown),
+        prices=[
+            pb.PriceProbability(
+                symbol=one.symbol,
+                price=one.price,
+                above=_encode_estimate(one.above),
+                touched=_encode_estimate(one.touched),
+            )
+            for one in answers.prices
+        ],
+    )
+
+
+def encode_parts(paths: PricePaths) -> Iterator[pb.SimulatePathsResponse]:
+    """Encode the paths in messages of about 1 MiB."""
+    count = max(1, _PART // (8 * prod(paths.returns.shape[1:])))
+    for first in range(0, len(paths.returns), count):
+        part = arrays.encode_float64(paths.returns[first : first + count])
+        yield pb.SimulatePathsResponse(first_path=first, returns=part)
+
+
+def _encode_estimate(found: Estimate | None) -> pb.Estimate | None:
+    return None if found is None else pb.Estimate(value=found.value, lower=found.lower, upper=found.upper)
