@@ -98,9 +98,21 @@ def drop_last_split(weights: dict[str, Tensor]) -> None:
     change("counts", 3, 0)(weights)
 
 
+def swap_leaves(weights: dict[str, Tensor]) -> None:
+    change("left", 1, ~1)(weights)
+    change("right", 1, ~0)(weights)
+
+
+def leave_splits_out(weights: dict[str, Tensor]) -> None:
+    change("left", 0, ~0)(weights)
+    change("right", 0, ~3)(weights)
+
+
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
+        (swap_leaves, "the leaves of a tree are not reached once each, from left to right"),
+        (leave_splits_out, "the leaves of a tree are not reached once each"),
         (change("left", 0, 0), "a split leads left to 0, but must lead to a split after it"),
         (change("left", 1, 0), "a split leads left to 0, but must lead to a split after it"),
         (change("right", 0, 3), "a split leads right to 3"),

@@ -1,19 +1,32 @@
 """Trees fitted by LightGBM and copied into a network: the same bits, the same Shapley values, the same seeds."""
 
 from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import lightgbm
 import numpy as np
 import pytest
 import torch
+from market import bokeh_panel
+from serving import serving
 
 from predictor.arrays import FloatArray
+from predictor.client import QuantraClient
+from predictor.errors import MissingPackageError
 from predictor.explain.tree_shap import ForestPaths
+from predictor.forecaster import Forecaster
+from predictor.instance import Instance, Query
 from predictor.networks import InputSizes, Target, TreesConfig, TreesForecaster
+from predictor.service import PredictionService
+from trainers import StockTrainer
+from trainers.stock import forests
 from trainers.stock.forests import SETTINGS, store_forest
 
 COLUMNS = 12
 LEAVES = 15
+BARS = bokeh_panel("AAPL", "IBM").last(900)
+RECIPE: Final[dict[str, Any]] = {"model": "trees", "horizons": [1, 5], "calendar": "XNYS", "trees": 10, "leaves": 4}
 
 
 def random_rows(count: int, seed: int) -> FloatArray:
@@ -117,3 +130,65 @@ def test_a_tree_without_a_split_is_its_value() -> None:
     paths = ForestPaths.of(network.forests, 0)
     found = paths.shapley_values(network.forests.goes_left(rows[:1]).reshape(LEAVES - 1, -1).T, COLUMNS)
     assert not found.any()
+
+
+# --- trained models
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[StockTrainer, Path]:
+    """A trained model and its folder."""
+    trainer, folder = StockTrainer(**RECIPE, quiet=True), tmp_path_factory.mktemp("models") / "small" / "1"
+    trainer.fit(BARS).close()
+    return trainer, trainer.save(folder)
+
+
+def test_training_again_gives_the_same_bytes_and_another_seed_other_trees(trained: tuple[StockTrainer, Path]) -> None:
+    made = [StockTrainer(**RECIPE, quiet=True, seed=seed) for seed in (0, 1)]
+    for trainer in made:
+        trainer.fit(BARS).close()
+    weights = trained[1] / "weights.safetensors"
+    found = [trainer.save(trained[1].parent / str(2 + k)) / weights.name for k, trainer in enumerate(made)]
+    assert [path.read_bytes() == weights.read_bytes() for path in found] == [True, False]
+
+
+def test_a_server_forecasts_and_explains_as_the_loaded_model_does(trained: tuple[StockTrainer, Path]) -> None:
+    bars = bokeh_panel("AAPL", "IBM").last(150)
+    with (
+        Forecaster.load(trained[1], "cpu") as loaded,
+        PredictionService.open(trained[1].parents[1]) as service,
+        serving(service) as served,
+        QuantraClient(served.target, "small") as client,
+    ):
+        here, there = loaded.predict(bars), client.predict(bars)
+        np.testing.assert_array_equal(there.values, here.values)
+        assert there.forecast_id == here.forecast_id
+        query = Query(instance=Instance(input=bars))
+        ours, theirs = (one.explain(query).attributions for one in (loaded, client))
+        np.testing.assert_array_equal([one.per_row for one in theirs], [one.per_row for one in ours])
+
+
+def test_the_card_counts_the_values_of_leaves_and_has_no_epochs(trained: tuple[StockTrainer, Path]) -> None:
+    card = trained[0].card
+    assert card.training is not None
+    assert (card.training.parameters, card.training.precision) == (2 * 3 * 10 * 4, "fp64")
+    assert (card.training.epochs, card.start_note) == ((), "")
+
+
+def test_training_without_lightgbm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        assert name == "lightgbm"
+
+    monkeypatch.setattr(forests, "find_spec", missing)
+    with pytest.raises(
+        MissingPackageError, match=r"training a model of trees needs .* pip install 'quantra\[baselines\]'"
+    ):
+        StockTrainer(**RECIPE, quiet=True).fit(BARS)
+
+
+def test_a_forest_learns_what_a_column_says_of_the_outcome() -> None:
+    network, rows = grown()[1], random_rows(2000, seed=8)
+    actual, found = outcomes(rows), network.forests.sums(rows)[:, 0]
+    constant = np.quantile(outcomes(random_rows(1500, seed=1)), 0.9)
+    losses = [float(np.maximum(0.9 * (actual - one), -0.1 * (actual - one)).mean()) for one in (found, constant)]
+    assert losses[0] < 0.9 * losses[1]
