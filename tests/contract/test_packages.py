@@ -42,6 +42,7 @@ PACKAGES = ("Quantra.Client.Abstractions", HOSTING, TESTING, *DOORS)
 FRAMEWORKS = ("net8.0", "net10.0")
 PROGRAMS = {
     **dict.fromkeys((*DOORS, TESTING), (None, "")),
+    "Quantra.Client": (2, ""),  # the third needs a ledger
     HOSTING: (1, '    <PackageReference Include="Microsoft.Extensions.Hosting" Version="10.*" />'),
 }
 """How many of a page's blocks are its program, each going on from the one before (None: all); its other packages."""
