@@ -90,7 +90,7 @@ public sealed class ForecastViewTests(HostingFixture fixture, SupervisedServer s
         Assert.Matches("^[0-9]+ of 30 outcomes 5 days ahead were inside the band$", view.Past.Note);
         Assert.Equal(("small@1, champion: Amber, 1 test", "#b45309"), (view.Past.Lamp, view.Past.LampColor));
         view.Reasons.Horizon = 1;
-        Assert.Matches("^[0-9]+ of 30 outcomes 1 days ahead were inside the band$", view.Past.Note);
+        Assert.Matches("^[0-9]+ of 30 outcomes 1 day ahead were inside the band$", view.Past.Note);
         view.Symbol = "IBM";
         Assert.Equal((null, ""), (view.Past.Chart, view.Past.Note));
         await view.PendingForecast;

@@ -86,7 +86,7 @@ public sealed class PastForecastsViewModel : ObservableObject
         var inside = scored.Count(outcome => outcome.IsInside == true);
         Note = Chart is null
             ? "the ledger has too few forecasts of this symbol"
-            : string.Create(CultureInfo.InvariantCulture, $"{inside} of {scored.Length} outcomes {horizon} days ahead were inside the band");
+            : string.Create(CultureInfo.InvariantCulture, $"{inside} of {scored.Length} outcomes {horizon} day{(horizon == 1 ? "" : "s")} ahead were inside the band");
     }
 
     public void Clear()
