@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ from trainers.stock.recipe import recipe_of
 EVENINGS: Final = 20
 LOADED: Final = ("trainers.stock.daily.command", "trainers.stock.daily.page")
 """Modules that are imported before the forks."""
+LONGEST_DELAY: Final = 0.03
+"""Seconds after a write until the kill."""
 ENDED: Final = (0, 3)
 """Exit codes of a run that was completed."""
 CONTENT: Final = {
@@ -120,6 +123,25 @@ def wait_for(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
+def watch_log(process: int, ledger: Path, size: float = inf, delay: float = 0.0) -> tuple[int, int]:
+    """The largest size of a ledger's log and the exit code of the process, which is killed when the log has a size.
+
+    The log grows with every write, so kills at sizes are spread over the writes, however fast the machine is.
+    """
+    log, largest = ledger.with_name(f"{ledger.name}-wal"), 0
+    while True:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return largest, os.waitstatus_to_exitcode(status)
+        with contextlib.suppress(FileNotFoundError):
+            largest = max(largest, log.stat().st_size)
+        if largest >= size:
+            time.sleep(delay)
+            os.kill(process, signal.SIGKILL)
+            size = inf
+        time.sleep(0.0005)
+
+
 def read_content(ledger: Path) -> dict[str, list[tuple[object, ...]]]:
     with contextlib.closing(sqlite3.connect(ledger)) as connection:
         return {name: connection.execute(query).fetchall() for name, query in CONTENT.items()}
@@ -152,22 +174,21 @@ class Counts:
 def kill_rows(folder: Path, kills: int) -> Iterator[Row]:
     setting, random = Setting.create(folder), np.random.default_rng(0)
     whole = setting.copy("whole")
-    begun = time.perf_counter()
-    assert wait_for(setting.start(whole)) in ENDED
-    longest, expected = time.perf_counter() - begun, (read_content(whole), whole.with_suffix(".html").read_bytes())
+    written, code = watch_log(setting.start(whole), whole)
+    assert code in ENDED
+    expected = read_content(whole), whole.with_suffix(".html").read_bytes()
     counts, writes = Counts(), set[int]()
     for number in range(kills):
         ledger = setting.copy(f"kill{number}")
-        process = setting.start(ledger)
-        time.sleep(random.uniform(0, longest))
-        os.kill(process, signal.SIGKILL)
-        counts.late += wait_for(process) != -signal.SIGKILL
+        _, code = watch_log(setting.start(ledger), ledger, random.uniform(0, written), random.uniform(0, LONGEST_DELAY))
+        counts.late += code != -signal.SIGKILL
         counts.unverified += not verifies(ledger)
         writes.add(count_batches(ledger) - count_batches(setting.ledger))
         counts.failed += wait_for(setting.start(ledger)) not in ENDED
         counts.unverified += not verifies(ledger)
         counts.different += (read_content(ledger), ledger.with_suffix(".html").read_bytes()) != expected
-    detail = f"of {kills} kills within {longest:.1f} s, after {len(writes)} different numbers of writes"
+    possible = count_batches(whole) - count_batches(setting.ledger)
+    detail = f"of {kills} kills, after {len(writes)} different numbers of writes up to {possible}"
     yield at_most("chains that do not verify", float(counts.unverified), 0.0, detail=detail)
     yield at_most("next runs that fail", float(counts.failed), 0.0, detail=detail)
     yield at_most("ledgers or pages that differ from an undisturbed run", float(counts.different), 0.0, detail=detail)
