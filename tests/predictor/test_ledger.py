@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ledger_records import forecast_record
-from market import bokeh_panel, scaled, without_last_bar
+from market import bokeh_panel, scaled, without_bars, without_last_bar
 
 from predictor import file_lock
 from predictor.bars import BarPanel
@@ -23,6 +23,7 @@ from predictor.ledger import (
     EvidenceRecord,
     ForecastRecord,
     ForecastRole,
+    KnownBars,
     Label,
     LabelStatus,
     Ledger,
@@ -119,6 +120,20 @@ def test_bars_missing_in_a_shorter_panel_stay(ledger: Ledger) -> None:
     ledger.add_bars(PANEL.select(["AAPL", "IBM"]))
     ledger.add_bars(without_last_bar(PANEL, "IBM"))
     np.testing.assert_array_equal(ledger.panel().close, PANEL.close)
+
+
+def test_a_panel_is_extended_by_what_was_added(ledger: Ledger) -> None:
+    known = KnownBars()
+    late = without_bars(PANEL, "MSFT", slice(0, 6))
+    steps = (late.until(DAYS[3]), late.until(DAYS[6]), scaled(late.until(DAYS[6]), slice(2, 4), 1.01), late)
+    for bars in steps:
+        ledger.add_bars(bars)
+        for last in (DAYS[2], DAYS[5], DAYS[-1]):
+            expected, found = ledger.panel(last=last), ledger.extended_panel(known, last=last)
+            assert (found.symbols, found.sessions.tolist()) == (expected.symbols, expected.sessions.tolist())
+            for name in expected.columns:
+                np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert known.row == ledger.query("select max(id) as last from bar")[0]["last"]
 
 
 def test_a_part_of_the_bars_is_read_by_symbol_and_session(ledger: Ledger) -> None:

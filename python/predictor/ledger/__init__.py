@@ -11,7 +11,7 @@ from predictor.ledger.forecast_listing import (
     RecordedOutcome,
     read_outcomes,
 )
-from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMNS, BarsAdded, Ledger, LedgerTable
+from predictor.ledger.ledger import SESSION_COLUMNS, TIME_COLUMNS, BarsAdded, KnownBars, Ledger, LedgerTable
 from predictor.ledger.records import (
     ClientRequest,
     EvidenceRecord,
@@ -35,6 +35,7 @@ __all__ = [
     "ForecastListing",
     "ForecastRecord",
     "ForecastRole",
+    "KnownBars",
     "Label",
     "LabelStatus",
     "Ledger",

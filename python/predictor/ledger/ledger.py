@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
@@ -44,6 +44,16 @@ class BarsAdded:
     """Bars that the ledger did not have."""
     revised: int
     """Bars with other values than the recorded ones."""
+
+
+@dataclass(slots=True)
+class KnownBars:
+    """The bars that a caller of `Ledger.extended_panel` has read so far."""
+
+    row: int = 0
+    """The last row."""
+    bars: dict[str, tuple[IntArray, FloatArray]] = field(default_factory=dict[str, tuple[IntArray, FloatArray]])
+    """Sessions [T] and bars [T, C] of each symbol."""
 
 
 class LedgerTable(StrEnum):
@@ -226,15 +236,26 @@ class Ledger:
         if universe is None or missing or not known:
             span = f"from {shown_date(low)} to {shown_date(high)}"
             raise BarsError(f"{self.path}: the ledger has no bars of {listed(missing) or 'any symbol'} {span}")
-        sessions = np.unique(np.concatenate([known[name][0] for name in names]))
-        cube = np.full((len(names), sessions.size, len(universe.columns)), np.nan)
-        for row, name in enumerate(names):
-            days, bars = known[name]
-            cube[row, np.searchsorted(sessions, days)] = bars
-        columns = {name: cube[..., k] for k, name in enumerate(universe.columns)}
-        return BarPanel(
-            symbols=names, sessions=sessions, calendar=universe.calendar, currency=universe.currency, **columns
-        )
+        return _build_panel(universe, known, names)
+
+    def extended_panel(self, known: "KnownBars", *, last: int) -> BarPanel:
+        """The same as `panel(last=last)`, but reads only the rows that were added since the last call.
+
+        Args:
+            known: what earlier calls have read; this call adds to it.
+            last: the last session, yyyymmdd.
+        """
+        universe = self._universe()
+        rows = self._store.rows("select id, symbol, sessions, bars from bar where id > ? order by id", (known.row,))
+        for symbol, parts in _read_blocks(rows, universe).items():
+            known.bars[symbol] = _newest_bars([known.bars[symbol], *parts] if symbol in known.bars else parts)
+        known.row = rows[-1]["id"] if rows else known.row
+        ends = {symbol: int(np.searchsorted(days, last, "right")) for symbol, (days, _) in known.bars.items()}
+        until = {symbol: (days[: ends[symbol]], bars[: ends[symbol]]) for symbol, (days, bars) in known.bars.items()}
+        names = tuple(sorted(symbol for symbol, end in ends.items() if end))
+        if universe is None or not names:
+            raise BarsError(f"{self.path}: the ledger has no bars until {shown_date(last)}")
+        return _build_panel(universe, until, names)
 
     @property
     def last_session(self) -> int:
@@ -311,11 +332,7 @@ class Ledger:
             f"where last_session >= ? and first_session <= ? and batch <= ? {chosen} order by id"
         )
         values = (first, last, batch) if symbols is None else (first, last, batch, json.dumps(list(symbols)))
-        blocks: dict[str, list[tuple[IntArray, FloatArray]]] = {}
-        for row in self._store.rows(query, values):
-            if universe is not None:
-                block = np.frombuffer(row["sessions"], "<i4"), matrix_of(row["bars"], len(universe.columns))
-                blocks.setdefault(row["symbol"], []).append(block)
+        blocks = _read_blocks(self._store.rows(query, values), universe)
         joined = {symbol: _newest_bars(parts, first, last) for symbol, parts in blocks.items()}
         return {symbol: bars for symbol, bars in joined.items() if bars[0].size}
 
@@ -420,7 +437,35 @@ def as_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     return frame
 
 
-def _newest_bars(parts: Sequence[tuple[IntArray, FloatArray]], first: int, last: int) -> tuple[IntArray, FloatArray]:
+def _read_blocks(
+    rows: Sequence["sqlite3.Row"], universe: _Universe | None
+) -> dict[str, list[tuple[IntArray, FloatArray]]]:
+    """The written bars of each symbol, in their order."""
+    blocks: dict[str, list[tuple[IntArray, FloatArray]]] = {}
+    if universe is None:
+        return blocks
+    for row in rows:
+        block = np.frombuffer(row["sessions"], "<i4"), matrix_of(row["bars"], len(universe.columns))
+        blocks.setdefault(row["symbol"], []).append(block)
+    return blocks
+
+
+def _build_panel(
+    universe: _Universe, known: Mapping[str, tuple[IntArray, FloatArray]], names: tuple[str, ...]
+) -> BarPanel:
+    """A panel of the named symbols from their known bars."""
+    sessions = np.unique(np.concatenate([known[name][0] for name in names]))
+    cube = np.full((len(names), sessions.size, len(universe.columns)), np.nan)
+    for row, name in enumerate(names):
+        days, bars = known[name]
+        cube[row, np.searchsorted(sessions, days)] = bars
+    columns = {name: cube[..., k] for k, name in enumerate(universe.columns)}
+    return BarPanel(symbols=names, sessions=sessions, calendar=universe.calendar, currency=universe.currency, **columns)
+
+
+def _newest_bars(
+    parts: Sequence[tuple[IntArray, FloatArray]], first: int = 0, last: int = LATEST
+) -> tuple[IntArray, FloatArray]:
     """The newest version of each bar of one symbol, by session."""
     sessions = np.concatenate([days for days, _ in parts])
     days, places = np.unique(sessions[::-1], return_index=True)

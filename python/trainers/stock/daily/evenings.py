@@ -17,7 +17,7 @@ from predictor.due_forecasts import REVISED_BARS, DueForecasts, score_due_foreca
 from predictor.errors import InSampleError, QuantraError, counted, listed, shown_date
 from predictor.evidence import Lamp
 from predictor.inference import describe_engine
-from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger, LedgerEvent
+from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion, assess_model, list_newest_evidence, worst_lamp
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
@@ -150,14 +150,15 @@ def run_due_evenings(
         scores = score_due_forecasts(ledger)
     rows = scores.rows
     has_test = [place % settings.evidence_every == 0 for place in range(len(due), 0, -1)]
-    before = known
+    before, known_bars = known, KnownBars()
     for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: shown_date(due[k])):
         if due[k] > before:
             recorded += _record_bars(ledger, bars.between(before, due[k]))
             scores = score_due_forecasts(ledger, first_open=scores.first_open)
             rows += scores.rows
             before = due[k]
-        rows += _run_evening(settings, due[k], after_evening, is_tested=has_test[k])
+        panel = ledger.extended_panel(known_bars, last=due[k]) if len(due) > 1 else ledger.panel(last=due[k])
+        rows += _run_evening(settings, panel, due[k], after_evening, is_tested=has_test[k])
     return summarise(settings, evenings=len(due), rows=rows, bars=recorded)
 
 
@@ -179,10 +180,11 @@ def _record_bars(ledger: Ledger, bars: BarPanel) -> int:
     return added.new + added.revised
 
 
-def _run_evening(settings: DailySettings, session: int, after_evening: EveningAction | None, *, is_tested: bool) -> int:
+def _run_evening(
+    settings: DailySettings, bars: BarPanel, session: int, after_evening: EveningAction | None, *, is_tested: bool
+) -> int:
     """Forecast after one session, test the champion if that is due, and record the evening's event last."""
     ledger, name = settings.ledger, settings.line.name
-    bars = ledger.panel(last=session)
     failed: dict[str, str] = {}
     champion, *others = _load_all(settings, bars, failed)
     rivals = [one.version for one in others]
