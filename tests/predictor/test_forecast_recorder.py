@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -215,3 +216,18 @@ def test_a_server_serves_without_a_damaged_ledger_and_says_so(models: Path, tmp_
     ):
         client.predict(bars)
     assert "forecasts are not recorded" in (tmp_path / "log").read_text()
+
+
+def test_recorded_forecasts_are_counted(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(
+            models, log, "--ledger", str(tmp_path / "ledger.db"), "--ledger-mode", "strict", "--metrics-port", "0"
+        ) as process,
+        QuantraClient(process.target, "small") as client,
+    ):
+        client.predict(bars)
+        with urlopen(f"http://127.0.0.1:{process.ready['metrics_port']}/metrics") as page:
+            text = page.read().decode()
+    assert 'quantra_ledger_forecasts_total{result="recorded"} 1.0' in text
+    assert 'quantra_ledger_forecasts_total{result="lost"} 0.0' in text

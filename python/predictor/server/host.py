@@ -55,12 +55,13 @@ class LoadedService:
     @property
     def gauges(self) -> ServerGauges:
         """Gauges to read at any time."""
-        service, calls = self.service, self.calls
+        service, calls, recorder = self.service, self.calls, self.service.recorder
         return ServerGauges(
             versions=lambda: service.served.versions,
             queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
             sessions=lambda: calls.sessions_held[0],
             ledger=tuple if self.ledger is None else LedgerGauges(self.ledger).families,
+            recorded={} if recorder is None else {"recorded": lambda: recorder.recorded, "lost": lambda: recorder.lost},
         )
 
     def close(self) -> None:

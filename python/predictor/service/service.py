@@ -76,7 +76,8 @@ class PredictionService:
         recorder: ForecastRecorder | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
-        self._recorder = recorder
+        self.recorder = recorder
+        """None without a ledger."""
         self._observer, self._wake = observer, wake
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
@@ -256,8 +257,8 @@ class PredictionService:
     def close(self) -> None:
         """Reject new requests and finish queued ones."""
         _close_queues(self._predictions, self._explanations)
-        if self._recorder is not None:
-            self._recorder.close()
+        if self.recorder is not None:
+            self.recorder.close()
 
     def __enter__(self) -> Self:
         return self
@@ -300,7 +301,7 @@ class PredictionService:
             self._clock,
             most_rows=self._most_rows,
             max_age_sessions=self._max_age_sessions,
-            recorder=self._recorder,
+            recorder=self.recorder,
         )
 
 

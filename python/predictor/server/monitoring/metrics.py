@@ -7,13 +7,13 @@ removed when it is unloaded.
 import platform
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final, TypeVar, final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from predictor.observation import Observation
 from predictor.server.monitoring.observed_calls import EndedCall
@@ -48,6 +48,8 @@ class ServerGauges:
     """Number of open sessions."""
     ledger: Callable[[], Iterable[Metric]] = tuple
     """Gauges of the ledger; none by default."""
+    recorded: Mapping[str, Callable[[], int]] = field(default_factory=dict[str, Callable[[], int]])
+    """Number of clients' forecasts so far, by what became of them; empty without a ledger."""
 
 
 @final
@@ -185,6 +187,7 @@ class _MetricsPage:
             yield from _queues(self._gauges.queues)
             yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._gauges.sessions())
             yield from self._gauges.ledger()
+            yield from _count_recorded(self._gauges.recorded)
 
 
 def _without_created(metric: Metric) -> Metric:
@@ -201,6 +204,15 @@ def _queues(queues: Mapping[str, Callable[[], QueueContents]]) -> Iterable[Metri
         family = GaugeMetricFamily(f"quantra_queue_{unit}", f"{what} without a response yet.", labels=("queue",))
         for name, counts in contents.items():
             family.add_metric((name,), counts[index])
+        yield family
+
+
+def _count_recorded(recorded: Mapping[str, Callable[[], int]]) -> Iterable[Metric]:
+    if recorded:
+        text = "Forecasts of clients: recorded in the ledger, or lost."
+        family = CounterMetricFamily("quantra_ledger_forecasts", text, labels=("result",))
+        for result, count in recorded.items():
+            family.add_metric((result,), count())
         yield family
 
 
