@@ -199,7 +199,7 @@ class MemberFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefutedMember:
-    """A member that was left out of an ensemble because it was significantly worse than the best on selection days."""
+    """A member that was left out of an ensemble, because it was significantly worse than the best."""
 
     name: str
     rival: str
@@ -213,12 +213,12 @@ class RefutedMember:
     def reason(self) -> str:
         """One sentence."""
         worse = f"{-100 * self.improvement:.1f} % ({-100 * self.upper:.1f} % to {-100 * self.lower:.1f} %)"
-        return f"on the selection days its loss is {worse} above that of {self.rival}"
+        return f"on the calibration days its loss is {worse} above that of {self.rival}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightingFacts:
-    """How the members of an ensemble were chosen and weighted, on the selection days that all members share."""
+    """How the members of an ensemble were chosen and weighted, on the calibration days that all members share."""
 
     rule: str
     """equal, screened or fitted."""

@@ -44,6 +44,7 @@ NOT_FROM_PYTHON: Final = {
     *("layout", "date_order", "time_zone", "decimal", "volume_unit"),  # flags of a file, which is already a panel
     *("out", "resume", "checkpoint_seconds", "keep", "profile", "tensorboard"),  # flags of a training in a folder
     *("parent_watch", "json"),  # flags of a process started by another one
+    "budget",  # of several trainings, which end in the folder of an ensemble
 }
 NOT_A_FLAG: Final = {"recipe", "quiet"}
 FLAGS: Final = (

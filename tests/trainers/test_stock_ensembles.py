@@ -171,11 +171,9 @@ def test_the_same_members_and_bars_give_the_same_bytes(
 # --- members and weights
 
 
-def test_members_are_screened_on_their_shared_selection_days(
-    bars: BarPanel, splits: DataSplits, tmp_path: Path
-) -> None:
-    """Long selection days, and a member whose offsets put its band far from the outcomes."""
-    longer = _longer_selection(bars)
+def test_members_are_screened_on_their_shared_calibration_days(bars: BarPanel, tmp_path: Path) -> None:
+    """Long calibration days, and a member whose offsets put its band far from the outcomes."""
+    longer = _longer_calibration(bars)
     good = _saved(tmp_path / "good" / "1", artifact_of("har"), longer)
     fair = _saved(tmp_path / "fair" / "1", artifact_of("har", encoder_length=40), longer)
     awful = _saved(tmp_path / "awful" / "1", _shifted(artifact_of("garch")), longer)
@@ -186,15 +184,15 @@ def test_members_are_screened_on_their_shared_selection_days(
     assert facts is not None
     assert (facts.rule, facts.refuted, facts.crossed) == ("screened", made.refuted, 0)
     assert facts.blocks == facts.days // 40
-    assert longer.selection.first > facts.first >= splits.train.first
+    assert longer.selection.last < facts.last < longer.calibration.last
     assert len(facts.regret) == 3
     assert facts.regret[0] < 0  # averaging the awful member in would be worse
-    assert "awful is left out: on the selection days its loss is" in facts.sentences[0]
+    assert "awful is left out: on the calibration days its loss is" in facts.sentences[0]
     assert made.summary.scores is not None and "member awful" in [row.name for row in made.summary.scores.rows]  # noqa: PT018
     assert artifact.load_ensemble(made.folder).manifest.weights == ()
 
 
-def test_equal_weights_keep_every_member_and_need_no_selection_days(
+def test_equal_weights_keep_every_member(
     bars: BarPanel, splits: DataSplits, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     awful = _saved(tmp_path / "awful" / "1", _shifted(artifact_of("har")), splits)
@@ -212,7 +210,7 @@ def test_the_order_of_the_artifacts_changes_no_byte(
 
 
 def test_a_single_survivor_is_an_ensemble_of_one(bars: BarPanel, tmp_path: Path) -> None:
-    longer = _longer_selection(bars)
+    longer = _longer_calibration(bars)
     good = _saved(tmp_path / "good" / "1", artifact_of("har"), longer)
     awful = _saved(tmp_path / "awful" / "1", _shifted(artifact_of("garch")), longer)
     made = join(bars, {"good": good, "awful": awful}, tmp_path / "joint" / "1")
@@ -221,7 +219,7 @@ def test_a_single_survivor_is_an_ensemble_of_one(bars: BarPanel, tmp_path: Path)
         assert np.isfinite(forecaster.predict(bars.last(200)).values).all()
 
 
-def test_fitted_weights_need_16_blocks_of_selection_days(
+def test_fitted_weights_need_16_blocks_of_calibration_days(
     bars: BarPanel, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"hold 2 independent blocks of 40 sessions.*--weights screened"):
@@ -231,7 +229,7 @@ def test_fitted_weights_need_16_blocks_of_selection_days(
 def test_fitted_weights_are_in_the_manifest_and_the_card(tmp_path: Path) -> None:
     bars = bokeh_panel("AAPL", "IBM").last(1500)
     sessions = bars.sessions
-    longer = _cut(sessions, 500, 1180, 1340)
+    longer = _cut(sessions, 500, 660, 1340)
     made = {"a": artifact_of("har"), "b": artifact_of("har", encoder_length=40)}  # which forecast the same
     folders = {name: _saved(tmp_path / name / "1", one, longer) for name, one in made.items()}
     joined = join(bars, folders, tmp_path / "joint" / "1", rule="fitted")
@@ -242,25 +240,6 @@ def test_fitted_weights_are_in_the_manifest_and_the_card(tmp_path: Path) -> None
     assert facts.lean == facts.blocks / (facts.blocks + 40)
     assert facts.blocks >= 16
     np.testing.assert_allclose(facts.regret, 0, rtol=0, atol=1e-12)
-
-
-def test_members_without_shared_selection_days_are_refused_unless_their_weights_are_equal(
-    bars: BarPanel, folders: dict[str, Path], splits: DataSplits, tmp_path: Path
-) -> None:
-    """The other member was trained on this one's selection days."""
-    sessions = bars.sessions
-    middle = int(np.searchsorted(sessions, splits.selection.last))
-    later = replace(
-        splits,
-        train=replace(splits.train, last=splits.selection.last),
-        selection=SplitPart("selection", int(sessions[middle + 1]), int(sessions[middle + 40])),
-        calibration=replace(splits.calibration, first=int(sessions[middle + 41])),
-    )
-    other = _saved(tmp_path / "other" / "1", artifact_of("gru", seed=8), later)
-    both = {"long": folders["long"], "other": other}
-    with pytest.raises(ConfigurationError, match=r"selection parts of .* share no day; .*use --weights equal"):
-        join(bars, both, tmp_path / "joint" / "1")
-    assert join(bars, both, tmp_path / "joint" / "1", rule="equal").members == ("long", "other")
 
 
 # --- the days
@@ -417,9 +396,9 @@ def _share_below(
     return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)
 
 
-def _longer_selection(bars: BarPanel) -> DataSplits:
-    """Splits with 300 selection days, enough to refute a member."""
-    return _cut(bars.sessions, 300, 600, 750)
+def _longer_calibration(bars: BarPanel) -> DataSplits:
+    """Splits with 300 calibration days, enough to refute a member."""
+    return _cut(bars.sessions, 300, 450, 750)
 
 
 def _cut(sessions: NDArray[np.int32], *ends: int) -> DataSplits:

@@ -491,16 +491,9 @@ def test_an_ensemble_of_children_says_where_they_come_from(
     made = join(new_bars(), folders, tmp_path / "joint")
     told = [note for note in made.summary.notes if "fine-tuned from the weights" in note]
     assert [note.partition(":")[0] for note in told] == ["member one", "member other"]
-    stricter = join(new_bars(), {**folders, "one": informed_child}, tmp_path / "stricter", rule="equal")
+    stricter = join(new_bars(), {**folders, "one": informed_child}, tmp_path / "stricter")
     model = load_model(stricter.folder, ("joint", 1), Runtime(device=torch.device("cpu"), max_rows=256))
     assert find_last_seen(model) == 20120629  # pyright: ignore[reportArgumentType] - it is an ensemble
-
-
-def test_members_are_not_compared_on_selection_days_that_an_ancestor_has_seen(
-    sibling: Path, informed_child: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(InSampleError, match=r"one was fine-tuned .* up to 2012-06-29, .* use --weights equal"):
-        join(new_bars(), {"one": informed_child, "other": sibling}, tmp_path / "joint")
 
 
 # --- refusals

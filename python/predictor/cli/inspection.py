@@ -299,7 +299,7 @@ def _audited(audit: AuditRecord | None, artifact: Path) -> RenderableType:
 def _weighting_facts(weighting: WeightingFacts) -> Iterable[tuple[str, str]]:
     span = f"{iso(weighting.first)} to {iso(weighting.last)}"
     yield "rule", weighting.rule
-    yield "selection days", f"{weighting.days} days, {span}, in {weighting.blocks} independent blocks"
+    yield "calibration days", f"{weighting.days} days, {span}, in {weighting.blocks} independent blocks"
     for sentence in weighting.sentences:
         yield "", sentence
 

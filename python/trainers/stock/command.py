@@ -3,9 +3,10 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import torch
 import typer
@@ -14,7 +15,7 @@ from rich.console import Console
 from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import ParentModel, ancestors_of
+from predictor.card import ParentModel, ancestors_of, data_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import judgement
@@ -23,11 +24,23 @@ from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
 from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target
 from predictor.parent import exit_with_parent
-from trainers.loop import LoopError, StoppedError, launched_rank
+from trainers.loop import LoopError, StoppedError, launched_rank, launched_size
 from trainers.options import RunOptions, consumer
-from trainers.progress import no_progress, progress_on
+from trainers.progress import ConsumerChain, ReportConsumer, no_progress, progress_on
+from trainers.stock.card import hash_bars
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
+from trainers.stock.ensembles import join
+from trainers.stock.ensembles.best import (
+    BEST,
+    MEMBER_KINDS,
+    BestTraining,
+    TimeBudget,
+    check_best,
+    parse_budget,
+    plan_recipe,
+)
+from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import (
     RUN,
@@ -43,6 +56,16 @@ from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, reci
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 from trainers.stock.training_plan import inherit_recipe, set_calendar
+
+USUAL_BUDGET: Final = 600.0
+"""Seconds."""
+
+
+def _budget(text: str) -> float:
+    try:
+        return parse_budget(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @with_flags
@@ -60,10 +83,30 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         Path | None, Flag("CSV with symbol, neighbour, weight; if left out, correlations of training returns.")
     ] = None,
     optimisation: ParsedFlags[Optimisation],
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TIME",
+            parser=_budget,
+            help=f"Time for all trainings of --model {BEST}, such as 90s or 2h; 10m if left out.",
+            show_default=False,
+        ),
+    ] = None,
     run: RunOptions,
 ) -> None:
-    """Train a stock model on daily bars and save it as an artifact."""
+    """Train a stock model on daily bars and save it as an artifact.
+
+    `--model best` trains the kinds that suit daily bars, and combines them into one ensemble.
+    """
     changes = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
+    if changes.kind == BEST:
+        if start is not None or edges is not None:
+            flag = "--edges" if start is None else "--from"
+            raise ConfigurationError(f"{flag} is for one model; leave it out of --model {BEST}")
+        _train_best(changes, bars, files, reads, out, run, USUAL_BUDGET if budget is None else budget)
+        return
+    if budget is not None:
+        raise ConfigurationError(f"--budget is the time of --model {BEST}; leave it out for model {changes.kind}")
     parent = None if start is None else load_parent(start, changes, reads, files)
     if parent is None:
         reject_training_flags(changes)
@@ -91,6 +134,98 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
             print_artifact_commands(out, bars, files)
 
 
+def _train_best(
+    changes: RecipeChanges,
+    bars: BarsFlags,
+    files: CovariateFlags,
+    reads: ParsedFlags[FeatureSelection],
+    out: Path,
+    run: RunOptions,
+    budget: float,
+) -> None:
+    """Train several kinds one after the other, and combine them into an ensemble."""
+    if launched_size() > 1:
+        raise ConfigurationError(f"--model {BEST} runs in one process; start it without torchrun")
+    check_best(changes)
+    out = choose_version_folder(out, resume=run.resume)
+    if run.resume and (out / "manifest.json").is_file():
+        print_finished(out, as_json=run.as_json)
+        return
+    artifact.check_new_folder(out)
+    folder = out.with_name(out.name + RUN) / "members"
+    if folder.exists() and not run.resume:
+        raise ConfigurationError(
+            f"{folder} holds members of a training that was stopped; continue it (--resume), or remove the folder to "
+            "start over"
+        )
+    torch.set_num_threads(run.threads)
+    if run.parent_watch:
+        exit_with_parent()
+    covariates, panel = files.read(), bars.read()
+    recipes, left_out = _plan_members(changes, panel)
+    features = reads.over(FeatureSelection()).beside(covariates, next(iter(recipes.values())).calendar)
+    material = TrainingMaterial(panel, features, covariates)
+
+    def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
+        place = folder / name
+        if artifact.is_artifact(place):
+            return _load_member(place, recipe, panel)
+        return run_training(material, recipe, place, run, 0, limit=limit)
+
+    announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
+    members = BestTraining(train_member, TimeBudget(budget), announce, warn).run(recipes, left_out)
+    joined = join(
+        panel,
+        members.folders,
+        out,
+        covariates=covariates,
+        announce=announce,
+        warn=warn,
+        stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+    )
+    if run.as_json:
+        reasons = [{"name": name, "reason": reason} for name, reason in members.left_out.items()]
+        sys.stdout.write(json.dumps({**describe_joined(joined), "left_out": reasons}) + "\n")
+        return
+    print_joined(joined)
+    print_artifact_commands(out, bars, files)
+
+
+def _plan_members(changes: RecipeChanges, panel: BarPanel) -> tuple[dict[str, StockRecipe], dict[str, str]]:
+    """The recipe of each kind, and the kinds that the settings do not allow, by reason.
+
+    Raises:
+        ConfigurationError: the settings allow no kind.
+    """
+    recipes: dict[str, StockRecipe] = {}
+    left_out: dict[str, str] = {}
+    for kind in MEMBER_KINDS:
+        try:
+            recipes[kind] = plan_recipe(kind, changes)
+        except ConfigurationError as error:
+            left_out[kind] = error.message
+    if not recipes:
+        raise ConfigurationError("; ".join(dict.fromkeys(left_out.values())))
+    calendar = set_calendar(next(iter(recipes.values())), panel, partial(say, style="dim")).calendar
+    return {kind: replace(recipe, calendar=calendar) for kind, recipe in recipes.items()}, left_out
+
+
+def _load_member(place: Path, recipe: StockRecipe, panel: BarPanel) -> TrainingResult:
+    """A member that was trained before the training was stopped.
+
+    Raises:
+        ConfigurationError: it was made with other settings or bars.
+    """
+    _check_same(place, recipe, None)
+    card = artifact.load(place).artifact.manifest.card
+    data = data_of(card)
+    if data is None or data.sha256 != hash_bars(panel):
+        raise ConfigurationError(
+            f"{place} was trained on other bars; give the same, or remove the folder to start over"
+        )
+    return TrainingResult(folder=place, card=dict(card))
+
+
 def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
     if not isinstance(recipe.config, GraphConfig):
         raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
@@ -104,19 +239,23 @@ def run_training(
     options: RunOptions,
     rank: int,
     sections: Mapping[str, Json] | None = None,
+    limit: ReportConsumer | None = None,
 ) -> TrainingResult:
     """Train for a command, with the log and checkpoints in a folder next to the artifact; see `train`.
+
+    `limit` may stop the training by an exception; it receives the reports last.
 
     Raises:
         typer.Exit: a signal stopped the training after it wrote a checkpoint.
     """
     folder = out.with_name(out.name + RUN)
+    shown = consumer(options, folder, sys.stdout, rank=rank)
     try:
         return train(
             material,
             recipe,
             out,
-            consume=consumer(options, folder, sys.stdout, rank=rank),
+            consume=shown if limit is None else ConsumerChain([shown, limit]),
             # Only the first process of a group reports.
             announce=announcer(as_json=options.as_json) if rank == 0 else discard,
             warn=warner(as_json=options.as_json) if rank == 0 else discard,

@@ -34,7 +34,7 @@ def ensemble(
         WeightRule,
         typer.Option(
             help="equal: the mean of all members; screened: the mean without members that are significantly worse than "
-            "the best on the selection days; fitted: the same with fitted weights, for long selection parts."
+            "the best on the calibration days; fitted: the same with fitted weights, for long calibration parts."
         ),
     ] = "screened",
     threads: Threads = 1,
@@ -42,9 +42,9 @@ def ensemble(
 ) -> None:
     """Combine trained artifacts into one model.
 
-    The ensemble's quantiles are means of its members'. Members are compared on the days of all members' selection
-    parts, and significantly worse ones are left out. The means are calibrated on the days of all calibration parts, and
-    scored against the members on days that no member has seen.
+    The ensemble's quantiles are means of its members'. On the days of all members' calibration parts, members that are
+    significantly worse than the best are left out, and the means are calibrated. They are scored against the members on
+    days that no member has seen.
     """
     if len(artifacts) == 1:
         raise ConfigurationError(f"an ensemble needs 2 artifacts or more, but only {artifacts[0]} is given")

@@ -1,9 +1,9 @@
 """Combination of trained artifacts into a calibrated and scored ensemble."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ from predictor import artifact, canonical, golden
 from predictor.artifact import Conformal, EnsembleManifest, SharedMemberFacts, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import Card, RefutedMember, ancestors_of
+from predictor.card import Card, RefutedMember
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.errors import ConfigurationError, shown_date
 from predictor.model import UNITS, Ensemble, ModelIdentity, weigh_quantiles
 from predictor.registry import Runtime, claim_first_champion, load_single
 from trainers.progress import StepProgress, no_progress
@@ -79,42 +79,11 @@ def _find_shared_days(
     return SplitPart(name, parts[latest].first, parts[earliest].last)
 
 
-def find_screening_days(members: Mapping[str, DataSplits], cards: Mapping[str, Mapping[str, Json]]) -> SplitPart:
-    """The selection days that all members share: none was trained or calibrated on them.
-
-    Args:
-        members: splits of each member.
-        cards: card of each member, by the same names.
-
-    Raises:
-        ConfigurationError: the members share no selection days.
-        InSampleError: an ancestor of a member has seen the days.
-    """
-    part = _find_shared_days("selection", members, lambda splits: splits.selection)
-    for name, one in cards.items():
-        seen = max((ancestor.seen_until for ancestor in ancestors_of(one)), default=0)
-        if seen >= part.first:
-            raise InSampleError(
-                f"{name} was fine-tuned from a model that has seen labels up to {shown_date(seen)}, but the shared "
-                f"selection days begin on {shown_date(part.first)}; leave it out, or use --weights equal"
-            )
-    return part
-
-
-_ADVICE = {
-    "selection": "members are compared on days that none was trained on: train them on the same splits (--splits), "
-    "leave one out, or use --weights equal",
-}
-
-
 def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
-    advice = _ADVICE.get(
-        name,
-        "an ensemble is calibrated and scored on days after the training and selection of every member: train the "
-        "members on the same splits (--splits), or leave one out",
-    )
     raise ConfigurationError(
-        f"the {name} parts of {a}, {_format_range(one)}, and {b}, {_format_range(other)}, share no day; {advice}"
+        f"the {name} parts of {a}, {_format_range(one)}, and {b}, {_format_range(other)}, share no day; an ensemble is "
+        "calibrated and scored on days after the training and selection of every member: train the members on the same "
+        "splits (--splits), or leave one out"
     )
 
 
@@ -167,9 +136,8 @@ def join(
         stepwise: shows the progress of the scoring.
 
     Raises:
-        ConfigurationError: `out` exists, members are incompatible or given twice, they share no selection, calibration
-            or test days, these are too few for fitted weights, or the bars do not cover them.
-        InSampleError: an ancestor of a member has seen the selection days.
+        ConfigurationError: `out` exists, members are incompatible or given twice, they share no calibration or test
+            days, these are too few for fitted weights, or the bars do not cover them.
         ArtifactError: a member is damaged, or its card lacks the training's record.
     """
     artifact.check_new_folder(out)
@@ -178,26 +146,29 @@ def join(
     _refuse_duplicates(stored)
     shared = artifact.check_compatible({name: member.artifact for name, member in stored.items()})
     cards = {name: one.artifact.manifest.card for name, one in stored.items()}
-    each = {name: read_splits(one) for name, one in cards.items()}
-    splits = find_common_splits(each)
-    screened_on = None if rule == "equal" else find_screening_days(each, cards)
+    splits = find_common_splits({name: read_splits(one) for name, one in cards.items()})
     models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     doubts = emit(check_models([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
-    choice = None if screened_on is None else _choose(members, screened_on, shared.quantiles, rule, announce)
-    announce("calibrating, and scoring against the members and the baselines")
-    equal = _build_manifest(shared, stored)
-    ours = equal if choice is None else _build_manifest(shared, {name: stored[name] for name in choice.kept}, choice)
-    equal, ours = _calibrate(members, (equal, ours), splits.calibration)
-    test = _forecast_test(members, splits, shared.quantiles)
+    announce("comparing the members, and calibrating their mean")
+    calibration = _PartForecasts.of(members, splits.calibration, shared.quantiles)
+    choice = calibration.choose(rule)
+    equal = calibration.calibrate(_build_manifest(shared, stored))
+    ours = equal
+    if choice is not None:
+        kept = {name: stored[name] for name in choice.kept}
+        ours = calibration.calibrate(_build_manifest(shared, kept, choice.weights))
+    announce("scoring against the members and the baselines")
+    test = _PartForecasts.of(members, splits.require_test(), shared.quantiles)
+    check_outcomes_vary(test.outcomes)
     content = _build_card(test, ours, splits, cards, doubts, stepwise)
     weighting = {} if choice is None else {"weighting": _describe_weighting(test, ours, equal, choice)}
     manifest = replace(ours, card=content | weighting)
     announce("recording the golden instance, and saving")
-    kept = members.only(tuple(manifest.members)).models
-    ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, kept)
+    combined = members.only(tuple(manifest.members)).models
+    ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, combined)
     artifact.save_ensemble(out, manifest, folders, golden.record_ensemble(ensemble))
     claim_first_champion(out)
     return JoinedEnsemble(
@@ -228,21 +199,8 @@ def _refuse_duplicates(members: Mapping[str, StoredArtifact]) -> None:
             raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
 
 
-def _choose(
-    members: EnsembleMembers,
-    part: SplitPart,
-    quantiles: tuple[float, ...],
-    rule: WeightRule,
-    announce: Callable[[str], None],
-) -> MemberChoice:
-    announce("comparing the members on the selection days")
-    windows = members.windows(part)
-    forecasts = {name: one.calibrated for name, one in members.forecasts(windows).items()}
-    return choose_members(EvaluationSet.of(members.first, windows, quantiles), forecasts, rule)
-
-
 def _build_manifest(
-    shared: SharedMemberFacts, members: Mapping[str, StoredArtifact], choice: MemberChoice | None = None
+    shared: SharedMemberFacts, members: Mapping[str, StoredArtifact], weights: tuple[tuple[float, ...], ...] = ()
 ) -> EnsembleManifest:
     """The manifest with zero offsets and an empty card."""
     horizons = len(shared.target.horizons)
@@ -253,52 +211,51 @@ def _build_manifest(
         quantiles=shared.quantiles,
         calendar=shared.calendar,
         conformal=Conformal(offsets=none, effective_samples=(0.0,) * horizons),
-        weights=() if choice is None else choice.weights,
+        weights=weights,
         card={},
     )
 
 
-def _calibrate(
-    members: EnsembleMembers, manifests: Sequence[EnsembleManifest], part: SplitPart
-) -> Iterator[EnsembleManifest]:
-    """The manifests with offsets: the mean of calibrated bands is usually too wide or too narrow."""
-    windows = members.windows(part)
-    forecasts, outcomes = members.forecasts(windows), members.first.outcomes(windows)
-    for manifest in manifests:
-        unit = members.only(tuple(manifest.members)).scale(windows) * manifest.target.spread
-        conformal = calibrate(
-            members.joined(manifest, windows, forecasts).raw / unit[..., None],
-            outcomes / unit,
-            manifest.quantiles,
-            sessions=len(np.unique(windows.positions)),
-            horizons=manifest.target.horizons,
-        )
-        yield replace(manifest, conformal=conformal)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _TestForecasts:
-    """The members' forecasts of the test days."""
+class _PartForecasts:
+    """The members' forecasts of one part."""
 
     members: EnsembleMembers
-    forecasts: Mapping[str, ModelForecasts]
     windows: TrainingWindows
+    each: Mapping[str, ModelForecasts]
     outcomes: EvaluationSet
+
+    @classmethod
+    def of(cls, members: EnsembleMembers, part: SplitPart, quantiles: tuple[float, ...]) -> Self:
+        """Forecasts of the windows that every member can forecast."""
+        windows = members.windows(part)
+        outcomes = EvaluationSet.of(members.first, windows, quantiles)
+        return cls(members=members, windows=windows, each=members.forecasts(windows), outcomes=outcomes)
+
+    def choose(self, rule: WeightRule) -> MemberChoice | None:
+        """The members and their weights; None for equal weights of all."""
+        calibrated = {name: one.calibrated for name, one in self.each.items()}
+        return None if rule == "equal" else choose_members(self.outcomes, calibrated, rule)
 
     def joined(self, manifest: EnsembleManifest) -> ModelForecasts:
         """Forecasts of an ensemble of the members."""
-        return self.members.joined(manifest, self.windows, self.forecasts)
+        return self.members.joined(manifest, self.windows, self.each)
 
-
-def _forecast_test(members: EnsembleMembers, splits: DataSplits, quantiles: tuple[float, ...]) -> _TestForecasts:
-    windows = members.windows(splits.require_test())
-    outcomes = EvaluationSet.of(members.first, windows, quantiles)
-    check_outcomes_vary(outcomes)
-    return _TestForecasts(members=members, forecasts=members.forecasts(windows), windows=windows, outcomes=outcomes)
+    def calibrate(self, manifest: EnsembleManifest) -> EnsembleManifest:
+        """The manifest with offsets: the mean of calibrated bands is usually too wide or too narrow."""
+        unit = self.members.only(tuple(manifest.members)).scale(self.windows) * manifest.target.spread
+        conformal = calibrate(
+            self.joined(manifest).raw / unit[..., None],
+            self.outcomes.outcomes / unit,
+            manifest.quantiles,
+            sessions=self.outcomes.days,
+            horizons=manifest.target.horizons,
+        )
+        return replace(manifest, conformal=conformal)
 
 
 def _build_card(
-    forecast: _TestForecasts,
+    forecast: _PartForecasts,
     manifest: EnsembleManifest,
     splits: DataSplits,
     cards: Mapping[str, Mapping[str, Json]],
@@ -313,10 +270,10 @@ def _build_card(
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
     rows = [
         score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
-        for name, one in forecast.forecasts.items()
+        for name, one in forecast.each.items()
     ]
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="members")
-    for name, one in forecast.forecasts.items():
+    for name, one in forecast.each.items():
         contest.add(name, pinball(test, one.calibrated))
     return {
         "data": card.describe_data(history.bars, doubts),
@@ -333,10 +290,10 @@ def _build_card(
 
 
 def _describe_weighting(
-    forecast: _TestForecasts, ours: EnsembleManifest, equal: EnsembleManifest, choice: MemberChoice
+    forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest, choice: MemberChoice
 ) -> dict[str, Json]:
     """How the members were chosen, and the loss relative to that of equal weights for all of them."""
-    each = [forecast.forecasts[name].calibrated for name in ours.members]
+    each = [forecast.each[name].calibrated for name in ours.members]
     crossed = (np.diff(weigh_quantiles(ours.weights, each), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
     return {
         "rule": choice.rule,
@@ -351,7 +308,7 @@ def _describe_weighting(
     }
 
 
-def _measure_regret(forecast: _TestForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> list[Json]:
+def _measure_regret(forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> list[Json]:
     """Relative loss over the other ensemble's, and the ends of its interval."""
     test = forecast.outcomes
     losses = [average_horizons(test, pinball(test, forecast.joined(manifest).calibrated)) for manifest in (ours, equal)]

@@ -1,4 +1,7 @@
-"""Choice and weights of an ensemble's members, from their forecasts of days that no member was trained on.
+"""Choice and weights of an ensemble's members, from their forecasts of the calibration days.
+
+On these days each member has learnt only its offsets, as many as every other. The selection days would favour networks,
+which chose their epoch there.
 
 Weights fitted on few independent days lose to equal ones. So members that are significantly worse than the best are
 left out and the rest is averaged; fitted weights are used only as far as the number of independent blocks allows.
@@ -54,10 +57,10 @@ class MemberChoice:
 
 
 def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rule: WeightRule) -> MemberChoice:
-    """Choose and weigh members by their forecasts [N, H, Q] of a part that none was trained on.
+    """Choose and weigh members by their calibrated forecasts [N, H, Q].
 
     Args:
-        part: windows of the part.
+        part: windows of the calibration part.
         forecasts: by member name.
         rule: screened or fitted; equal weights need no choice.
 
@@ -67,9 +70,9 @@ def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rul
     blocks = count_blocks(part)
     if rule == "fitted" and blocks < FEWEST_BLOCKS_TO_FIT:
         raise ConfigurationError(
-            f"the selection days that all members share hold {blocks} independent blocks of {part.wanted_block} "
+            f"the calibration days that all members share hold {blocks} independent blocks of {part.wanted_block} "
             f"sessions, but fitted weights need {FEWEST_BLOCKS_TO_FIT}, or they are worse than equal ones; use "
-            "--weights screened, or train the members with a longer selection part (--splits)"
+            "--weights screened, or train the members with a longer calibration part (--splits)"
         )
     losses = {name: average_horizons(part, pinball(part, one)) for name, one in forecasts.items()}
     refuted = screen_members(part, losses)

@@ -1,0 +1,243 @@
+"""Training of an ensemble's members within a time budget, one after the other, the fastest first."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Final, final
+
+from predictor.card import Card
+from predictor.errors import ConfigurationError, QuantraError
+from predictor.flags import ParsedFlags
+from predictor.networks import NetworkConfig, kind_named
+from trainers.loop import EpochReport, Report
+from trainers.progress import ReportConsumer
+from trainers.progress.consumer import duration
+from trainers.stock.data_warnings import Warn
+from trainers.stock.recipe import RecipeChanges, StockRecipe, recipe_of
+from trainers.stock.splits import DataSplits, RollingSplits
+from trainers.stock.training import TrainingResult
+from trainers.stock.training_plan import WITHOUT_LEARNING
+
+BEST: Final = "best"
+"""The value of `--model` for an ensemble of several kinds."""
+
+MEMBER_KINDS: Final = ("har", "garch", "lstm", "gru", "hybrid", "tft")
+"""Kinds of the members, roughly by their training time. `graph` is none: by default it has another lag, and its ranking
+is lost in an ensemble with kinds that do not rank."""
+
+MORE_SEEDS: Final = 2
+"""Further seeds of the best network, if time is left."""
+
+
+class BudgetExceededError(Exception):
+    """A training was stopped because the rest of the budget is too short for it."""
+
+
+@final
+class TimeBudget:
+    """Seconds for all trainings together, counted from its creation."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = monotonic() + seconds
+        self.seconds = seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(0.0, self._end - monotonic())
+
+    def __str__(self) -> str:
+        """What is left of it."""
+        return f"{duration(self.left)} of {duration(self.seconds)} left" if self.left else "no time left"
+
+
+def parse_budget(text: str) -> float:
+    """Parse a time such as 90s, 10m or 1.5h as seconds.
+
+    Raises:
+        ValueError: the text is not a time, or the time is 0.
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", text)
+    seconds = 0.0 if match is None else float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+    if seconds == 0:
+        raise ValueError(f"{text!r} is not a time; write 90s, 10m or 2h")
+    return seconds
+
+
+def check_best(changes: RecipeChanges) -> None:
+    """Refuse settings that belong to one kind of model.
+
+    Raises:
+        ConfigurationError: such settings are given; the message names them.
+    """
+    own = [*changes.network.flags.values(), *(flag for name, flag in changes.recipe.flags.items() if name == "scale")]
+    if own:
+        raise ConfigurationError(
+            f"{', '.join(own)} belong to one kind of model, but --model {BEST} trains several; leave them out"
+        )
+    parts: DataSplits | RollingSplits | None = changes.recipe.values.get("parts")
+    if parts is not None and (isinstance(parts, RollingSplits) or parts.test is None):
+        raise ConfigurationError(
+            f"--splits has no test part, but --model {BEST} scores its ensemble on one; give four ranges, or leave "
+            "--splits out"
+        )
+
+
+def plan_recipe(kind: str, changes: RecipeChanges) -> StockRecipe:
+    """The recipe of a member: the kind's defaults with the given settings that apply to it.
+
+    Raises:
+        ConfigurationError: the settings contradict the kind.
+    """
+    learning = changes.optimisation
+    if not kind_named(kind).learns:
+        learning = ParsedFlags({name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING})
+    own = replace(
+        changes,
+        recipe=ParsedFlags({**changes.recipe.values, "kind": kind}, changes.recipe.flags),
+        optimisation=learning,
+        network=ParsedFlags[NetworkConfig](),
+    )
+    return own.over(recipe_of(kind))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TrainedMembers:
+    """The members of an ensemble to be, and the kinds that are not among them."""
+
+    folders: dict[str, Path] = field(default_factory=dict[str, Path])
+    """Artifact of each member, by name."""
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    """The reason by name."""
+
+
+TrainMember = Callable[[str, StockRecipe, ReportConsumer], TrainingResult]
+"""Trains or finds the member of a name; the consumer stops it when its time is over."""
+
+
+@final
+class BestTraining:
+    """Trains the members one after the other within a budget.
+
+    Args:
+        train: Trains one member.
+        budget: Time for all of them.
+        announce: Receives the name and the remaining time of each training.
+        warn: Receives the name and the reason of each member that is left out.
+    """
+
+    def __init__(self, train: TrainMember, budget: TimeBudget, announce: Callable[[str], None], warn: Warn) -> None:
+        self._train = train
+        self._budget = budget
+        self._announce = announce
+        self._warn = warn
+        self._members = TrainedMembers()
+        self._cards: dict[str, Card] = {}
+        self._seconds: dict[str, float] = {}
+
+    def run(self, recipes: Mapping[str, StockRecipe], left_out: Mapping[str, str]) -> TrainedMembers:
+        """Train all kinds, then further seeds of the best network.
+
+        Args:
+            recipes: by kind.
+            left_out: kinds that the settings do not allow, by reason.
+
+        Raises:
+            ConfigurationError: no kind could be trained; the message has all reasons.
+        """
+        for name, reason in left_out.items():
+            self._leave_out(name, reason)
+        for count, (name, recipe) in enumerate(recipes.items(), start=1):
+            self._try(name, recipe, f"training {name}, {count} of {len(recipes)}")
+        if not self._members.folders:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self._members.left_out.items())
+            raise ConfigurationError(f"no kind of model could be trained: {reasons}")
+        best = self._find_best_network()
+        if best is not None:
+            recipe = recipes[best]
+            for seed in range(recipe.optimisation.seed + 1, recipe.optimisation.seed + 1 + MORE_SEEDS):
+                seeded = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
+                name = f"{best}-seed{seed}"
+                self._try(name, seeded, f"training {best} again from seed {seed}", needed=self._seconds[best])
+        return self._members
+
+    def _try(self, name: str, recipe: StockRecipe, title: str, needed: float = 0.0) -> None:
+        """Train a member, or record why there is none."""
+        if self._budget.left <= needed:
+            took = f"; the first seed took {duration(needed)}" if needed else ""
+            self._leave_out(name, f"did not fit into the budget: {self._budget}{took}")
+            return
+        self._announce(f"{title}; {self._budget}")
+        begun = monotonic()
+        trained = self._train_or_explain(name, recipe)
+        if isinstance(trained, str):  # printed after the exception, which keeps the live bar on the screen
+            self._leave_out(name, trained)
+            return
+        self._seconds[name] = monotonic() - begun
+        card = trained.summary
+        if _repeats_scale(card):
+            self._leave_out(name, card.start_note)
+            return
+        self._cards[name] = card
+        self._members.folders[name] = trained.folder
+
+    def _train_or_explain(self, name: str, recipe: StockRecipe) -> TrainingResult | str:
+        """The trained member, or the reason why there is none."""
+        try:
+            return self._train(name, recipe, TrainingDeadline(self._budget, recipe.optimisation.patience))
+        except QuantraError as error:
+            return error.message
+        except BudgetExceededError as error:
+            return str(error)
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        self._members.left_out[name] = reason
+        self._warn(f"{name} is left out: {reason}")
+
+    def _find_best_network(self) -> str | None:
+        """The kept network with the lowest selection loss."""
+        losses = {
+            name: card.training.best_selection
+            for name, card in self._cards.items()
+            if card.training is not None and card.has_network
+        }
+        return min(losses, key=lambda name: losses[name], default=None)
+
+
+def _repeats_scale(card: Card) -> bool:
+    """Whether a network added nothing to its scale, which is a member itself."""
+    return bool(card.start_note) and dict(card.recipe).get("network_highway") != "yes"
+
+
+@final
+class TrainingDeadline:
+    """Stops a training when the budget is used up, or cannot hold the epochs that early stopping needs at least.
+
+    It stops after the epoch's checkpoint, from which `--resume` continues.
+
+    Args:
+        budget: Time for all trainings.
+        patience: Epochs without improvement before early stopping.
+    """
+
+    def __init__(self, budget: TimeBudget, patience: int) -> None:
+        self._budget = budget
+        self._patience = patience
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Pass the reports on."""
+        missing, best, since = 0.0, inf, 0
+        for report in reports:
+            if self._budget.left <= missing:
+                needs = f", and it needs at least {duration(missing)} more" if missing else ""
+                raise BudgetExceededError(f"did not fit into the budget: {self._budget}{needs}")
+            yield report
+            if isinstance(report, EpochReport):
+                since = 0 if report.monitored < best else since + 1
+                best = min(best, report.monitored)
+                # The untrained weights, whose loss is not reported, may be one epoch better than all.
+                rest = report.epochs - report.epoch - 1
+                missing = max(min(rest, self._patience - 1 - since), 0) * report.seconds if rest else -inf

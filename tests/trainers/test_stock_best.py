@@ -1,0 +1,299 @@
+"""`quantra train stock --model best`: several kinds within a budget become one ensemble."""
+
+import json
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_exits import exit_code
+from market import bokeh_panel
+
+from predictor import artifact
+from predictor.errors import ConfigurationError, InvalidInputError
+from predictor.flags import ParsedFlags
+from predictor.forecaster import Forecaster
+from predictor.networks import TargetKind
+from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
+from trainers.progress import ReportConsumer
+from trainers.stock import StockRecipe, TrainingResult, command
+from trainers.stock.ensembles.best import (
+    MEMBER_KINDS,
+    BestTraining,
+    BudgetExceededError,
+    TimeBudget,
+    TrainedMembers,
+    TrainingDeadline,
+    parse_budget,
+)
+from trainers.stock.recipe import RecipeChanges, recipe_of
+
+call = partial(exit_code, command.stock)
+
+HOUR = 3600.0
+
+
+@pytest.fixture(scope="module")
+def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    bokeh_panel("AAPL").last(420).write_csv(path)
+    return path
+
+
+# --- the order of trainings
+
+
+class FakeTraining:
+    """Makes cards instead of models, and records the names and seeds."""
+
+    def __init__(self, losses: dict[str, float], *, start: frozenset[str] = frozenset()) -> None:
+        self.losses = losses
+        self.start = start
+        self.trained: list[tuple[str, int]] = []
+
+    def __call__(self, name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
+        del limit
+        self.trained.append((name, recipe.optimisation.seed))
+        if recipe.kind not in self.losses:
+            raise InvalidInputError(f"{recipe.kind} has too few bars")
+        training: dict[str, Any] = {
+            "device": "cpu",
+            "precision": "fp32",
+            "parameters": 1,
+            "best_epoch": 0 if name in self.start else 1,
+            "best_selection": self.losses[recipe.kind],
+            "epochs": [],
+        }
+        return TrainingResult(folder=Path(name), card={"recipe": dict(recipe.settings()), "training": training})
+
+
+def run_best(train: FakeTraining, *kinds: str, seconds: float = HOUR) -> TrainedMembers:
+    recipes = {kind: recipe_of(kind) for kind in kinds}
+    return BestTraining(train, TimeBudget(seconds), ignore, ignore).run(recipes, {"gru": "not wanted"})
+
+
+def ignore(line: str) -> None:
+    del line
+
+
+def test_every_kind_is_trained_and_then_two_more_seeds_of_the_best_network() -> None:
+    train = FakeTraining({"har": 0.1, "lstm": 0.3, "tft": 0.2})
+    made = run_best(train, "har", "lstm", "tft")
+    assert train.trained == [("har", 0), ("lstm", 0), ("tft", 0), ("tft-seed1", 1), ("tft-seed2", 2)]
+    assert list(made.folders) == ["har", "lstm", "tft", "tft-seed1", "tft-seed2"]
+    assert made.left_out == {"gru": "not wanted"}
+
+
+def test_a_kind_that_fails_is_left_out_with_its_reason_and_the_others_go_on() -> None:
+    made = run_best(FakeTraining({"har": 0.1, "tft": 0.2}), "har", "lstm", "tft")
+    assert made.left_out["lstm"] == "lstm has too few bars"
+    assert {"har", "tft"} <= set(made.folders)
+
+
+def test_a_network_that_added_nothing_to_its_scale_is_left_out() -> None:
+    made = run_best(FakeTraining({"har": 0.1, "lstm": 0.2}, start=frozenset({"lstm"})), "har", "lstm")
+    assert list(made.folders) == ["har"]
+    assert "forecasts as `har` does" in made.left_out["lstm"]
+
+
+def test_a_network_that_kept_its_fitted_map_is_a_member() -> None:
+    made = run_best(FakeTraining({"har": 0.1, "tft": 0.2}, start=frozenset({"tft"})), "har", "tft")
+    assert "tft" in made.folders
+
+
+def test_without_time_kinds_are_named_and_none_is_trained() -> None:
+    train = FakeTraining({"har": 0.1})
+    with pytest.raises(ConfigurationError, match=r"no kind .* gru: not wanted; har: did not fit .* no time left"):
+        run_best(train, "har", seconds=0.0)
+    assert train.trained == []
+
+
+def test_without_a_network_no_seed_is_repeated() -> None:
+    train = FakeTraining({"har": 0.1, "garch": 0.1})
+    run_best(train, "har", "garch")
+    assert [name for name, _ in train.trained] == ["har", "garch"]
+
+
+# --- the budget
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0)])
+def test_a_budget_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    assert parse_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["10", "0m", "ten minutes", "-5m", "5d", ""])
+def test_a_budget_without_time_or_unit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time; write 90s, 10m or 2h"):
+        parse_budget(text)
+
+
+def epoch(number: int, *, loss: float, seconds: float, of: int = 20) -> EpochReport:
+    totals = PhaseTotals(loss=loss, parts={}, count=1, step=1, skipped=0, shortages=0)
+    validation = ValidationReport(mean=loss, parts={}, count=1, seconds=0.0)
+    return EpochReport(
+        epoch=number, epochs=of, windows=1, phases={"network": totals}, validation=validation,
+        seconds=seconds, data_seconds=0.0, peak_bytes=None,
+    )  # fmt: skip
+
+
+def passed_before_the_deadline(reports: list[EpochReport], *, patience: int = 5) -> int:
+    """The number of reports before the training was stopped; all if it was not."""
+    passed = 0
+
+    def passing() -> Iterator[Report]:
+        yield from reports
+
+    try:
+        for _ in TrainingDeadline(TimeBudget(HOUR), patience)(passing()):
+            passed += 1
+    except BudgetExceededError:
+        pass
+    return passed
+
+
+def test_a_training_is_stopped_after_the_first_epoch_if_early_stopping_cannot_come_in_time() -> None:
+    assert passed_before_the_deadline([epoch(k, loss=1.0, seconds=1000.0) for k in range(9)]) == 1
+    assert passed_before_the_deadline([epoch(k, loss=1.0, seconds=100.0) for k in range(9)]) == 9
+
+
+def test_epochs_without_improvement_bring_the_end_nearer() -> None:
+    """Two epochs of 1000 s are left after the third without improvement, one less than after an improvement."""
+    worse = [epoch(0, loss=1.0, seconds=1.0), *(epoch(k, loss=2.0, seconds=1500.0) for k in range(1, 3))]
+    better = [epoch(0, loss=1.0, seconds=1.0), *(epoch(k, loss=1.0 / (k + 1), seconds=1500.0) for k in range(1, 3))]
+    assert passed_before_the_deadline([*worse, epoch(3, loss=2.0, seconds=1.0)], patience=4) == 2 + 2
+    assert passed_before_the_deadline([*better, epoch(3, loss=0.1, seconds=1.0)], patience=4) == 2
+
+
+def test_a_training_is_not_stopped_after_its_last_epoch() -> None:
+    last = [epoch(0, loss=1.0, seconds=HOUR, of=1), epoch(0, loss=1.0, seconds=HOUR, of=1)]
+    assert passed_before_the_deadline(last) == 2
+
+
+# --- the command
+
+
+@pytest.mark.parametrize(
+    ("flags", "cause"),
+    [
+        (("--hidden", "4"), "--hidden belong to one kind of model"),
+        (("--scale", "window"), "--scale belong to one kind of model"),
+        (("--from", "models/x/1"), "--from is for one model"),
+        (("--edges", "edges.csv"), "--edges is for one model"),
+        (("--splits", "rolling"), "--splits has no test part"),
+        (("--budget", "soon"), "'soon' is not a time"),
+        (("--quantiles", "0.9,0.1"), "quantiles"),
+    ],
+)
+def test_flags_that_do_not_go_with_best_are_refused(
+    flags: tuple[str, ...], cause: str, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "best", *flags) != 0
+    assert cause in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_best_is_refused_under_torchrun(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "best") != 0
+    assert "without torchrun" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_budget_for_one_model_is_refused(bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "gru", "--budget", "5m") != 0
+    assert "--budget is the time of --model best" in " ".join(capsys.readouterr().err.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestRun:
+    """A finished training of few kinds."""
+
+    out: Path
+    flags: tuple[object, ...]
+    result: dict[str, Any]
+    """The last line of its JSON."""
+
+    def repeat(self, folder: Path, *flags: str) -> int:
+        """Run the command again in a copy of its folder without the ensemble."""
+        shutil.copytree(self.out.with_name("1.run"), folder / "1.run")
+        with few_kinds():
+            return call(*self.flags, "--out", folder / "1", *flags)
+
+
+@contextmanager
+def few_kinds() -> Generator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "MEMBER_KINDS", ("har", "garch", "lstm"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, bars_file: Path) -> BestRun:
+    out = tmp_path_factory.mktemp("models") / "best" / "1"
+    quick = ("--epochs", "1", "--horizons", "1,3", "--encoder-length", "10", "--budget", "1h", "--json")
+    flags = ("--bars", bars_file, "--model", "best", *quick)
+    with few_kinds(), redirect_stdout(StringIO()) as told:
+        assert call(*flags, "--out", out) == 0
+    return BestRun(out=out, flags=flags, result=json.loads(told.getvalue().splitlines()[-1]))
+
+
+@pytest.mark.slow
+def test_best_is_one_ensemble_and_every_kind_is_named(trained: BestRun) -> None:
+    result = trained.result
+    assert result["kind"] == "joined"
+    others = [*result["dropped"], *result["left_out"]]
+    assert {"har", "garch", "lstm"} <= {*result["members"], *(one["name"] for one in others)}
+    assert all(one["reason"] for one in others)
+    assert artifact.is_ensemble(trained.out)
+    with Forecaster.load(trained.out) as forecaster:
+        assert forecaster.model().horizons == (1, 3)
+
+
+@pytest.mark.slow
+def test_a_finished_best_has_nothing_to_resume(trained: BestRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*trained.flags, "--out", trained.out, "--resume") == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_resumed_best_continues_with_its_finished_members(trained: BestRun, tmp_path: Path) -> None:
+    assert trained.repeat(tmp_path, "--resume") == 0
+    assert (tmp_path / "1" / "manifest.json").read_bytes() == (trained.out / "manifest.json").read_bytes()
+    logs = [path.relative_to(tmp_path) for path in tmp_path.glob("1.run/members/*.run/reports.jsonl")]
+    assert logs
+    assert all((tmp_path / path).read_bytes() == (trained.out.parent / path).read_bytes() for path in logs)
+
+
+@pytest.mark.slow
+def test_finished_members_without_resume_are_refused(
+    trained: BestRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trained.repeat(tmp_path) != 0
+    assert "holds members of a training that was stopped" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
+def test_finished_members_of_other_settings_are_refused(
+    trained: BestRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trained.repeat(tmp_path, "--resume", "--lag", "1") != 0
+    assert "was made with other settings: lag was 0 and is now 1" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_target_that_a_kind_does_not_have_leaves_it_out() -> None:
+    changes = RecipeChanges(
+        recipe=ParsedFlags({"kind": "best"}),
+        target=ParsedFlags({"kind": TargetKind.LOG_VOLATILITY}),
+        optimisation=ParsedFlags(),
+    )
+    recipes, left_out = command._plan_members(changes, bokeh_panel("AAPL").last(300))
+    assert list(recipes) == [kind for kind in MEMBER_KINDS if kind != "garch"]
+    assert "scale garch forecasts the volatility of returns" in left_out["garch"]
