@@ -70,6 +70,17 @@ public sealed class NewerServerTests
         Assert.Equal(CovariateGroup.Unknown, model.Covariates[0].Group);
     }
 
+    [Theory]
+    [InlineData(1, "integrated-gradients")]
+    [InlineData(2, "tree-shap")]
+    public async Task Methods_of_explanations_have_the_names_of_the_server(int number, string name)
+    {
+        var wire = Explained();
+        wire.Method = (V1.ExplainMethod)number;
+        var attributions = await Client(new V1.ExplainResponse { Attributions = { wire } }).ExplainManyAsync(new(Request, []), Token);
+        Assert.Equal(name, attributions[0].Method);
+    }
+
     [Fact]
     public async Task An_error_with_missing_or_unknown_parts_is_read()
     {

@@ -44,10 +44,17 @@ def outcomes(rows: FloatArray) -> FloatArray:
     return known[:, 4] * known[:, 1] + np.abs(known[:, 2]) + np.random.default_rng(9).normal(size=len(rows))
 
 
-def grow(seed: int = 0, trees: int = 60) -> lightgbm.Booster:
+def grow(seed: int = 0, threads: int = 1) -> lightgbm.Booster:
     rows = random_rows(1500, seed=1)
-    settings = {**SETTINGS, "alpha": 0.9, "num_leaves": LEAVES, "min_data_in_leaf": 10, "seed": seed}
-    return lightgbm.train(settings, lightgbm.Dataset(rows, label=outcomes(rows)), num_boost_round=trees)
+    settings = {
+        **SETTINGS,
+        "alpha": 0.9,
+        "num_leaves": LEAVES,
+        "min_data_in_leaf": 10,
+        "seed": seed,
+        "num_threads": threads,
+    }
+    return lightgbm.train(settings, lightgbm.Dataset(rows, label=outcomes(rows)), num_boost_round=60)
 
 
 def empty_network(trees: int = 60) -> TreesForecaster:
@@ -96,15 +103,15 @@ def test_shapley_values_are_those_of_lightgbm() -> None:
     np.testing.assert_allclose(found.sum(axis=1) + paths.expected, network.forests.sums(rows)[:, 0], rtol=0, atol=1e-12)
 
 
-def test_the_same_seed_grows_the_same_trees_and_another_seed_others() -> None:
-    made = [empty_network() for _ in range(3)]
-    for network, seed in zip(made, (0, 0, 1), strict=True):
-        store_forest(network, 0, 0, grow(seed))
+def test_the_same_seed_grows_the_same_trees_with_any_number_of_threads_and_another_seed_others() -> None:
+    made = [empty_network() for _ in range(4)]
+    for network, (seed, threads) in zip(made, ((0, 1), (0, 1), (0, 2), (1, 1)), strict=True):
+        store_forest(network, 0, 0, grow(seed, threads))
     same = [
         all(torch.equal(a, b) for a, b in zip(made[0].state_dict().values(), one.state_dict().values(), strict=True))
         for one in made[1:]
     ]
-    assert same == [True, False]
+    assert same == [True, True, False]
 
 
 def test_a_forest_keeps_the_trees_up_to_the_best_on_the_selection_split() -> None:

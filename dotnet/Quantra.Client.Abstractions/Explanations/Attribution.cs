@@ -18,10 +18,10 @@ public sealed record Attribution
     /// <summary>Level in (0, 1).</summary>
     public required double Quantile { get; init; }
 
-    /// <summary>Method: "integrated-gradients".</summary>
+    /// <summary>Method: "integrated-gradients", or "tree-shap" of models of trees.</summary>
     public required string Method { get; init; }
 
-    /// <summary>The baseline input of the comparison.</summary>
+    /// <summary>The baseline of the comparison: "train_mean", the typical input, or "train_windows", the mean of the training windows.</summary>
     public required string Baseline { get; init; }
 
     /// <summary>Unit of every contribution.</summary>

@@ -69,7 +69,7 @@ public sealed record ModelInfo
     /// <summary>Whether windows need a location and a scale for each horizon, instead of one for all.</summary>
     public required bool IsScaledPerHorizon { get; init; }
 
-    /// <summary>Explanation methods that the model has, for example "integrated-gradients".</summary>
+    /// <summary>Explanation methods that the model has, for example "integrated-gradients"; empty for an ensemble whose members have different ones.</summary>
     public required IReadOnlyList<string> ExplainMethods { get; init; }
 
     /// <summary>SHA-256 of the model's weights.</summary>

@@ -27,7 +27,6 @@ SETTINGS: Final = {
     "min_data_in_leaf": 100,
     "max_bin": 63,
     "feature_fraction": 0.5,
-    "num_threads": 1,
     "deterministic": True,
     "force_col_wise": True,
     "verbosity": -1,
@@ -67,7 +66,9 @@ def fit_forests(
     most = MOST_NUMBERS // sum(network.summaries.widths)
     learnt = _collect(network, StaticDropout(history, seed=seed), train.subsample(most))
     held = _collect(network, history, selection.subsample(most))
-    settings = {**SETTINGS, "num_leaves": network.values.shape[-1], "seed": seed}
+    # With `deterministic`, the number of threads does not change the trees.
+    threads = torch.get_num_threads()
+    settings = {**SETTINGS, "num_leaves": network.values.shape[-1], "seed": seed, "num_threads": threads}
     for h, (labels, held_labels) in enumerate(zip(learnt[1].T, held[1].T, strict=True)):
         known, held_known = np.isfinite(labels), np.isfinite(held_labels)
         data = lightgbm.Dataset(learnt[0][known], label=labels[known], params=settings, free_raw_data=False)
