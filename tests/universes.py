@@ -15,7 +15,14 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.global_importance import GlobalImportance
 from predictor.instance import Deadline
-from predictor.service import ExplanationRequest, GlobalExplanationRequest, PredictionRequest, PredictionService
+from predictor.service import (
+    ExplanationRequest,
+    GlobalExplanationRequest,
+    PredictionRequest,
+    PredictionService,
+    Simulation,
+    SimulationRequest,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -118,6 +125,10 @@ class VersionSwitchingService:
     def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
         del reference
         return self._service.explain(self._next(), query, deadline)
+
+    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> "Future[Simulation]":
+        del reference
+        return self._service.simulate(self._next(), request, deadline)
 
     def explain_global(
         self,
