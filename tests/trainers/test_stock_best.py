@@ -18,7 +18,7 @@ from predictor import artifact
 from predictor.errors import ConfigurationError, InvalidInputError
 from predictor.flags import ParsedFlags
 from predictor.forecaster import Forecaster
-from predictor.networks import TargetKind
+from predictor.networks import TargetKind, kind_named
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
 from trainers.progress import ReportConsumer
 from trainers.stock import StockRecipe, TrainingResult, command
@@ -67,7 +67,7 @@ class FakeTraining:
             "parameters": 1,
             "best_epoch": 0 if name in self.start else 1,
             "best_selection": self.losses[recipe.kind],
-            "epochs": [],
+            "epochs": [{"epoch": 1, "train": 1.0, "selection": 1.0}] if kind_named(recipe.kind).learns else [],
         }
         return TrainingResult(folder=Path(name), card={"recipe": dict(recipe.settings()), "training": training})
 

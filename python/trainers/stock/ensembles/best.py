@@ -26,7 +26,7 @@ BEST: Final = "best"
 
 MEMBER_KINDS: Final = ("har", "garch", "lstm", "gru", "hybrid", "tft")
 """Kinds of the members, roughly by their training time. `graph` is none: by default it has another lag, and its ranking
-is lost in an ensemble with kinds that do not rank."""
+is lost in an ensemble with kinds that do not rank. `trees` is none: an ensemble with it cannot be explained."""
 
 MORE_SEEDS: Final = 2
 """Further seeds of the best network, if time is left."""
@@ -202,7 +202,7 @@ class BestTraining:
         losses = {
             name: card.training.best_selection
             for name, card in self._cards.items()
-            if card.training is not None and card.has_network
+            if card.training is not None and card.training.epochs
         }
         return min(losses, key=lambda name: losses[name], default=None)
 
