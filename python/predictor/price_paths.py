@@ -43,6 +43,10 @@ _CHUNK: Final = 256
 """Days over which the inverse of the weights stays a moderate number."""
 _WARM_UP: Final = 40
 """Days until the volatility no longer depends on its start."""
+_QUIET: Final = 0.1
+"""Share of a typical move below which a volatility is that of a symbol without trading, which cannot scale returns."""
+_MOST_VALUE: Final = 1e100
+"""Largest holding, so that no profit overflows."""
 _REPLICATES: Final = 200
 _LEVEL: Final = 0.9
 """Probability of the ranges of estimates."""
@@ -140,6 +144,7 @@ class PricePaths:
         """Answer several questions; raises as `profits` and `probability_above`."""
         day, holdings = questions.day or self.days, questions.holdings
         self._check_day(day)
+        _check_level(questions.level)
         prices = tuple(
             PriceProbability(
                 symbol, price, self.probability_above(symbol, price, day), self.probability_touched(symbol, price, day)
@@ -164,7 +169,7 @@ class PricePaths:
             day: 1 for the first day after the last bar.
 
         Raises:
-            InvalidInputError: a symbol has no paths, or a value is not finite.
+            InvalidInputError: a symbol has no paths, a value is not finite or too large, or all are 0.
             UnknownHorizonError: the day is not 1 to D.
         """
         return self._profits(holdings, day)[:, -1]
@@ -234,10 +239,15 @@ class PricePaths:
         """[N, day] profits up to each close."""
         self._check_day(day)
         rows = [self._row(symbol) for symbol in holdings]
+        for symbol, value in holdings.items():
+            if not abs(value) <= _MOST_VALUE:  # nor NaN
+                raise InvalidInputError(
+                    f"the holding of {symbol} is {value:g}; give a value of at most {_MOST_VALUE:g}"
+                )
         values = np.array([*holdings.values()], np.float64)
-        if not rows or not np.isfinite(values).all() or not values.any():
+        if not values.any():
             raise InvalidInputError(
-                f"holdings are {dict(holdings)}; give the value of at least one position, such as {{'AAPL': 1000.0}}"
+                "all holdings are 0; give the value of at least one position, such as {'AAPL': 1000.0}"
             )
         return np.einsum("nsd,s->nd", np.expm1(self.returns[:, rows, :day]), values)
 
@@ -338,7 +348,8 @@ def _draw_again(seed: int, past_days: int, days: int, count: int) -> tuple[Posit
     replicates: list[PositionArray] = []
     for row in drawn:
         with_path = row[counts[row] > 0]
-        replicates.append(by_day[first[with_path] + random.integers(0, counts[with_path])])
+        if len(with_path):  # always, unless there are only a few paths
+            replicates.append(by_day[first[with_path] + random.integers(0, counts[with_path])])
     return tuple(replicates)
 
 
@@ -385,10 +396,17 @@ def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
         return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
     windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
     start = volatility[:, : windows.shape[1], None]
-    scaled = np.cumsum(windows / np.where(start > 0, start, np.nan), axis=2)
+    least = _QUIET * _typical_moves(moves)[:, None, None]
+    scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
     seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
     is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
     return _PastPaths(scaled, volatility[:, -1], is_usable)
+
+
+def _typical_moves(moves: FloatArray) -> FloatArray:
+    """[S] median size of the returns other than 0; infinite without any."""
+    sizes = (row[np.abs(row) > 0] for row in moves)
+    return np.array([np.median(np.abs(row)) if len(row) else np.inf for row in sizes])
 
 
 def _smooth(squares: FloatArray) -> FloatArray:

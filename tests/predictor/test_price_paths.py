@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from artifacts import save_small_artifact, small_artifact, small_model
-from market import bokeh_panel, without_bars
+from market import PRICES, bokeh_panel, without_bars
 from request_bytes import flat_window
 from serving import serving
 from typer.testing import CliRunner
@@ -21,7 +21,7 @@ from predictor.errors import InvalidInputError, TooFewBarsError, UnknownHorizonE
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
 from predictor.networks import Target, TargetKind
-from predictor.price_paths import LEAST_DAYS, PricePaths, simulate_paths
+from predictor.price_paths import LEAST_DAYS, PathQuestions, PricePaths, simulate_paths
 from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService
 
@@ -114,6 +114,21 @@ def test_days_around_a_missing_bar_give_no_path() -> None:
     assert simulated().past_days - simulate_paths(forecast(), gap, paths=50).past_days == days + 1
 
 
+def test_no_path_starts_late_in_a_long_halt() -> None:
+    prices = {name: getattr(bars(), name).copy() for name in PRICES}
+    for values in prices.values():
+        values[1, 800:1100] = values[1, 799]
+    found = simulate_paths(forecast(), replace(bars(), **prices), paths=PATHS)
+    assert found.past_days < simulated().past_days
+    assert np.abs(found.returns).max() < 1.5 * np.abs(simulated().returns).max()
+
+
+@pytest.mark.parametrize("paths", [1, 2])
+def test_a_few_paths_have_ranges(paths: int) -> None:
+    found = simulate_paths(forecast(), bars(), paths=paths).value_at_risk({"IBM": 1.0}, 5)
+    assert found.lower <= found.value <= found.upper
+
+
 def test_a_refused_symbol_of_the_forecast_is_left_out() -> None:
     error = InvalidInputError("halted")
     found = simulate_paths(replace(forecast(), refusals={"IBM": error}), bars(), paths=50)
@@ -130,9 +145,12 @@ def test_a_refused_symbol_of_the_forecast_is_left_out() -> None:
         (lambda: simulate_paths(replace(forecast(), lag=1), bars()), "need a model of log returns without a lag"),
         (lambda: simulate_paths(replace(forecast(), returns=None), bars()), "need a model of log returns"),
         (lambda: simulated().profits({}, 5), "give the value of at least one position"),
-        (lambda: simulated().profits({"AAPL": float("nan")}, 5), "give the value of at least one position"),
+        (lambda: simulated().profits({"AAPL": 0.0}, 5), "all holdings are 0; give the value of at least one position"),
+        (lambda: simulated().profits({"AAPL": float("nan")}, 5), "the holding of AAPL is nan; give a value of at most"),
+        (lambda: simulated().profits({"AAPL": -1e308}, 5), "the holding of AAPL is -1e.308; give a value of at most"),
         (lambda: simulated().profits({"X": 1.0}, 5), "there are no paths of X; there are paths of AAPL, IBM, MSFT"),
         (lambda: simulated().value_at_risk({"IBM": 1.0}, 5, 99), "level 99 is not between 0 and 1; 0.99 means 99 %"),
+        (lambda: simulated().answer(PathQuestions(level=99)), "level 99 is not between 0 and 1"),
         (lambda: simulated().probability_above("IBM", -1.0, 5), "price -1 is not above 0"),
     ],
 )
