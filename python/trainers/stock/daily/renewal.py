@@ -8,7 +8,7 @@ from typing import Final
 from predictor.artifact import next_version
 from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
 from predictor.evidence import Lamp
-from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent
+from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
 from predictor.registry.layout import versions_in
 from trainers.loop import LoopError
@@ -17,7 +17,7 @@ from trainers.stock.daily.evenings import (
     DailySettings,
     describe_alarm,
 )
-from trainers.stock.daily.recorded_models import RecordedModel
+from trainers.stock.daily.recorded_models import RecordedModel, load_recorded
 from trainers.stock.daily.replay import record_replays, replay_forecasts, sample_forecasts
 from trainers.stock.lifecycle.promotion import (
     SHADOW_SESSIONS,
@@ -106,13 +106,11 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     """
     ledger, models = settings.ledger, settings.line.parent
     version = ModelVersion(settings.line.name, newest)
-    old, new = (
-        load_version(models, f"{settings.line.name}@{number}", settings.covariates)
-        for number in (champion.version.version, newest)
-    )
-    shadow = len(list_shadow_sessions(new, ledger))
+    challenger = load_recorded(settings.line / str(newest), version, ForecastRole.CHALLENGER)
+    shadow = len(list_shadow_sessions(ledger, version, challenger.model.identity.weights_hash))
     if not shadow or shadow % SHADOW_SESSIONS:
         return 0
+    old, new = (load_version(models, one.reference, settings.covariates) for one in (champion, challenger))
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAYED, version), settings.covariates)
     record_replays(ledger, replays, session)
     comparison = None

@@ -8,6 +8,7 @@ from predictor.audit_record import read_audit
 from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.lifecycle import PromotionResult
+from predictor.model_health import ModelVersion
 from predictor.registry import (
     CHAMPION,
     AliasMove,
@@ -95,13 +96,14 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
     need = f"forecasts of {SHADOW_SESSIONS} sessions in the ledger, made before their outcomes"
     if ledger is None:
         return GateResult(name="shadow", passed=False, need=need, have="no ledger is given (--ledger)")
-    shadow = list_shadow_sessions(challenger, ledger)
+    weights_hash = challenger.standing.model.identity.weights_hash
+    shadow = list_shadow_sessions(ledger, ModelVersion(challenger.line.name, challenger.version), weights_hash)
     have = f"{len(shadow)} sessions" + (f", {shown_date(shadow[0])} to {shown_date(shadow[-1])}" if shadow else "")
     return GateResult(name="shadow", passed=len(shadow) >= SHADOW_SESSIONS, need=need, have=have)
 
 
-def list_shadow_sessions(version: ComparedVersion, ledger: Ledger) -> list[int]:
-    """The sessions, yyyymmdd, that a version with its present weights forecast before the outcomes were known.
+def list_shadow_sessions(ledger: Ledger, version: ModelVersion, weights_hash: str) -> list[int]:
+    """The sessions, yyyymmdd, that a version with these weights forecast before the outcomes were known.
 
     Forecasts from bars outside the ledger do not count, because it cannot tell when they were made.
     """
@@ -109,8 +111,7 @@ def list_shadow_sessions(version: ComparedVersion, ledger: Ledger) -> list[int]:
         "select distinct as_of from forecast where model = ? and version = ? and weights_hash = ? and role <> 'client' "
         "and is_prospective and bars_batch > 0 order by as_of"
     )
-    values = (version.line.name, version.version, version.standing.model.identity.weights_hash)
-    return [int(row["as_of"]) for row in ledger.query(query, values)]
+    return [int(row["as_of"]) for row in ledger.query(query, (*version, weights_hash))]
 
 
 def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateResult:
