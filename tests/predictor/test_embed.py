@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_models
 from canned_service import CannedService, forecast_of
+from ensembles import UNEVEN, save_ensemble
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
@@ -48,10 +49,12 @@ CALLS = {"Predict": predict_request(), "Explain": explain_request()}
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain model, a ranking model, and one with internals."""
+    """A plain model, a ranking model, one with internals, and a weighted ensemble."""
     folder = small_models(tmp_path_factory.mktemp("models"))
     for kind in ("graph", "tft"):
         save_small_artifact(folder / kind / "1", kind)
+    members = {name: folder / name / "1" for name in ("small", "tft")}
+    save_ensemble(folder / "weighted" / "1", members, UNEVEN)
     return folder
 
 
@@ -124,10 +127,11 @@ def error_of(pending: EmbeddedCall) -> QuantraError:
     return error
 
 
-def test_a_forecast_has_the_services_numbers(door: EmbeddedServer, service: PredictionService) -> None:
+@pytest.mark.parametrize("model", ["small", "weighted"])
+def test_a_forecast_has_the_services_numbers(model: str, door: EmbeddedServer, service: PredictionService) -> None:
     instance = Instance(input=recent_bars("AAPL", "IBM"), request_id="r")
-    (result,) = results(door, predict_bytes(instance))
-    expected = service.predict("small", [instance], Deadline()).result()[0]
+    (result,) = results(door, predict_bytes(instance, model=model))
+    expected = service.predict(model, [instance], Deadline()).result()[0]
     assert isinstance(expected, Forecast)
     found = forecasts.decode(result.forecast)
     assert (result.request_id, found.forecast_id) == ("r", expected.forecast_id)
@@ -161,17 +165,18 @@ def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_start
     assert [thread == threading.get_ident() for thread in threads] == here
 
 
-def test_an_explanation_has_the_services_numbers(door: EmbeddedServer, service: PredictionService) -> None:
+@pytest.mark.parametrize("model", ["small", "weighted"])
+def test_an_explanation_has_the_services_numbers(model: str, door: EmbeddedServer, service: PredictionService) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
-    found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query))))
-    expected = service.explain("small", query, Deadline()).result().attributions[0]
+    found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query, model))))
+    expected = service.explain(model, query, Deadline()).result().attributions[0]
     np.testing.assert_array_equal(found.attributions[0].per_row, expected.per_row)
     assert found.attributions[0].row_names == expected.row_names
 
 
 def test_the_models_are_described(door: EmbeddedServer) -> None:
     listed = pb.ListModelsResponse.FromString(answer(door, "ListModels", b"")).models
-    assert [model.name for model in listed] == ["graph", "small", "tft"]
+    assert [model.name for model in listed] == ["graph", "small", "tft", "weighted"]
     request = pb.GetModelRequest(model="small@1").SerializeToString()
     assert pb.GetModelResponse.FromString(answer(door, "GetModel", request)).model == listed[1]
 
