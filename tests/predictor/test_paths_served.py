@@ -17,6 +17,7 @@ from predictor.forecaster import Forecaster
 from predictor.instance import Instance, PathQuery
 from predictor.price_paths import PathQuestions, PricePaths
 from predictor.registry import ModelVersions, Registry
+from predictor.server import ServerLimits
 from predictor.service import PredictionService
 from predictor.wire import price_paths
 
@@ -76,6 +77,38 @@ def test_the_paths_follow_in_parts_with_the_same_bits(served: Served) -> None:
     returns = np.frombuffer(b"".join(part.returns for part in parts)).reshape(7000, 2, 20)
     local = Forecaster.of(small_model(small_artifact())).simulate(BARS, paths=7000, seed=5)
     assert np.array_equal(returns, local.returns)
+
+
+def test_paths_that_nobody_reads_let_other_calls_of_the_connection_go_on(served: Served) -> None:
+    options = [("grpc.http2.bdp_probe", 0)]  # a small window
+    many = encoded(PathQuery(instance=QUERY.instance, paths=7000), include_paths=True)
+    with closing(grpc.insecure_channel(served.target, options=options)) as channel:
+        stub = PredictionServiceStub(channel)
+        unread = [stub.SimulatePaths(many, timeout=20) for _ in range(4)]
+        for stream in unread:
+            next(stream)
+        asked = pb.PredictRequest(model="small", instances=[many.instance])
+        assert len(stub.Predict(asked, timeout=20).results) == 1
+        for stream in unread:
+            stream.cancel()
+
+
+def test_a_call_with_unread_paths_counts_as_a_stream() -> None:
+    model = small_model(small_artifact())
+    registry = Registry(lines={model.identity.name: ModelVersions.of(model)}, problems=())
+    many = encoded(PathQuery(instance=QUERY.instance, paths=7000), include_paths=True)
+    with (
+        PredictionService(registry) as service,
+        serving(service, ServerLimits(streams=1)) as opened,
+        closing(grpc.insecure_channel(opened.target, options=[("grpc.http2.bdp_probe", 0)])) as channel,
+    ):
+        stub = PredictionServiceStub(channel)
+        unread = stub.SimulatePaths(many, timeout=20)
+        next(unread)
+        with pytest.raises(grpc.RpcError) as refused:
+            next(stub.SimulatePaths(many, timeout=20))
+        assert "1 streams are open already" in str(refused.value.details())
+        unread.cancel()
 
 
 def test_without_questions_the_day_is_the_longest_horizon(served: Served) -> None:

@@ -67,8 +67,8 @@ _LOADING: Final = {
     "ServerLive": inference_pb.ServerLiveResponse(live=True).SerializeToString(),
     "ServerReady": inference_pb.ServerReadyResponse(ready=False).SerializeToString(),
 }
-_ENDLESS: Final = frozenset({"WatchEvents"})
-"""Calls with one request that stay open; they count as streams."""
+_LONG: Final = frozenset({"WatchEvents", "SimulatePaths"})
+"""Calls with one request that stay open, or hold paths until the caller has read them; they count as streams."""
 _CHANGING: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
 
 CALLS: Final = (
@@ -221,7 +221,7 @@ class Servicer:
         if method.client_streaming:
             return partial(self._begin, method.name, self._begin_conversation, True)
         work = self._begin_stream if method.server_streaming else self._begin_unary
-        return partial(self._begin, method.name, work, method.name in _ENDLESS)
+        return partial(self._begin, method.name, work, method.name in _LONG)
 
     def _begin(
         self,

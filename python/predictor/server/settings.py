@@ -46,8 +46,8 @@ class ServerLimits:
     calls_per_peer: int = 512
     """Most calls in flight per connection."""
     streams: int = 64
-    """Most open request streams and watchers; one more is QUEUE_FULL. This is the only bound on their memory: each may
-    hold an incomplete message of `receive_bytes`."""
+    """Most open request streams, watchers and simulations of paths; one more is QUEUE_FULL. This is the only bound on
+    their memory: each may hold an incomplete message of `receive_bytes`, or 16 MB of paths."""
     streams_per_peer: int = 32
     """Most open streams per connection. A client needs one for all of its sessions."""
     arriving: int = 6

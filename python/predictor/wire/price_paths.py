@@ -13,8 +13,9 @@ from predictor.price_paths import Estimate, PathQuestions, PricePaths
 from predictor.wire import arrays, errors, instances
 from predictor.wire.limits import MAX_PRICES, MAX_SYMBOLS, check_count, check_text
 
-_PART: Final = 1 << 20
-"""Approximate bytes of paths in one message."""
+_PART: Final = 1 << 16
+"""Approximate bytes of paths in one message. While a caller does not read, one message of its call waits in the server,
+and 1 MiB of such messages stops all calls of a connection."""
 
 
 def encode_query(query: PathQuery, model: str, *, include_paths: bool) -> pb.SimulatePathsRequest:
@@ -98,7 +99,7 @@ def encode_answers(forecast: Forecast, paths: PricePaths, questions: PathQuestio
 
 
 def encode_parts(paths: PricePaths) -> Iterator[pb.SimulatePathsResponse]:
-    """Encode the paths in messages of about 1 MiB."""
+    """Encode the paths in messages of about 64 KiB."""
     count = max(1, _PART // (8 * prod(paths.returns.shape[1:])))
     for first in range(0, len(paths.returns), count):
         part = arrays.encode_float64(paths.returns[first : first + count])
