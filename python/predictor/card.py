@@ -236,11 +236,15 @@ class WeightingFacts:
     regret: tuple[float, ...] = ()
     """Loss on the test days relative to that of equal weights for all members, minus 1, with the ends of its interval;
     empty if the forecasts are the same."""
+    days_short: int = 0
+    """Days missing to tell skill from luck; unless 0, no member can be refuted."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was decided, and what it cost or gained."""
         said = [f"{one.name} is left out: {one.reason}" for one in self.refuted]
+        if self.days_short:
+            said.append(f"no member could be refuted: {self.days_short} more calibration days are needed")
         if self.lean:
             said.append(f"weights per quantile, {100 * self.lean:.0f} % of the way from equal to fitted ones")
         if self.crossed:

@@ -155,6 +155,13 @@ def test_its_baselines_know_all_that_any_member_has_seen(
     assert fitted_on == [splits.train.last, later.calibration.last]
 
 
+def test_the_card_says_that_too_few_days_refute_no_member(joined_ensemble: JoinedEnsemble) -> None:
+    facts = joined_ensemble.summary.weighting
+    assert facts is not None
+    assert facts.days_short == 5 * 40 - facts.days > 0
+    assert facts.sentences == (f"no member could be refuted: {facts.days_short} more calibration days are needed",)
+
+
 def test_the_card_says_which_days_it_rests_on(joined_ensemble: JoinedEnsemble, splits: DataSplits) -> None:
     found = {split.name: (split.first, split.last) for split in joined_ensemble.summary.splits}
     assert found == {part.name: (part.first, part.last) for part in splits.parts}

@@ -301,6 +301,7 @@ def _describe_weighting(
         "last": choice.last,
         "days": choice.days,
         "blocks": choice.blocks,
+        "days_short": choice.days_short,
         "refuted": [asdict(one) for one in choice.refuted],
         "lean": choice.lean,
         "crossed": int(crossed),

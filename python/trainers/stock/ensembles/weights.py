@@ -48,6 +48,8 @@ class MemberChoice:
     days: int
     blocks: int
     """Independent blocks of these days."""
+    days_short: int
+    """Days missing to refute any member; 0 if there are enough."""
     kept: tuple[str, ...]
     refuted: tuple[RefutedMember, ...]
     weights: tuple[tuple[float, ...], ...] = ()
@@ -78,7 +80,16 @@ def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rul
     refuted = screen_members(part, losses)
     kept = tuple(name for name in forecasts if name not in {one.name for one in refuted})
     first, last = part.span
-    choice = MemberChoice(rule=rule, first=first, last=last, days=part.days, blocks=blocks, kept=kept, refuted=refuted)
+    choice = MemberChoice(
+        rule=rule,
+        first=first,
+        last=last,
+        days=part.days,
+        blocks=blocks,
+        days_short=part.days_short,
+        kept=kept,
+        refuted=refuted,
+    )
     if rule == "screened" or len(kept) == 1:
         return choice
     lean = blocks / (blocks + BLOCKS_OF_HALF_WEIGHT)
