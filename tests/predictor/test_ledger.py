@@ -390,6 +390,14 @@ def test_writes_wait_for_the_lock_of_the_file(ledger: Ledger, monkeypatch: pytes
     assert ledger.append([EVENT]) == 1
 
 
+def test_nothing_is_written_to_a_removed_file(ledger: Ledger) -> None:
+    away = ledger.path.rename(ledger.path.with_name("away.db"))
+    with pytest.raises(LedgerError, match="the file was removed or replaced while it was open; move it back"):
+        ledger.append([forecast()])
+    away.rename(ledger.path)
+    assert ledger.append([forecast()]) == 1
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     text, database = tmp_path / "a.csv", tmp_path / "b.db"
     text.write_text("date,open\n" * 200, encoding="utf-8")

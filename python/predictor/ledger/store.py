@@ -139,6 +139,7 @@ class LedgerStore:
             )
             try:
                 self._begin(create=create)
+                self._opened = path.stat()
             except BaseException:
                 self._connection.close()
                 raise
@@ -214,10 +215,11 @@ class LedgerStore:
         """Write rows as one batch when the block ends. After an error, or without new rows, nothing is written.
 
         Raises:
-            LedgerError: the disk is full, or the ledger is damaged.
+            LedgerError: the disk is full, the ledger is damaged, or its file was removed or replaced.
             OSError: another process holds the lock for 10 seconds.
         """
         with self._thread_lock, locked(self._lock_file), translate_errors(self.path):
+            self._check_file()
             self._connection.execute("begin immediate")
             try:
                 last = self.receipt
@@ -231,6 +233,14 @@ class LedgerStore:
                     self._connection.execute("rollback")
                 raise
             self._shorten_log()
+
+    def _check_file(self) -> None:
+        """Check that the open file is still at the path; what is written to a removed one is lost."""
+        if not self.path.is_file() or not os.path.samestat(self.path.stat(), self._opened):
+            raise LedgerError(
+                f"{self.path}: the file was removed or replaced while it was open; move it back, or restart",
+                metadata={"file": str(self.path)},
+            )
 
     def _seal(self, opened: "OpenBatch", previous: bytes) -> None:
         digest = _BatchDigest(previous, opened.number, made_at := time.time_ns())
