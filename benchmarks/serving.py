@@ -18,6 +18,7 @@ from benchmarks.calling.kserve import KSERVE, infer_bytes, kserve_rows
 from benchmarks.calling.load import load
 from benchmarks.calling.processes import process_rows
 from benchmarks.calling.rates import BARS, WINDOWS, client_rows, rate_rows
+from benchmarks.calling.recorded import recorded_rows
 from benchmarks.calling.secured import secured_rows
 from benchmarks.calling.sessions import session_rows
 from benchmarks.calling.stages import stage_rows
@@ -81,6 +82,7 @@ def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
         yield from served_rows(subject, work, lengths)
     yield from secured_rows(subject, folder / "certs", rounds, seconds, judged=judged)
     yield from watched_rows(subject, rounds, seconds, judged=judged)
+    yield from recorded_rows(subject, rounds, seconds, judged=judged)
     yield from process_rows(subject, rounds, seconds, judged=judged)
     yield from stage_rows(subject, folder / "log", seconds)
 
