@@ -479,7 +479,12 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
         def model(self, reference: str) -> ModelInfo:
             return canned.model(reference)
 
-        models, explain, explain_global = canned.models, canned.explain, canned.explain_global
+        models, explain, explain_global, simulate = (
+            canned.models,
+            canned.explain,
+            canned.explain_global,
+            canned.simulate,
+        )
 
     heard: list[bytes] = []
     calls = Calls(Asking())
