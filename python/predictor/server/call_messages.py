@@ -91,6 +91,8 @@ class CallMessages:
             self._is_reading = False
 
     def _put(self, message: bytes) -> None:
+        if self._opened is None:  # the call is over
+            return
         self._answers.append(message)
         self._write()
 
