@@ -15,6 +15,7 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray, PositionArray
 from predictor.bars import BarPanel
+from predictor.bars.suspects import SuspectKind, find_suspects, may_be_suspect
 from predictor.dates import as_date
 from predictor.errors import (
     InvalidInputError,
@@ -387,8 +388,7 @@ class _PastPaths(NamedTuple):
 
 
 def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
-    adjusted, _ = panel.adjusted_each()
-    moves = np.diff(np.log(adjusted.close), axis=1)
+    moves = _read_returns(panel)
     variance = _smooth(np.square(moves))
     volatility = np.sqrt(variance)
     count = moves.shape[1] - days
@@ -401,6 +401,18 @@ def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
     seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
     is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
     return _PastPaths(scaled, volatility[:, -1], is_usable)
+
+
+def _read_returns(panel: BarPanel) -> FloatArray:
+    """[S, T - 1] log returns; NaN without a bar, and around bars that contradict the history of their symbol."""
+    adjusted, _ = panel.adjusted_each()
+    close = adjusted.close
+    if may_be_suspect(adjusted.high, adjusted.low, close, panel.volume).any():
+        suspects = [one for one in find_suspects(panel) if one.kind is not SuspectKind.VOLUME]
+        close = close.copy()
+        for one in suspects:
+            close[panel.symbols.index(one.symbol), np.searchsorted(panel.sessions, one.sessions)] = np.nan
+    return np.diff(np.log(close), axis=1)
 
 
 def _typical_moves(moves: FloatArray) -> FloatArray:

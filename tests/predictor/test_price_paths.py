@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from artifacts import save_small_artifact, small_artifact, small_model
-from market import PRICES, bokeh_panel, without_bars
+from market import PRICES, bokeh_panel, scaled, without_bars
 from request_bytes import flat_window
 from serving import serving
 from typer.testing import CliRunner
@@ -85,8 +85,8 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 def test_prices_before_a_split_do_not_matter() -> None:
     factor = np.where(np.arange(1500) < 900, 4.0, 1.0)
-    scaled = replace(bars(), **{name: getattr(bars(), name) * factor for name in ("open", "high", "low", "close")})
-    assert np.array_equal(simulate_paths(forecast(), scaled, paths=PATHS, seed=1).returns, simulated().returns)
+    before = replace(bars(), **{name: getattr(bars(), name) * factor for name in ("open", "high", "low", "close")})
+    assert np.array_equal(simulate_paths(forecast(), before, paths=PATHS, seed=1).returns, simulated().returns)
 
 
 def test_a_young_symbol_is_refused_alone() -> None:
@@ -127,6 +127,21 @@ def test_no_path_starts_late_in_a_long_halt() -> None:
 def test_a_few_paths_have_ranges(paths: int) -> None:
     found = simulate_paths(forecast(), bars(), paths=paths).value_at_risk({"IBM": 1.0}, 5)
     assert found.lower <= found.value <= found.upper
+
+
+def test_a_bad_tick_of_the_past_gives_no_path() -> None:
+    tick = scaled(bars(), slice(700, 701), 100.0, PRICES, symbol="AAPL")
+    gap = without_bars(bars(), "AAPL", slice(700, 701))
+    found, expected = (simulate_paths(forecast(), panel, paths=200, seed=1) for panel in (tick, gap))
+    assert found.past_days == expected.past_days
+    assert np.array_equal(found.returns, expected.returns)
+
+
+def test_a_change_of_the_level_gives_no_path() -> None:
+    cents = scaled(bars(), slice(700), 100.0, PRICES, symbol="AAPL")
+    found = simulate_paths(forecast(), cents, paths=200, seed=1)
+    assert 0 < simulated().past_days - found.past_days <= 2 * (max(forecast().horizons) + 1)
+    assert np.abs(found.returns).max() < 1
 
 
 def test_a_refused_symbol_of_the_forecast_is_left_out() -> None:
