@@ -215,3 +215,10 @@ def test_a_version_or_alias_that_does_not_exist_is_refused_with_those_that_do(li
 def test_a_name_that_is_no_model_is_refused(line: Path, reference: str) -> None:
     with pytest.raises(ModelNotFoundError, match=r"there are \['mine'\]"):
         find_version(line.parent, reference)
+
+
+def test_the_folder_of_a_model_is_not_taken_for_the_folder_of_models(line: Path) -> None:
+    with pytest.raises(
+        ModelNotFoundError, match=rf"1 is a version of the model mine; give {line.parent} as the folder"
+    ):
+        find_version(line, "1")

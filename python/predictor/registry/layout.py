@@ -126,6 +126,8 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
     """
     name, at, selector = reference.partition("@")
     line = find_line(models, name)
+    if artifact.is_artifact(line):
+        raise ModelNotFoundError(f"{line} is a version of the model {models.name}; give {models.parent} as the folder")
     aliases, versions = read_aliases(line), versions_in(line)
     version = aliases.get(selector or CHAMPION, version_number(selector))
     if not at and version is None:
