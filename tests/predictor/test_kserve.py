@@ -294,6 +294,7 @@ class ModelRecorder:
         self.canned = CannedService(forecast_of)
         self.models, self.model = self.canned.models, self.canned.model
         self.explain, self.explain_global = self.canned.explain, self.canned.explain_global
+        self.simulate = self.canned.simulate
         self.references: list[str] = []
 
     def predict(
