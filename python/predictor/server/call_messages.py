@@ -42,6 +42,10 @@ class CallMessages:
         """Size of a sent response that the caller may not have read yet."""
         self._has_room = True
         """Whether the next request may be passed on."""
+        self._in_flight = 0
+        """Requests without a response."""
+        self._has_many = False
+        """Whether several requests were in flight at once."""
         self._is_reading = self._is_writing = self._is_over = False
         self._refusal: QuantraError | None = None
 
@@ -71,14 +75,29 @@ class CallMessages:
         self._opened = opened
         opened.ended.add_done_callback(lambda _: self._bridge.call(self._end))
 
+    def _read_soon(self) -> None:
+        self._call_soon(self._read)
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        """Read or write in the next turn of the loop if the caller sends requests without waiting for responses.
+
+        Messages of several requests then go together: batches of one take more time than the turn.
+        """
+        if self._has_many:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            callback()
+
     def _read(self) -> None:
         """Pass on the requests that have arrived, until there is no room for more."""
         if self._is_reading or self._opened is None:
             return
         self._is_reading = True
         try:
-            while self._has_room and (body := self._call.take_next(self._read)) is not None:
+            while self._has_room and (body := self._call.take_next(self._read_soon)) is not None:
                 self._admit()
+                self._in_flight += 1
+                self._has_many = self._has_many or self._in_flight > 1
                 self._has_room = self._opened.send(body)
             if self._call.has_all_requests:
                 self._opened.end()
@@ -94,7 +113,8 @@ class CallMessages:
         if self._opened is None:  # the call is over
             return
         self._answers.append(message)
-        self._write()
+        self._in_flight -= 1
+        self._call_soon(self._write)
 
     def _end(self) -> None:
         self._is_over = True
