@@ -36,7 +36,7 @@ LEAST_DAYS: Final = 250
 MOST_PATHS: Final = 100_000
 MOST_CELLS: Final = 20_000_000
 """Largest number of paths x symbols x days."""
-_BAD: Final = 0.95
+_DRAWDOWN_LEVEL: Final = 0.95
 """Level of the drawdown that `PathAnswers` has."""
 _DECAY: Final = 0.94
 """Weight of the past in the volatility, as in RiskMetrics."""
@@ -44,12 +44,12 @@ _CHUNK: Final = 256
 """Days over which the inverse of the weights stays a moderate number."""
 _WARM_UP: Final = 40
 """Days until the volatility no longer depends on its start."""
-_QUIET: Final = 0.1
+_LEAST_VOLATILITY: Final = 0.1
 """Share of a typical move below which a volatility is that of a symbol without trading, which cannot scale returns."""
 _MOST_VALUE: Final = 1e100
 """Largest holding, so that no profit overflows."""
 _REPLICATES: Final = 200
-_LEVEL: Final = 0.9
+_RANGE: Final = 0.9
 """Probability of the ranges of estimates."""
 
 Statistic = Callable[[FloatArray], float]
@@ -158,7 +158,7 @@ class PricePaths:
             day=day,
             value_at_risk=self.value_at_risk(holdings, day, questions.level),
             expected_shortfall=self.expected_shortfall(holdings, day, questions.level),
-            drawdown=self.estimate(self.drawdowns(holdings, day), lambda values: float(np.quantile(values, _BAD))),
+            drawdown=self.estimate(self.drawdowns(holdings, day), _bad_quantile),
             prices=prices,
         )
 
@@ -233,7 +233,7 @@ class PricePaths:
         """
         drawn = _draw_again(self.seed, self.past_days, self.days, len(self.origins))
         replicates = [statistic(values[rows]) for rows in drawn]
-        lower, upper = np.quantile(replicates, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+        lower, upper = np.quantile(replicates, [(1 - _RANGE) / 2, (1 + _RANGE) / 2])
         return Estimate(statistic(values), float(lower), float(upper))
 
     def _profits(self, holdings: Mapping[str, float], day: int) -> FloatArray:
@@ -274,6 +274,10 @@ class PricePaths:
 
 def _mean(values: FloatArray) -> float:
     return float(values.mean())
+
+
+def _bad_quantile(drawdowns: FloatArray) -> float:
+    return float(np.quantile(drawdowns, _DRAWDOWN_LEVEL))
 
 
 def _check_level(level: float) -> None:
@@ -396,7 +400,7 @@ def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
         return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
     windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
     start = volatility[:, : windows.shape[1], None]
-    least = _QUIET * _typical_moves(moves)[:, None, None]
+    least = _LEAST_VOLATILITY * _typical_moves(moves)[:, None, None]
     scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
     seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
     is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)

@@ -22,7 +22,7 @@ from predictor.networks import TargetKind, kind_named
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
 from trainers.progress import ReportConsumer
 from trainers.stock import StockRecipe, TrainingResult, command
-from trainers.stock.ensembles.best import (
+from trainers.stock.ensembles.member_training import (
     MEMBER_KINDS,
     BestTraining,
     BudgetExceededError,

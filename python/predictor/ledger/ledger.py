@@ -140,24 +140,25 @@ class Ledger:
                 if kind is ForecastRecord:
                     self._append_forecasts(batch, [record for record in group if isinstance(record, ForecastRecord)])
                 else:
-                    batch.add(schema.TABLE_OF[kind], schema.insertion_of(kind), map(schema.row_of, group))
+                    batch.add(schema.TABLE_OF[kind], schema.columns_of(kind), map(schema.row_of, group))
         return batch.rows
 
     def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
         """Add forecasts, and mark those whose later bars were not in the ledger yet as prospective."""
-        problems = () if are_scorable(forecasts) else [(one, one.problem) for one in forecasts if one.problem]
-        for forecast, problem in problems:
+        wrong = None if are_scorable(forecasts) else next((one for one in forecasts if one.problem), None)
+        if wrong is not None:
             raise LedgerError(
-                f"{self.path}: the forecast of {forecast.symbol} by {forecast.model}@{forecast.version} on "
-                f"{shown_date(forecast.as_of)} is not recorded: {problem}",
+                f"{self.path}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
+                f"{shown_date(wrong.as_of)} is not recorded: {wrong.problem}",
                 metadata={"file": str(self.path)},
             )
         newest = self._store.number("select max(last_session) from bar")
-        place = schema.columns_of(ForecastRecord).index("is_prospective")
+        columns = schema.columns_of(ForecastRecord)
+        place = columns.index("is_prospective")
         rows = [schema.row_of(forecast) for forecast in forecasts]
         for row, forecast in zip(rows, forecasts, strict=True):
             row[place] = int(forecast.as_of >= newest)
-        batch.add(schema.TABLE_OF[ForecastRecord], schema.insertion_of(ForecastRecord), rows)
+        batch.add(schema.TABLE_OF[ForecastRecord], columns, rows)
 
     def records(self, kind: type[RecordT], where: str = "1", values: Sequence[object] = ()) -> list[RecordT]:
         """Read the records of a kind in the order in which they were written.
@@ -199,14 +200,11 @@ class Ledger:
             same = (given == before) | (np.isnan(given) & np.isnan(before))
             changed = panel.present & ~same.all(axis=-1)
             revised = int((changed & ~np.isnan(before[..., panel.columns.index("close")])).sum())
-            statement = (
-                "insert into bar (batch, source, symbol, first_session, last_session, sessions, bars) "
-                "values (?, ?, ?, ?, ?, ?, ?)"
-            )
+            columns = ("source", "symbol", "first_session", "last_session", "sessions", "bars")
             rows = (
                 (source, *_bar_row(panel, given, changed, row)) for row in np.flatnonzero(changed.any(axis=1)).tolist()
             )
-            batch.add("bar", statement, rows)
+            batch.add("bar", columns, rows)
         return BarsAdded(batch=self.receipt.batch, new=int(changed.sum()) - revised, revised=revised)
 
     def panel(
@@ -291,8 +289,7 @@ class Ledger:
             given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
         if have != given:
             row = (given.calendar, given.currency, json.dumps(given.columns))
-            statement = "insert into universe (batch, calendar, currency, columns) values (?, ?, ?, ?)"
-            batch.add("universe", statement, [row])
+            batch.add("universe", ("calendar", "currency", "columns"), [row])
 
     def _check_adjustment(self, panel: BarPanel, given: FloatArray, before: FloatArray) -> None:
         """Refuse a part of the history whose adjusted closes [S, T, C] do not continue the earlier, recorded ones."""

@@ -183,7 +183,7 @@ class EvidenceRecord:
     """Its numbers."""
 
     def number(self, name: str) -> float | None:
-        """A number of the state; None if it has none of this name."""
+        """A number of the state; None if it is missing."""
         value = self.state.get(name)
         return float(value) if isinstance(value, int | float) else None
 

@@ -108,14 +108,6 @@ def columns_of(kind: type[LedgerRecord]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name not in _NOT_STORED)
 
 
-def insertion_of(kind: type[LedgerRecord]) -> str:
-    """The statement that adds a record, or skips it if it is already recorded."""
-    columns = columns_of(kind)
-    names = ", ".join(f'"{name}"' for name in columns)
-    places = ", ".join("?" for _ in columns)
-    return f"insert into {TABLE_OF[kind]} (batch, {names}) values (?, {places}) on conflict do nothing"  # noqa: S608 - our own names
-
-
 def row_of(record: LedgerRecord) -> list[Any]:
     """The record's values in the order of `columns_of`."""
     read, writers = _encoding_of(type(record))

@@ -19,6 +19,8 @@ from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, json_rows, 
 from predictor.replacement import check_file
 
 _BUSY_SECONDS: Final = 10
+_MOST_VALUES: Final = 999
+"""Values of one statement; every version of SQLite takes as many."""
 _LARGEST_LOG: Final = 64 << 20
 """Bytes of the write-ahead log above which a write also makes a checkpoint."""
 _PRAGMAS: Final = (
@@ -306,14 +308,23 @@ class OpenBatch:
         """The id that the first row of each written table has."""
         self._connection = connection
 
-    def add(self, table: str, statement: str, rows: Iterable[Sequence[Any]]) -> int:
-        """Insert rows, each with the batch's number first; returns how many are new."""
+    def add(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        """Insert rows, each with the batch's number first, without those that are recorded; returns how many are new.
+
+        One statement inserts many rows: SQLite lets other threads run at each step of a statement, and a busy server
+        would wait at each for its turn.
+        """
         if table not in self.first_ids:
             (newest,) = self._connection.execute(f"select max(id) from {table}").fetchone()  # noqa: S608
             self.first_ids[table] = (newest or 0) + 1
-        cursor = self._connection.executemany(statement, ((self.number, *row) for row in rows))
-        self.rows += max(0, cursor.rowcount)
-        return max(0, cursor.rowcount)
+        names = ", ".join(f'"{name}"' for name in ("batch", *columns))
+        places = f"({', '.join('?' * (len(columns) + 1))})"
+        remaining, before = iter(rows), self.rows
+        while part := list(islice(remaining, _MOST_VALUES // (len(columns) + 1))):
+            statement = f"insert into {table} ({names}) values {', '.join([places] * len(part))} on conflict do nothing"  # noqa: S608
+            values = [value for row in part for value in (self.number, *row)]
+            self.rows += self._connection.execute(statement, values).rowcount
+        return self.rows - before
 
 
 @final

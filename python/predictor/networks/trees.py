@@ -63,7 +63,7 @@ class WindowSummaries:
     """The columns that the trees read, computed from windows. Shapes: N rows, C columns; see `Inputs` for the others.
 
     An observed feature has a column for its last session, and for its mean and its standard deviation over each of the
-    spans. NaN stands for a feature without a known cell.
+    spans. A feature without a known cell is NaN.
     """
 
     sizes: InputSizes

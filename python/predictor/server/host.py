@@ -283,7 +283,7 @@ def _list_champions(service: "PredictionService") -> list[tuple[str, int]]:
 
 
 def _open_ledger(settings: ServerSettings) -> "Ledger | None":
-    """Open the ledger, or make it; None if it is disabled, or if it cannot be opened and serving goes on without it.
+    """Open the ledger, or make it; None without --ledger, or if the server continues without it.
 
     Raises:
         LedgerError, OSError: The ledger cannot be opened, and the mode is strict.

@@ -28,7 +28,7 @@ _MOST_WRITTEN: Final = 1_000
 
 _log = logging.getLogger(__name__)
 
-Answer = QueuedRequest[Any, tuple[Outcome, ...]]
+QueuedPrediction = QueuedRequest[Any, tuple[Outcome, ...]]
 
 
 @final
@@ -36,7 +36,7 @@ Answer = QueuedRequest[Any, tuple[Outcome, ...]]
 class _AnsweredRequest:
     """A request and its outcomes."""
 
-    item: Answer
+    item: QueuedPrediction
     outcomes: tuple[Outcome, ...]
     rows: int
     batch_rows: int
@@ -73,7 +73,7 @@ class ForecastRecorder:
         self.lost = 0
         """Forecasts that were not recorded."""
 
-    def answer(self, item: Answer, outcomes: tuple[Outcome, ...], batch_rows: int) -> None:
+    def answer(self, item: QueuedPrediction, outcomes: tuple[Outcome, ...], batch_rows: int) -> None:
         """Set the outcomes of a request, and record its forecasts."""
         answered = _AnsweredRequest(item, outcomes, item.request.rows, batch_rows, time.time_ns())
         if not self._is_strict:
@@ -137,7 +137,7 @@ class ForecastRecorder:
             is_last = self._is_closing.is_set()
             try:
                 self._write(answered)
-            except Exception as error:  # noqa: BLE001 - thread boundary: serving goes on
+            except Exception as error:  # noqa: BLE001 - thread boundary: the server continues
                 self._warn(self._without_path(error))
                 if isinstance(error, LedgerError | OSError) and not is_last:
                     self._is_closing.wait(RETRY_S)

@@ -76,7 +76,7 @@ def decode_filter(request: pb.ListForecastsRequest) -> ForecastFilter:
 
 
 def decode_reference(reference: str) -> tuple[str, int]:
-    """Split NAME or NAME@VERSION; the version is 0 if there is none, and an empty reference means all models.
+    """Split NAME or NAME@VERSION; the version is 0 without @VERSION, and an empty reference means all models.
 
     Raises:
         MalformedRequestError: the reference has another form.

@@ -31,7 +31,8 @@ from trainers.stock.card import hash_bars
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.ensembles import join
-from trainers.stock.ensembles.best import (
+from trainers.stock.ensembles.command import describe_joined, print_joined
+from trainers.stock.ensembles.member_training import (
     BEST,
     MEMBER_KINDS,
     BestTraining,
@@ -40,7 +41,6 @@ from trainers.stock.ensembles.best import (
     parse_budget,
     plan_recipe,
 )
-from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import (
     RUN,

@@ -165,7 +165,7 @@ class BestTraining:
         return self._members
 
     def _try(self, name: str, recipe: StockRecipe, title: str, needed: float = 0.0) -> None:
-        """Train a member, or record why there is none."""
+        """Train a member, or record why it is left out."""
         if self._budget.left <= needed:
             took = f"; the first seed took {duration(needed)}" if needed else ""
             self._leave_out(name, f"did not fit into the budget: {self._budget}{took}")
