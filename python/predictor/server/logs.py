@@ -57,7 +57,8 @@ class BackgroundHandler(logging.Handler):
         super().__init__()
         self._descriptor = descriptor
         self._lines: Queue[bytes] = Queue(_MOST_WAITING)
-        self._dropped = 0
+        self.dropped = 0
+        """Number of lines dropped since the start."""
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -65,7 +66,7 @@ class BackgroundHandler(logging.Handler):
         try:
             self._lines.put_nowait(f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except Full:
-            self._dropped += 1
+            self.dropped += 1
 
     def flush(self) -> None:
         """Wait until all lines are written, but at most a second."""
@@ -73,14 +74,15 @@ class BackgroundHandler(logging.Handler):
             self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, _FLUSH_S)
 
     def _write(self) -> None:
+        reported = 0
         while True:
             line = memoryview(self._lines.get())
             with suppress(OSError):  # the reader has gone
                 while line:
                     line = line[os.write(self._descriptor, line) :]
             self._lines.task_done()
-            dropped, self._dropped = self._dropped, 0
-            if dropped:
+            if dropped := self.dropped - reported:
+                reported += dropped
                 _log.warning("%d lines were dropped, because the log was not read", dropped)
 
 
