@@ -3,9 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
@@ -25,6 +25,8 @@ GAP: Final = "gap"
 _WARN_S: Final = 60.0
 _MOST_WRITTEN: Final = 1_000
 """Requests of one batch."""
+_MOST_REMEMBERED: Final = 20_000
+"""Recorded calls whose ids and rows are remembered, because many clients ask for the same forecasts."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class ForecastRecorder:
         self._is_closing = threading.Event()
         self._lock = threading.Lock()
         self._waiting = self._unreported = 0
+        self._remembered: dict[str, int] = {}
         self._warned_s = -_WARN_S
         self.recorded = 0
         """Forecasts recorded so far."""
@@ -148,22 +151,36 @@ class ForecastRecorder:
             return
 
     def _write(self, answered: Sequence[_AnsweredRequest]) -> None:
+        """Record one row per request, and the forecasts that were not recorded before."""
+        new: dict[str, int] = {}
+        repeated = 0
         forecasts: list[ForecastRecord] = []
         requests: list[ClientRequest] = []
         for one in answered:
+            caller = one.item.deadline.caller
             for forecast in one.outcomes:
                 if isinstance(forecast, Forecast):
-                    forecasts += self._records(forecast, one)
-                    caller = one.item.deadline.caller
-                    requests.append(
-                        ClientRequest(forecast_id=forecast.forecast_id, asked_at=one.made_at, caller=caller)
-                    )
+                    known = forecast.forecast_id
+                    requests.append(ClientRequest(forecast_id=known, asked_at=one.made_at, caller=caller))
+                    if known in self._remembered:
+                        repeated += self._remembered[known]
+                    else:
+                        records = list(self._records(forecast, one))
+                        forecasts += records
+                        new[known] = len(records)
         sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
         self._lose(len(forecasts) - len(sound))
         self._ledger.append(chain(sound, requests, gaps := self._gaps()))
-        self.recorded += len(sound)
+        self.recorded += len(sound) + repeated
+        if len(sound) == len(forecasts):
+            self._remember(new)
         if gaps:
             self._unreported = 0
+
+    def _remember(self, new: Mapping[str, int]) -> None:
+        self._remembered.update(new)
+        for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MOST_REMEMBERED))):
+            del self._remembered[oldest]
 
     def _records(self, forecast: Forecast, one: _AnsweredRequest) -> Iterator[ForecastRecord]:
         return ForecastRecord.of(
