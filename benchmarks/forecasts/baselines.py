@@ -214,8 +214,9 @@ def _garch_of(returns: Array, sample: Sample) -> tuple[float, Array, Array]:
     model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
     fitted = model.fit(last_obs=sample.stop, disp="off")
     variance = fitted.forecast(horizon=sample.task.horizon, start=0, reindex=True).variance.to_numpy()
-    units = model.distribution.ppf(np.array(LEVELS), np.array([fitted.params["nu"]]))
-    return float(fitted.params["mu"]), variance, np.asarray(units, np.float64)
+    mean, *_, freedom = np.asarray(fitted.params, np.float64).tolist()  # of the mean, the variance and the distribution
+    units = model.distribution.ppf(np.array(LEVELS), np.array([freedom]))
+    return mean, variance, np.asarray(units, np.float64)
 
 
 def _features(windows: Windows) -> Array:
