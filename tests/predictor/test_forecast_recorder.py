@@ -133,6 +133,18 @@ def test_a_strict_service_fails_what_it_cannot_record(models: Path, ledger: Ledg
     assert len(ledger.records(ClientRequest)) == recorded + 1
 
 
+def test_a_forecast_that_could_not_be_recorded_is_recorded_the_next_time(models: Path, ledger: Ledger) -> None:
+    elsewhere = ledger.path.with_name("elsewhere")
+    service, _ = recording(models, ledger, is_strict=True)
+    with service:
+        ledger.path.rename(elsewhere)
+        with pytest.raises(LedgerError, match="removed or replaced"):
+            ask(service)
+        elsewhere.rename(ledger.path)
+        ask(service)
+    assert [one.symbol for one in ledger.records(ForecastRecord)] == ["AAPL", "IBM"]
+
+
 def test_forecasts_wait_for_room_on_the_disk(
     models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

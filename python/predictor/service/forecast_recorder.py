@@ -160,14 +160,14 @@ class ForecastRecorder:
             caller = one.item.deadline.caller
             for forecast in one.outcomes:
                 if isinstance(forecast, Forecast):
-                    known = forecast.forecast_id
-                    requests.append(ClientRequest(forecast_id=known, asked_at=one.made_at, caller=caller))
-                    if known in self._remembered:
-                        repeated += self._remembered[known]
+                    forecast_id = forecast.forecast_id
+                    requests.append(ClientRequest(forecast_id=forecast_id, asked_at=one.made_at, caller=caller))
+                    if forecast_id in self._remembered:
+                        repeated += self._remembered[forecast_id]
                     else:
                         records = list(self._records(forecast, one))
                         forecasts += records
-                        new[known] = len(records)
+                        new[forecast_id] = len(records)
         sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
         self._lose(len(forecasts) - len(sound))
         self._ledger.append(chain(sound, requests, gaps := self._gaps()))
