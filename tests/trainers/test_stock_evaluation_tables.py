@@ -1,7 +1,6 @@
 """Evaluation tables fit a terminal of 80 columns without truncation."""
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 from evaluations import estimate, evaluation, model_scores
@@ -33,11 +32,9 @@ def long_names() -> ModelEvaluation:
     found = evaluation(adaptive=True)
     baselines = tuple(model_scores(name, ScoreRole.BASELINE, 4) for name in LONGEST)
     rows = tuple(replace(row, horizons=2 * tuple(map(large, row.horizons))) for row in (*found.rows, *baselines))
-    compared = (
-        replace(comparison, baseline=name, by_horizon=(*comparison.by_horizon, *comparison.by_horizon))
-        for comparison, name in product(found.comparisons, LONGEST)
-    )
-    return replace(found, rows=rows, comparisons=tuple(compared), target=Target(horizons=(1, 5, 10, 20)), seeds=None)
+    one = found.comparison
+    compared = replace(one, baseline=LONGEST[1], by_horizon=(*one.by_horizon, *one.by_horizon))
+    return replace(found, rows=rows, comparison=compared, target=Target(horizons=(1, 5, 10, 20)), seeds=None)
 
 
 def printed_tables(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
@@ -51,7 +48,7 @@ def test_no_word_of_a_name_is_cut_off(capsys: pytest.CaptureFixture[str]) -> Non
     text = printed_tables(long_names(), capsys)
     assert "…" not in text
     for word in " ".join(LONGEST).split():
-        assert text.count(word) >= 3
+        assert text.count(word) >= 2
 
 
 def test_the_interval_of_a_correlation_stands_below_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,13 +50,18 @@ from trainers.stock.evaluation.calibration import (
     forecast_adaptively,
 )
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore, compare, pinball
+from trainers.stock.evaluation.confidence_set import (
+    ConfidenceSet,
+    average_days,
+    find_confidence_set,
+    note_missing_package,
+)
 from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
 from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.scores import (
     BenchmarkResult,
     ModelScores,
     PitHistogram,
-    ScoreRole,
     SymbolScores,
     benchmark,
     by_symbol,
@@ -113,8 +118,10 @@ class ModelEvaluation:
     rows: tuple[ModelScores, ...]
     """The model and the baselines, best first."""
     skill: SkillScore
-    comparisons: tuple[LossComparison, ...]
-    """The model against each baseline, best baseline first."""
+    comparison: LossComparison
+    """The model against the best baseline."""
+    confidence_set: ConfidenceSet | None
+    """Which of the rows are not distinguishable from the best; None if unknown."""
     calibration: CalibrationEffect
     pit: tuple[PitHistogram, ...]
     """[H]"""
@@ -243,7 +250,7 @@ def evaluate(
     )
     exam = _prepare_setup(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
-    result, compared = _compare_baselines(exam, announce, stepwise)
+    result, confidence_set = _compare_baselines(exam, announce, stepwise)
     seeds, unseeded = _score_seeds(exam, result, wanted, consume, announce)
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
@@ -255,7 +262,8 @@ def evaluate(
         correlated=describe_correlation(test),
         rows=_sort_best_first(result.rows),
         skill=result.skill,
-        comparisons=compared,
+        comparison=compare(test, pinball(test, ours.calibrated), result.best, result.skill.baseline),
+        confidence_set=confidence_set,
         calibration=_compare_calibration(exam, wanted),
         pit=pit(test, ours.calibrated),
         by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
@@ -265,6 +273,7 @@ def evaluate(
             *describe_origins(model),
             *note_missing_bars(exam.bound.history, exam.tested.windows, exam.splits),
             *result.notes,
+            *note_missing_package(),
             *unseeded,
         ),
         warnings=doubts,
@@ -319,20 +328,20 @@ def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
 
 def _compare_baselines(
     exam: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
-) -> tuple[BenchmarkResult, tuple[LossComparison, ...]]:
-    """Compare the model with the best baseline, and with every baseline, best first."""
+) -> tuple[BenchmarkResult, ConfidenceSet | None]:
+    """Compare the model with the best baseline, and find all that are not distinguishable from the best."""
     announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
     test, forecasts = exam.test_set, exam.tested.forecasts
-    ours, compared = pinball(test, forecasts.calibrated), dict[str, LossComparison]()
+    daily = {OURS: average_days(test, pinball(test, forecasts.calibrated))}
 
     def on_losses(name: str, theirs: FloatArray) -> None:
-        compared[name] = compare(test, ours, theirs, name)
+        daily[name] = average_days(test, theirs)
 
     case = InformationSet.of(exam.bound.history, exam.splits, find_last_seen(exam.model), test.levels)
     result = benchmark(
         test, OURS, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
     )
-    return result, tuple(compared[row.name] for row in _sort_best_first(result.rows) if row.role is ScoreRole.BASELINE)
+    return result, find_confidence_set(test, daily)
 
 
 def _sort_best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:

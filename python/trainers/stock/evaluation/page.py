@@ -41,7 +41,7 @@ def render_evaluation(name: str, evaluation: ModelEvaluation) -> str:
             "losses": build_loss_table(evaluation),
             "loss_chart": draw_losses(evaluation, page),
             "gains": build_gain_table(evaluation),
-            "gain_chart": draw_gains(evaluation, page),
+            "confidence_set": build_confidence_table(evaluation),
             "scores": score_grid(evaluation),
             "by_horizon": build_horizon_table(evaluation),
             "coverage_charts": draw_coverage(evaluation, page),
@@ -101,8 +101,8 @@ def draw_losses(evaluation: ModelEvaluation, page: PageBuilder) -> str:
 
 
 def build_gain_table(evaluation: ModelEvaluation) -> ReportTable:
-    """Improvement of the model over each baseline, and of the mean over seeds over the best baseline."""
-    lines = [_build_gain_row(row, row.baseline) for row in evaluation.comparisons]
+    """Improvement of the model, and of the mean over seeds, over the best baseline."""
+    lines = [_build_gain_row(evaluation.comparison, evaluation.comparison.baseline)]
     if evaluation.seeds is not None:
         row = evaluation.seeds.comparison
         lines.append(_build_gain_row(row, f"{row.baseline}, by {len(evaluation.seeds.seeds)} seeds", is_model=True))
@@ -116,16 +116,22 @@ def _build_gain_row(row: LossComparison, name: str, *, is_model: bool = False) -
     return TableRow(name=name, cells=(*gains, number_cell(row.t, lambda t: f"{t:+.1f}")), is_model=is_model)
 
 
-def draw_gains(evaluation: ModelEvaluation, page: PageBuilder) -> str:
-    """The improvements with intervals."""
-    rows = [row for row in evaluation.comparisons if row.baseline != _build_point(evaluation)]
-    by = [[*row.by_horizon, row.improvement] for row in rows]
-    value, lower, upper = (100 * array for array in _columns(by))
-    names = [row.baseline for row in rows]
-    series = [*_horizons(evaluation), "all"]
-    figure = charts.interval_rows(names, series, value, lower, upper, axis="improvement (%)", zero=True)
-    return page.chart(
-        figure, "Improvement of the model's loss over each baseline's, with intervals; numbers in the table"
+def build_confidence_table(evaluation: ModelEvaluation) -> ReportTable | None:
+    """The p value of each row in the model confidence set; None if unknown."""
+    found = evaluation.confidence_set
+    if found is None:
+        return None
+    models = {row.name for row in evaluation.rows if row.role is ScoreRole.MODEL}
+    return ReportTable(
+        columns=("p",),
+        lines=tuple(
+            TableRow(
+                name=name,
+                cells=(number_cell(p, lambda p: f"{p:.3f}", is_best=p > found.size),),
+                is_model=name in models,
+            )
+            for name, p in found.p_values.items()
+        ),
     )
 
 

@@ -43,12 +43,12 @@ def render_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     colour = VERDICT_COLOURS[evaluation.skill.verdict]
     for place, sentence in enumerate(describe_findings(evaluation)):
         yield Text(sentence, style="" if place else colour)
-    table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "model's gain", "interval")
-    gains = {row.baseline: row.improvement for row in evaluation.comparisons}
+    if evaluation.confidence_set is not None:
+        yield Text(evaluation.confidence_set.sentence)
+    table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "interval")
     for row in evaluation.rows:
-        gain = gains.get(row.name)
-        cells = ("", "") if gain is None else (format_gain(gain.value), format_span(gain, format_gain))
-        table.add_row(Text(row.name), format_loss(row.mean.value), *cells, style=_choose_style(row))
+        cells = (format_loss(row.mean.value), format_span(row.mean, format_loss))
+        table.add_row(Text(row.name), *cells, style=_choose_style(row))
     table.caption = MEAN_EXPLAINED
     yield table
     yield Text("--all prints all tables, --report FILE.html draws them", style="dim")
@@ -60,6 +60,8 @@ def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     yield _describe_days(evaluation)
     colour = VERDICT_COLOURS[evaluation.skill.verdict]
     yield Panel(Text(evaluation.skill.sentence), title="skill", title_align="left", border_style=colour)
+    if evaluation.confidence_set is not None:
+        yield Text(evaluation.confidence_set.sentence)
     yield _build_loss_table(evaluation)
     yield _build_comparison_table(evaluation)
     yield from _build_model_tables(evaluation)
@@ -102,11 +104,10 @@ def _build_loss_table(evaluation: ModelEvaluation) -> Table:
 
 
 def _build_comparison_table(evaluation: ModelEvaluation) -> Table:
-    """Improvement of the model's loss over each baseline's, paired by day."""
-    title = "improvement of the model's loss over the baseline's, paired by day"
+    """Improvement of the model's loss over that of the best baseline, paired by day."""
+    title = "improvement of the model's loss over that of the best baseline, paired by day"
     table = plain_table(title, *_name_horizons(evaluation), "all", "interval", "t")
-    for row in evaluation.comparisons:
-        _add_comparison(table, row, row.baseline, "")
+    _add_comparison(table, evaluation.comparison, evaluation.comparison.baseline, "")
     if evaluation.seeds is not None:
         mean = evaluation.seeds.comparison
         _add_comparison(table, mean, f"{mean.baseline}, by {len(evaluation.seeds.seeds)} seeds", "blue")
