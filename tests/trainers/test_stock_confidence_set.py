@@ -110,9 +110,10 @@ def test_the_loss_of_a_day_is_the_mean_over_symbols_of_horizons_in_units_of_thei
     assert average_days(test, losses)[0] == pytest.approx(expected)
 
 
-def test_the_line_names_the_models_best_first() -> None:
+def test_the_line_says_how_many_models_are_in_the_set() -> None:
     result = ConfidenceSet(size=0.1, p_values={"tft": 1.0, "har, refitted": 0.4, "zero": 0.1})
-    assert result.sentence == "Not distinguishable from the best at 10 %: tft; har, refitted"
+    assert result.members == ("tft", "har, refitted")
+    assert result.sentence == "2 of 3 models are not distinguishable from the best at 10 %"
 
 
 def test_too_few_days_have_no_set() -> None:

@@ -1,16 +1,17 @@
 """Evaluation tables fit a terminal of 80 columns without truncation."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 from evaluations import estimate, evaluation, model_scores
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from predictor.networks import Target
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import Correlation, HorizonScores, ScoreRole
-from trainers.stock.evaluation.tables import render_tables
+from trainers.stock.evaluation.tables import render_summary, render_tables
 
 LONGEST = (
     "GARCH(1,1)-t, calibrated",
@@ -37,11 +38,31 @@ def long_names() -> ModelEvaluation:
     return replace(found, rows=rows, comparison=compared, target=Target(horizons=(1, 5, 10, 20)), seeds=None)
 
 
-def printed_tables(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(parts: Iterable[RenderableType], capsys: pytest.CaptureFixture[str]) -> str:
     console = Console(width=80, highlight=False)
-    for part in render_tables(found):
+    for part in parts:
         console.print(part)
     return capsys.readouterr().out
+
+
+def printed_tables(found: ModelEvaluation, capsys: pytest.CaptureFixture[str]) -> str:
+    return printed(render_tables(found), capsys)
+
+
+def test_the_summary_says_which_models_equal_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    found = evaluation()
+    assert found.confidence_set is not None
+    lines = printed(render_summary(found), capsys).splitlines()
+    assert "2 of 3 models are not distinguishable from the best at 10 %." in lines
+    for row in found.rows:
+        (line,) = (line for line in lines if line.startswith(row.name))
+        assert line.split()[-1] == ("yes" if row.name in found.confidence_set.members else "no")
+
+
+def test_a_summary_without_a_confidence_set_has_no_column_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(render_summary(replace(evaluation(), confidence_set=None)), capsys)
+    assert "equal to the best" not in text
+    assert "distinguishable from the best at" not in text
 
 
 def test_no_word_of_a_name_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:

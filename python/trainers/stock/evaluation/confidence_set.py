@@ -36,8 +36,9 @@ class ConfidenceSet:
 
     @property
     def sentence(self) -> str:
-        """The set as one line, such as `Not distinguishable from the best at 10 %: tft, har`."""
-        return f"Not distinguishable from the best at {100 * self.size:g} %: {'; '.join(self.members)}"
+        """The set as one line, such as `2 of 18 models are not distinguishable from the best at 10 %`."""
+        equal = f"{len(self.members)} of {len(self.p_values)} models"
+        return f"{equal} are not distinguishable from the best at {100 * self.size:g} %"
 
 
 def note_missing_package() -> tuple[str, ...]:

@@ -44,10 +44,13 @@ def render_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     for place, sentence in enumerate(describe_findings(evaluation)):
         yield Text(sentence, style="" if place else colour)
     if evaluation.confidence_set is not None:
-        yield Text(evaluation.confidence_set.sentence)
-    table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "interval")
+        yield Text(f"{evaluation.confidence_set.sentence}.")
+    found = evaluation.confidence_set
+    column = ("equal to the best",) if found is not None else ()
+    table = plain_table(f"pinball loss of {evaluation.unit}, x {SCALE}, mean", "loss", "interval", *column)
     for row in evaluation.rows:
-        cells = (format_loss(row.mean.value), format_span(row.mean, format_loss))
+        equal = ("yes" if row.name in found.members else "no",) if found is not None else ()
+        cells = (format_loss(row.mean.value), format_span(row.mean, format_loss), *equal)
         table.add_row(Text(row.name), *cells, style=_choose_style(row))
     table.caption = MEAN_EXPLAINED
     yield table
