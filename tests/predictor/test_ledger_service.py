@@ -1,5 +1,6 @@
 """LedgerService: forecasts, health and events of a ledger over gRPC."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -27,9 +28,9 @@ from serving import Served, server_process, serving
 from predictor._pb import ledger_pb2 as pb
 from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
 from predictor.calls import LedgerCalls
-from predictor.client import QuantraClient
+from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.due_forecasts import PATIENCE, score_due_forecasts
-from predictor.errors import CallCancelledError, InternalError, QuantraError, answer_of
+from predictor.errors import CallCancelledError, InternalError, QuantraError, UnavailableError, answer_of
 from predictor.evidence import CoverageSide, Lamp
 from predictor.instance import Deadline
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent, Score, forecast_listing
@@ -268,6 +269,30 @@ def test_the_client_reads_forecasts_with_their_newest_outcomes_as_a_table(ledger
     assert list(scored["revision"]) == [0, 0, 1, 1]
     assert list(found["value"].dropna()) == list(newest["value"])
     assert list(found["is_inside"].isna()) == [False, True, False, True]
+
+
+def test_the_asynchronous_client_reads_the_same_table(ledger: Ledger, served: Served) -> None:
+    ledger.append([forecast_record(PANEL, day, "IBM", [1, 20]) for day in (10, 11)])
+
+    async def ask() -> tuple[pd.DataFrame, pd.DataFrame]:
+        async with AsyncQuantraClient(served.target) as client:
+            return await client.forecasts(symbol="IBM"), await client.forecasts(newest=1)
+
+    found, newest = asyncio.run(ask())
+    with QuantraClient(served.target) as client:
+        pd.testing.assert_frame_equal(found, client.forecasts(symbol="IBM"))
+        pd.testing.assert_frame_equal(newest, client.forecasts(newest=1))
+    assert (len(found), len(newest)) == (4, 2)
+
+
+def test_a_closed_asynchronous_client_reads_no_forecasts(served: Served) -> None:
+    async def ask() -> None:
+        client = AsyncQuantraClient(served.target)
+        await client.close()
+        await client.forecasts()
+
+    with pytest.raises(UnavailableError, match="closed"):
+        asyncio.run(ask())
 
 
 def test_a_server_lists_the_forecasts_that_it_made(tmp_path: Path) -> None:

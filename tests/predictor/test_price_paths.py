@@ -1,5 +1,6 @@
 """Joint price paths: their distribution, dependence and statistics."""
 
+import asyncio
 import json
 from dataclasses import replace
 from functools import cache
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 from predictor.bars import BarPanel
 from predictor.cli.commands import app
-from predictor.client import QuantraClient
+from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.errors import InvalidInputError, TooFewBarsError, UnknownHorizonError
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
@@ -238,13 +239,20 @@ def test_returns_are_a_frame_of_paths_and_symbols() -> None:
     assert np.array_equal(frame["IBM"].to_numpy(), np.expm1(simulated().returns[:, 1, 4]))
 
 
+async def simulate_asynchronously(target: str) -> PricePaths:
+    async with AsyncQuantraClient(target) as client:
+        return await client.simulate(bars(), paths=PATHS, seed=1)
+
+
 def test_every_door_gives_the_same_paths() -> None:
     model = small_model(small_artifact())
     registry = Registry(lines={model.identity.name: ModelVersions.of(model)}, problems=())
     with PredictionService(registry) as service, serving(service) as served, QuantraClient(served.target) as client:
         over_grpc = client.simulate(bars(), paths=PATHS, seed=1)
+        asynchronous = asyncio.run(simulate_asynchronously(served.target))
     here = Forecaster.of(model).simulate(bars(), paths=PATHS, seed=1)
     assert np.array_equal(over_grpc.returns, here.returns)
+    assert np.array_equal(asynchronous.returns, here.returns)
     assert np.array_equal(here.returns, simulated().returns)
 
 

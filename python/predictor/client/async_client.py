@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from typing import Self, TypeVar, final
+from typing import TYPE_CHECKING, Self, TypeVar, final
 
 import grpc
 import grpc.aio
 
+from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
@@ -26,11 +27,17 @@ from predictor.client.panels import PanelPlanner
 from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSender, RequestStream, StreamResponse
 from predictor.covariates import Covariates
+from predictor.dates import Day
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Instance, Query, Question, importance_query, instance_of
-from predictor.wire import global_importance
+from predictor.instance import Instance, Query, Question, bars_of, importance_query, instance_of
+from predictor.ledger.ledger import as_frame
+from predictor.price_paths import PricePaths, simulate_paths
+from predictor.wire import global_importance, ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ValueT = TypeVar("ValueT")
 
@@ -92,6 +99,21 @@ class AsyncQuantraClient:
     ) -> tuple[Outcome, ...]:
         """Return the forecast or the error of each instance, in order. See `QuantraClient.predict_many`."""
         return await self._run(self._planner.predict(instances), self._deadline(timeout_s))
+
+    async def simulate(
+        self,
+        bars: Question,
+        covariates: Covariates | None = None,
+        *,
+        paths: int = 1000,
+        seed: int = 0,
+        timeout_s: float | None = None,
+    ) -> PricePaths:
+        """Forecast one panel, and draw joint price paths in this process. See `QuantraClient.simulate`."""
+        instance = instance_of(bars, covariates)
+        past = bars_of(instance, "paths")
+        forecast = await self.predict(instance, timeout_s=timeout_s)
+        return await asyncio.to_thread(simulate_paths, forecast, past, paths=paths, seed=seed)
 
     async def predict_stream(
         self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
@@ -169,6 +191,34 @@ class AsyncQuantraClient:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         finally:
             call.cancel()
+
+    async def forecasts(
+        self,
+        *,
+        model: str = "",
+        symbol: str = "",
+        since: Day = 0,
+        newest: int = 0,
+        timeout_s: float | None = None,
+    ) -> "pd.DataFrame":
+        """Read the forecasts in the server's ledger as a table. See `QuantraClient.forecasts`."""
+        if self._is_closed:
+            raise closed_error(self._target)
+        deadline = self._deadline(timeout_s)
+        call = LedgerServiceStub(self._channel).ListForecasts(
+            ledger.request_forecasts(model, symbol, since, newest),
+            timeout=deadline.left_s(self._target),
+            metadata=self._headers,
+        )
+        try:
+            found = [forecast async for part in call for forecast in part.forecasts]
+        except grpc.RpcError as failure:
+            raise error_of(failure, self._target, deadline.limit_s) from failure
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise cancelled_error(self._target) from None
+        return as_frame(ledger.decode_forecasts(found))
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""

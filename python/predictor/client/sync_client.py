@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Self, TypeVar, final
 
 import grpc
 
-from predictor._pb import ledger_pb2 as ledger_pb
 from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
@@ -26,7 +25,7 @@ from predictor.client.panels import PanelPlanner
 from predictor.client.sessions import BarSession, SessionRequests, SessionStream, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
-from predictor.dates import Day, day_number
+from predictor.dates import Day
 from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
@@ -270,8 +269,7 @@ class QuantraClient:
             QuantraError: as `predict`.
         """
         deadline = self._deadline(timeout_s)
-        first = day_number(since) if since else 0
-        request = ledger_pb.ListForecastsRequest(model=model, symbol=symbol, first_session=first, newest=newest)
+        request = ledger.request_forecasts(model, symbol, since, newest)
         try:
             parts = LedgerServiceStub(self._channel).ListForecasts(
                 request, timeout=deadline.left_s(self._target), metadata=self._headers

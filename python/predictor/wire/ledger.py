@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.dates import exists
+from predictor.dates import Day, day_number, exists
 from predictor.errors import MalformedRequestError
 from predictor.evidence import Lamp
 from predictor.ledger import (
@@ -73,6 +73,12 @@ def decode_filter(request: pb.ListForecastsRequest) -> ForecastFilter:
         roles=tuple(_ROLES_BY_NUMBER[role] for role in request.roles),
         newest=request.newest,
     )
+
+
+def request_forecasts(model: str, symbol: str, since: Day, newest: int) -> pb.ListForecastsRequest:
+    """A request for the forecasts of a model and symbol; empty fields do not restrict."""
+    first = day_number(since) if since else 0
+    return pb.ListForecastsRequest(model=model, symbol=symbol, first_session=first, newest=newest)
 
 
 def decode_reference(reference: str) -> tuple[str, int]:
