@@ -48,7 +48,9 @@ def read_axes(ledger: Ledger, subject: ModelVersion) -> ForecastAxes:
         "select distinct horizons, quantiles from forecast where model = ? and version = ? and role <> 'client'",
         subject,
     )
-    return ForecastAxes(*(tuple(json.loads(text)) for text in rows[-1])) if rows else ForecastAxes()
+    if not rows:
+        return ForecastAxes()
+    return ForecastAxes(tuple(json.loads(rows[-1]["horizons"])), tuple(json.loads(rows[-1]["quantiles"])))
 
 
 def assess_model(
@@ -83,7 +85,7 @@ def assess_model(
 def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> list[EvidenceRecord]:
     """The evidence after the last tested session of each version; empty arguments do not restrict."""
     given = {name: value for name, value in {"model": model, "version": version}.items() if value}
-    where = " and ".join(f"{name} = ?" for name in given) or "1"
+    where = " and ".join(f"{name} = ?" for name in given) or "true"
     last = f"select model, version, max(session) from evidence where {where} group by model, version"  # noqa: S608 - no value is in the text
     return ledger.records(
         EvidenceRecord, f"{where} and (model, version, session) in ({last})", [*given.values(), *given.values()]
@@ -126,48 +128,45 @@ def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
     return {name: value if isfinite(value) else None for name, value in numbers}
 
 
-_OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective and f.as_of >= ?"
+_OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective = 1 and f.as_of >= ?"
 
 
 def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
     """The outcomes of each date inside the band, at one horizon."""
-    rows = ledger.query(
-        "select f.as_of, count(*) as symbols, sum(coalesce(s.is_inside, 0)) as inside, "  # noqa: S608 - no value in it
-        "sum(s.is_inside is null) as unknown, max(json_extract(f.target_sessions, ?)) as session from forecast f "
+    columns = ledger.numbers(
+        "select f.as_of, count(*), sum(coalesce(s.is_inside, 0)), count(*) - count(s.is_inside), "  # noqa: S608 - no value in it
+        f"max(cast(substr(f.target_sessions, {2 + 10 * place}, 8) as integer)) from forecast f "
         "left join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
-        (f"$[{place}]", horizon, *subject, since),
+        (horizon, *subject, since),
     )
-    columns = np.array([tuple(row) for row in rows], np.int32).reshape(-1, 5)
-    dates, symbols, inside, unknown, sessions = columns.T
+    dates, symbols, inside, unknown, sessions = columns.astype(np.int32).T
     is_due = sessions <= ledger.last_session
     return DailyShares(dates=dates, symbols=symbols, inside=inside, unknown=unknown, is_due=is_due)
 
 
 def read_level_shares(ledger: Ledger, subject: ModelVersion, horizon: int, levels: int) -> FloatArray:
     """[D, Q] the share of each date's outcomes at or below each of the version's quantiles, at one horizon."""
-    shares = ", ".join(f"avg(substr(s.below, {place}, 1))" for place in range(1, levels + 1))
-    rows = ledger.query(
+    shares = ", ".join(f"avg(cast(substr(s.below, {place}, 1) as real))" for place in range(1, levels + 1))
+    return ledger.numbers(
         f"select {shares} from forecast f "  # noqa: S608 - no value is in the text
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
         (horizon, *subject, 0),
     )
-    return np.array([tuple(row) for row in rows], np.float64).reshape(-1, levels)
 
 
 def _daily_losses(
     ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, since: int
 ) -> tuple[FloatArray, FloatArray]:
     """[D] mean losses of both by date, on the symbols and dates that both have scores of."""
-    rows = ledger.query(
+    theirs_daily, ours_daily = ledger.numbers(
         "select avg(t.pinball), avg(s.pinball) from forecast f "  # noqa: S608 - no value is in the text
         "join forecast g on g.symbol = f.symbol and g.as_of = f.as_of and g.model = ? and g.version = ? "
-        "and g.role <> 'client' and g.is_prospective "
+        "and g.role <> 'client' and g.is_prospective = 1 "
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         "join score t on t.forecast = g.id and t.horizon = s.horizon and t.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
         (*theirs, horizon, *ours, since),
-    )
-    theirs_daily, ours_daily = np.array([tuple(row) for row in rows], np.float64).reshape(-1, 2).T
+    ).T
     return theirs_daily, ours_daily

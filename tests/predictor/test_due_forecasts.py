@@ -370,7 +370,7 @@ def test_evidence_begins_anew_with_a_session(ledger: Ledger) -> None:
     records = assess_model(ledger, ModelVersion("one", 1), [ModelVersion("two", 1)], since=since)
     assert [record.state["days"] for record in records] == [50, 50, 50]
     mean = "select avg(pinball) from score join forecast f on f.id = forecast where model = ? and as_of >= ?"
-    ours, theirs = (float(ledger.query(mean, (model, since))[0][0]) for model in ("one", "two"))
+    ours, theirs = (float(ledger.numbers(mean, (model, since))[0, 0]) for model in ("one", "two"))
     assert records[2].state["mean"] == pytest.approx(theirs - ours)
 
 

@@ -55,8 +55,8 @@ def ask(service: PredictionService, bars: BarPanel = BARS, caller: str = "") -> 
 
 def fill_disk(ledger: Ledger, *, free: bool) -> None:
     """Allow the file no further page, or many."""
-    pages = ledger._store._connection.execute("pragma page_count").fetchone()[0]
-    ledger._store._connection.execute(f"pragma max_page_count = {10**6 if free else pages}")
+    pages = ledger._store.number("pragma page_count")
+    ledger._store.execute(f"pragma max_page_count = {10**6 if free else pages}")
 
 
 def test_a_recorded_forecast_is_the_one_that_the_client_got(models: Path, ledger: Ledger) -> None:
@@ -134,13 +134,13 @@ def test_a_strict_service_fails_what_it_cannot_record(models: Path, ledger: Ledg
 
 
 def test_a_forecast_that_could_not_be_recorded_is_recorded_the_next_time(models: Path, ledger: Ledger) -> None:
-    elsewhere = ledger.path.with_name("elsewhere")
+    elsewhere = Path(ledger.address).with_name("elsewhere")
     service, _ = recording(models, ledger, is_strict=True)
     with service:
-        ledger.path.rename(elsewhere)
+        Path(ledger.address).rename(elsewhere)
         with pytest.raises(LedgerError, match="removed or replaced"):
             ask(service)
-        elsewhere.rename(ledger.path)
+        elsewhere.rename(ledger.address)
         ask(service)
     assert [one.symbol for one in ledger.records(ForecastRecord)] == ["AAPL", "IBM"]
 

@@ -30,7 +30,7 @@ from predictor.ledger import (
     LedgerEvent,
     Receipt,
     Score,
-    store,
+    sqlite_store,
 )
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(30)
@@ -247,7 +247,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(ledger: Ledger) -> None:
 
 def test_rows_cannot_be_changed_or_deleted(ledger: Ledger) -> None:
     ledger.append([EVENT])
-    with sqlite3.connect(ledger.path) as other:
+    with sqlite3.connect(ledger.address) as other:
         for change in ("update event set reason = 'second'", "delete from event", "delete from chain"):
             with pytest.raises(sqlite3.IntegrityError, match="a ledger only grows"):
                 other.execute(change)
@@ -270,7 +270,7 @@ def test_tables_are_frames_with_days(ledger: Ledger) -> None:
 # --- the chain
 
 
-def _tamper(path: Path, change: str) -> None:
+def _tamper(path: str, change: str) -> None:
     other = sqlite3.connect(path)
     for (name,) in other.execute("select name from sqlite_master where type = 'trigger'").fetchall():
         other.execute(f"drop trigger {name}")
@@ -309,14 +309,14 @@ def test_a_changed_row_is_found(ledger: Ledger, change: str, problem: str) -> No
     ledger.add_bars(PANEL)
     ledger.append([EVENT])
     ledger.append([replace(EVENT, key="twice")])
-    _tamper(ledger.path, change)
+    _tamper(ledger.address, change)
     assert problem in ledger.verify().problem
 
 
 def test_a_change_within_a_large_batch_is_found(ledger: Ledger) -> None:
     ledger.append([replace(EVENT, key=str(number)) for number in range(250)])
     assert (ledger.verify().problem, ledger.verify().rows) == ("", 250)
-    _tamper(ledger.path, "update event set reason = 'changed' where id = 230")
+    _tamper(ledger.address, "update event set reason = 'changed' where id = 230")
     assert "batch 1 was changed" in ledger.verify().problem
 
 
@@ -324,8 +324,8 @@ def test_a_cut_tail_is_found_by_a_receipt(ledger: Ledger) -> None:
     ledger.append([EVENT])
     ledger.append([replace(EVENT, key="twice")])
     receipt = ledger.receipt
-    _tamper(ledger.path, "delete from event where id = 2")
-    _tamper(ledger.path, "delete from chain where batch = 2")
+    _tamper(ledger.address, "delete from event where id = 2")
+    _tamper(ledger.address, "delete from chain where batch = 2")
     assert ledger.verify().problem == ""
     assert "cut or replaced" in ledger.verify(receipt).problem
 
@@ -385,16 +385,17 @@ def test_an_empty_file_becomes_a_ledger_only_if_asked(tmp_path: Path) -> None:
 
 def test_writes_wait_for_the_lock_of_the_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_lock, "_PATIENCE_SECONDS", 0)
-    with file_lock.locked(ledger.path.with_name("ledger.db.lock")), pytest.raises(TimeoutError, match="held the lock"):
+    with file_lock.locked(Path(f"{ledger.address}.lock")), pytest.raises(TimeoutError, match="held the lock"):
         ledger.append([EVENT])
     assert ledger.append([EVENT]) == 1
 
 
 def test_nothing_is_written_to_a_removed_file(ledger: Ledger) -> None:
-    away = ledger.path.rename(ledger.path.with_name("away.db"))
+    file = Path(ledger.address)
+    away = file.rename(file.with_name("away.db"))
     with pytest.raises(LedgerError, match="the file was removed or replaced while it was open; move it back"):
         ledger.append([forecast()])
-    away.rename(ledger.path)
+    away.rename(file)
     assert ledger.append([forecast()]) == 1
 
 
@@ -439,11 +440,11 @@ def test_a_damaged_file_is_named_and_verified_as_damaged(tmp_path: Path) -> None
 
 def test_a_full_disk_stores_nothing_and_the_ledger_goes_on(ledger: Ledger) -> None:
     ledger.append([EVENT])
-    pages = ledger._store._connection.execute("pragma page_count").fetchone()[0]
-    ledger._store._connection.execute(f"pragma max_page_count = {pages}")
+    pages = ledger._store.number("pragma page_count")
+    ledger._store.execute(f"pragma max_page_count = {pages}")
     with pytest.raises(LedgerError, match="the disk is full, and this write was not recorded"):
         ledger.add_bars(bokeh_panel("AAPL", "IBM"))
-    ledger._store._connection.execute("pragma max_page_count = 1000000")
+    ledger._store.execute("pragma max_page_count = 1000000")
     ledger.append([replace(EVENT, key="after")])
     assert (ledger.receipt.batch, ledger.verify().problem) == (2, "")
 
@@ -460,13 +461,13 @@ def test_two_open_ledgers_write_one_chain(tmp_path: Path) -> None:
 
 def test_a_long_log_is_moved_into_the_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.append([EVENT])
-    size = ledger.path.stat().st_size
-    monkeypatch.setattr(store, "_LARGEST_LOG", 1 << 30)
+    size = Path(ledger.address).stat().st_size
+    monkeypatch.setattr(sqlite_store, "_LARGEST_LOG", 1 << 30)
     ledger.add_bars(PANEL)
-    assert ledger.path.stat().st_size == size
-    monkeypatch.setattr(store, "_LARGEST_LOG", 1 << 10)
+    assert Path(ledger.address).stat().st_size == size
+    monkeypatch.setattr(sqlite_store, "_LARGEST_LOG", 1 << 10)
     ledger.append([replace(EVENT, key="second")])
-    assert ledger.path.stat().st_size > size
+    assert Path(ledger.address).stat().st_size > size
 
 
 WRITER = """

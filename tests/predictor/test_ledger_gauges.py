@@ -78,7 +78,7 @@ def test_a_damaged_ledger_has_no_gauges_and_a_warning_without_its_path(
     path = tmp_path / "ledger.db"
     with Ledger.open(path, create=True) as made:
         made.append([evidence(DAYS[2], BAND, Lamp.RED)])
-        page = made.query("select rootpage from sqlite_master where name = 'evidence'")[0][0]
+        page = made.query("select rootpage from sqlite_master where name = 'evidence'")[0]["rootpage"]
     with path.open("r+b") as file:
         file.seek((page - 1) * 4096)
         file.write(b"x" * 4096)

@@ -399,7 +399,7 @@ def test_a_watcher_gets_past_events_and_those_that_another_process_writes(
     events = stub.WatchEvents(pb.WatchEventsRequest(model="mine"), timeout=60)
     first = next(events)
     assert (first.number, first.kind, first.detail_json) == (1, "evening", '{"forecasts": 3}')
-    subprocess.run([sys.executable, "-c", WRITE_EVENT, str(ledger.path)], check=True)
+    subprocess.run([sys.executable, "-c", WRITE_EVENT, ledger.address], check=True)
     second = next(events)
     assert (second.number, second.kind, second.version, second.session, second.reason) == (
         *(3, "alarm", 2),

@@ -61,9 +61,9 @@ def ledger(tmp_path: Path) -> Path:
 def read_content(ledger: Path) -> dict[str, list[Any]]:
     """What a ledger holds, without numbers and times."""
     with Ledger.open(ledger) as opened:
-        tables: dict[str, list[Any]] = {
+        tables: dict[str, Any] = {
             "forecast": opened.query(
-                "select forecast_id, symbol, role, model, version, as_of, [values], is_prospective from forecast "
+                'select forecast_id, symbol, role, model, version, as_of, "values", is_prospective from forecast '
                 "order by as_of, model, version, symbol"
             ),
             "label": opened.query(
@@ -77,7 +77,7 @@ def read_content(ledger: Path) -> dict[str, list[Any]]:
     return {name: [tuple(row) for row in rows] for name, rows in tables.items()}
 
 
-def rows_of(ledger: Path, kind: type[Any], where: str = "1") -> list[Any]:
+def rows_of(ledger: Path, kind: type[Any], where: str = "true") -> list[Any]:
     with Ledger.open(ledger) as opened:
         return opened.records(kind, where)
 
@@ -312,7 +312,7 @@ def test_the_command_ends_with_3_if_a_person_should_look(models: Path, ledger: P
 
 
 def test_a_second_daily_says_who_runs_and_ends_with_0(models: Path, ledger: Path, csv: Path, capsys: Capture) -> None:
-    with claim_run(ledger) as holder:
+    with claim_run(str(ledger)) as holder:
         assert holder == ""
         assert run_daily(models, ledger, csv) == 0
     assert f"process {os.getpid()} on " in json.loads(capsys.readouterr().out)["skipped"]

@@ -16,7 +16,7 @@ from predictor.cli.options import AsJson
 from predictor.cli.output import write_json
 from predictor.errors import LedgerError, MissingPackageError, shown_date
 from predictor.evidence import Lamp
-from predictor.ledger import SESSION_COLUMNS, TIME_COLUMNS, Ledger, LedgerTable, Receipt
+from predictor.ledger import SESSION_COLUMNS, TIME_COLUMNS, Ledger, LedgerRow, LedgerTable, Receipt
 from predictor.model_health import list_newest_evidence
 from predictor.replacement import check_folder, replace_file
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 LedgerArgument = Annotated[
-    Path, typer.Argument(metavar="LEDGER", help="The ledger's file, such as ledger.db.", show_default=False)
+    str, typer.Argument(metavar="LEDGER", help="The ledger's file, such as ledger.db.", show_default=False)
 ]
 
 _MODELS: Final = """
@@ -38,7 +38,7 @@ group by f.model, f.version, f.role order by f.model, f.version, f.role
 _EVIDENCE: Final = ("model", "version", "monitor", "horizon", "session", "lamp")
 _EVENTS: Final = """
 select batch, kind, model, version, session, reason from
-    (select * from event order by id desc limit ?) order by id
+    (select * from event order by id desc limit ?) as newest order by id
 """
 _ONLY_IN_JSON: Final = {"version", "first"}
 """Columns that do not fit into a terminal; the model's name includes the version."""
@@ -64,7 +64,7 @@ def verify(
         found = opened.verify(expected)
         if found.problem:
             good = f"the last right one is batch {found.receipt.batch}; restore the file from a backup"
-            raise LedgerError(f"{ledger}: {found.problem}; {good}", metadata={"file": str(ledger)})
+            raise LedgerError(f"{ledger}: {found.problem}; {good}", metadata={"file": ledger})
         if as_json:
             write_json({"ledger": opened.id, "rows": found.rows, "receipt": str(found.receipt)})
             return
@@ -107,7 +107,7 @@ def show(
             console.print("no forecast is recorded")
 
 
-def _plain(rows: Sequence[Any]) -> list[dict[str, Any]]:
+def _plain(rows: Sequence[LedgerRow]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 

@@ -23,6 +23,7 @@ from predictor.ledger.records import (
     Score,
     are_scorable,
 )
+from predictor.ledger.schema import LedgerRow
 from predictor.ledger.store import Receipt, Verification
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "LabelStatus",
     "Ledger",
     "LedgerEvent",
+    "LedgerRow",
     "LedgerTable",
     "Receipt",
     "RecordedForecast",

@@ -1,6 +1,5 @@
 """Recorded forecasts with their outcomes, read in parts of bounded size."""
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,19 +31,19 @@ class ForecastFilter:
     """Only the last ones that were recorded."""
 
     @property
-    def condition(self) -> tuple[str, list[str | int]]:
+    def condition(self) -> tuple[str, list[str | int | list[str]]]:
         """A SQL condition on the table `forecast`, and its values."""
-        conditions: dict[str, str | int] = {
+        conditions: dict[str, str | int | list[str]] = {
             "forecast_id = ?": self.forecast_id,
             "model = ?": self.model,
             "version = ?": self.version,
             "symbol = ?": self.symbol,
             "as_of >= ?": self.first_session,
             "as_of <= ?": self.last_session,
-            "role in (select value from json_each(?))": json.dumps(self.roles) if self.roles else "",
+            "role = any(?)": [str(role) for role in self.roles],
         }
         given = {condition: value for condition, value in conditions.items() if value}
-        return " and ".join(given) or "1", list(given.values())
+        return " and ".join(given) or "true", list(given.values())
 
 
 class RecordedOutcome(NamedTuple):
@@ -64,7 +63,7 @@ class RecordedForecast(NamedTuple):
 
 def read_outcomes(ledger: Ledger, forecasts: Sequence[ForecastRecord]) -> list[RecordedForecast]:
     """Read the outcomes of forecasts, in the same order."""
-    where, numbers = "forecast in (select value from json_each(?))", json.dumps([one.number for one in forecasts])
+    where, numbers = "forecast = any(?)", [one.number for one in forecasts]
     labels = ledger.records(Label, where, (numbers,))  # first, so that each one's score is there, too
     scores = {(one.forecast, one.horizon, one.revision): one for one in ledger.records(Score, where, (numbers,))}
     outcomes: defaultdict[int, list[RecordedOutcome]] = defaultdict(list)

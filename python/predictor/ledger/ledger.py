@@ -1,4 +1,4 @@
-"""`Ledger`: the public interface of a ledger's file."""
+"""`Ledger`: the public interface of a ledger."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +16,11 @@ from predictor.dates import LATEST, Day, day_number
 from predictor.errors import BarsError, LedgerError, MissingPackageError, listed, shown_date
 from predictor.ledger import schema
 from predictor.ledger.records import ForecastRecord, LedgerRecord, are_scorable
-from predictor.ledger.schema import RecordT, matrix_of, record_of
+from predictor.ledger.schema import LedgerRow, RecordT, matrix_of, record_of
+from predictor.ledger.sqlite_store import SqliteStore
 from predictor.ledger.store import LedgerStore, OpenBatch, Receipt, Verification
 
 if TYPE_CHECKING:
-    import sqlite3
-
     import pandas as pd
 
 SESSION_COLUMNS: Final = frozenset({"as_of", "session"})
@@ -95,7 +94,7 @@ class Ledger:
             LedgerError: the file is missing, damaged, not a ledger, or from a newer version.
             OSError: the folder is not writable.
         """
-        return cls(LedgerStore(Path(path), create=create))
+        return cls(SqliteStore(Path(path), create=create))
 
     def close(self) -> None:
         """Close the file."""
@@ -108,9 +107,9 @@ class Ledger:
         self.close()
 
     @property
-    def path(self) -> Path:
-        """The file."""
-        return self._store.path
+    def address(self) -> str:
+        """The path of the file."""
+        return self._store.address
 
     @property
     def id(self) -> str:
@@ -148,9 +147,9 @@ class Ledger:
         wrong = None if are_scorable(forecasts) else next((one for one in forecasts if one.problem), None)
         if wrong is not None:
             raise LedgerError(
-                f"{self.path}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
+                f"{self.address}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
                 f"{shown_date(wrong.as_of)} is not recorded: {wrong.problem}",
-                metadata={"file": str(self.path)},
+                metadata={"file": self.address},
             )
         newest = self._store.number("select max(last_session) from bar")
         columns = schema.columns_of(ForecastRecord)
@@ -160,21 +159,26 @@ class Ledger:
             row[place] = int(forecast.as_of >= newest)
         batch.add(schema.TABLE_OF[ForecastRecord], columns, rows)
 
-    def records(self, kind: type[RecordT], where: str = "1", values: Sequence[object] = ()) -> list[RecordT]:
+    def records(self, kind: type[RecordT], where: str = "true", values: Sequence[object] = ()) -> list[RecordT]:
         """Read the records of a kind in the order in which they were written.
 
         Args:
             kind: such as `ForecastRecord`.
-            where: a SQL condition on the table's columns, such as `model = ? and as_of >= ?`.
-            values: the values for its placeholders.
+            where: a SQL condition on the table's columns, such as `model = ? and role = any(?)`.
+            values: the values for its placeholders; a list for `any`.
         """
         table = schema.TABLE_OF[kind]
         found = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
         return [record_of(kind, row) for row in found]
 
-    def query(self, statement: str, values: Sequence[object] = ()) -> list["sqlite3.Row"]:
+    def query(self, statement: str, values: Sequence[object] = ()) -> Sequence[LedgerRow]:
         """The rows of a SELECT on the tables of the ledger, such as `bar`, `forecast` and `event`."""
         return self._store.rows(statement, values)
+
+    def numbers(self, statement: str, values: Sequence[object] = ()) -> FloatArray:
+        """[N, C] the rows of a SELECT of C numbers, whose columns need no names."""
+        names, rows = self._store.table(statement, values)
+        return np.array(rows, np.float64).reshape(-1, len(names))
 
     # --- bars
 
@@ -233,7 +237,7 @@ class Ledger:
         missing = [name for name in names if name not in known]
         if universe is None or missing or not known:
             span = f"from {shown_date(low)} to {shown_date(high)}"
-            raise BarsError(f"{self.path}: the ledger has no bars of {listed(missing) or 'any symbol'} {span}")
+            raise BarsError(f"{self.address}: the ledger has no bars of {listed(missing) or 'any symbol'} {span}")
         return _build_panel(universe, known, names)
 
     def extended_panel(self, known: "KnownBars", *, last: int) -> BarPanel:
@@ -252,7 +256,7 @@ class Ledger:
         until = {symbol: (days[: ends[symbol]], bars[: ends[symbol]]) for symbol, (days, bars) in known.bars.items()}
         names = tuple(sorted(symbol for symbol, end in ends.items() if end))
         if universe is None or not names:
-            raise BarsError(f"{self.path}: the ledger has no bars until {shown_date(last)}")
+            raise BarsError(f"{self.address}: the ledger has no bars until {shown_date(last)}")
         return _build_panel(universe, until, names)
 
     @property
@@ -306,16 +310,17 @@ class Ledger:
             return
         problem = f"those of {listed(moved)} have changed" if moved else "the ledger does not have these bars"
         raise LedgerError(
-            f"{self.path}: the bars begin on {shown_date(first)}, after those of the ledger, so their adjusted closes "
-            f"must continue it, but {problem}; give the whole history, because a dividend or split changes all of it",
-            metadata={"file": str(self.path)},
+            f"{self.address}: the bars begin on {shown_date(first)}, after those of the ledger, so their adjusted "
+            f"closes must continue it, but {problem}; give the whole history, because a dividend or split changes all "
+            "of it",
+            metadata={"file": self.address},
         )
 
     def _refuse(self, problem: str) -> None:
         raise LedgerError(
-            f"{self.path}: the bars are of another universe: {problem}; give bars of the ledger's universe, or use "
+            f"{self.address}: the bars are of another universe: {problem}; give bars of the ledger's universe, or use "
             "another file",
-            metadata={"file": str(self.path)},
+            metadata={"file": self.address},
         )
 
     def _read_bars(
@@ -323,12 +328,12 @@ class Ledger:
     ) -> Mapping[str, tuple[IntArray, FloatArray]]:
         """Sessions [T] and bars [T, C] of each symbol at a batch, from the versions of its bars, the newest last."""
         universe = self._universe()
-        chosen = "" if symbols is None else "and symbol in (select value from json_each(?))"
+        chosen = "" if symbols is None else "and symbol = any(?)"
         query = (
             "select symbol, sessions, bars from bar "  # noqa: S608 - no value is in the text
             f"where last_session >= ? and first_session <= ? and batch <= ? {chosen} order by id"
         )
-        values = (first, last, batch) if symbols is None else (first, last, batch, json.dumps(list(symbols)))
+        values = (first, last, batch) if symbols is None else (first, last, batch, list(symbols))
         blocks = _read_blocks(self._store.rows(query, values), universe)
         joined = {symbol: _newest_bars(parts, first, last) for symbol, parts in blocks.items()}
         return {symbol: bars for symbol, bars in joined.items() if bars[0].size}
@@ -367,7 +372,7 @@ class Ledger:
         """The columns of a table as lists; `as_of` and `session` are yyyymmdd, times nanoseconds since 1970."""
         conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": day_number(since) if since else 0}
         given = {condition: value for condition, value in conditions.items() if value}
-        where = " and ".join(given) or "1"
+        where = " and ".join(given) or "true"
         if table is LedgerTable.FORECASTS:
             return forecast_columns(self.records(ForecastRecord, where, list(given.values())))
         names, rows = self._store.table(_QUERIES[table].format(where), list(given.values()))
@@ -434,9 +439,7 @@ def as_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     return frame
 
 
-def _read_blocks(
-    rows: Sequence["sqlite3.Row"], universe: _Universe | None
-) -> dict[str, list[tuple[IntArray, FloatArray]]]:
+def _read_blocks(rows: Sequence[LedgerRow], universe: _Universe | None) -> dict[str, list[tuple[IntArray, FloatArray]]]:
     """The written bars of each symbol, in their order."""
     blocks: dict[str, list[tuple[IntArray, FloatArray]]] = {}
     if universe is None:

@@ -1,11 +1,11 @@
 """The tables of a ledger, and the conversion between records and rows."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,11 +24,8 @@ from predictor.ledger.records import (
     Score,
 )
 
-if TYPE_CHECKING:
-    import sqlite3
-
 APPLICATION_ID: Final = 0x51424C47
-"""Marks the SQLite file as a ledger: "QBLG"."""
+"""Marks a ledger: "QBLG"."""
 VERSION: Final = 3
 
 TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event", "request")
@@ -76,18 +73,22 @@ create table request (
     id integer primary key, batch integer not null, forecast_id text not null, asked_at integer not null,
     caller text not null);
 """
+"""`target_sessions` has ten characters per horizon: "[20130103, 20130104]"."""
 
 
-def list_statements() -> list[str]:
-    """The statements that create an empty, append-only ledger."""
-    made = [statement for statement in _DEFINITIONS.split(";") if statement.strip()]
-    for table in ("ledger", "chain", *TABLES):
-        made += [
-            f"create trigger {table}_{change} before {change} on {table} "
-            "begin select raise(abort, 'a ledger only grows'); end"
-            for change in ("update", "delete")
-        ]
-    return [*made, f"pragma application_id = {APPLICATION_ID}", f"pragma user_version = {VERSION}"]
+def list_definitions() -> list[str]:
+    """The statements that create the tables and indexes."""
+    return [statement for statement in _DEFINITIONS.split(";") if statement.strip()]
+
+
+class LedgerRow(Protocol):
+    """A row whose columns have names."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        ...
 
 
 TABLE_OF: Final[Mapping[type[LedgerRecord], str]] = {
@@ -177,7 +178,7 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
 RecordT = TypeVar("RecordT", ForecastRecord, Label, Score, EvidenceRecord, LedgerEvent, ClientRequest)
 
 
-def record_of(kind: type[RecordT], row: "sqlite3.Row") -> RecordT:
+def record_of(kind: type[RecordT], row: LedgerRow) -> RecordT:
     """Build a record from a row of its table."""
     values: dict[str, Any] = {}
     for name in columns_of(kind):

@@ -288,7 +288,7 @@ def _open_ledger(settings: ServerSettings) -> "Ledger | None":
     Raises:
         LedgerError, OSError: The ledger cannot be opened, and the mode is strict.
     """
-    if settings.ledger is None:
+    if not settings.ledger:
         return None
     from predictor.ledger import Ledger
 

@@ -107,7 +107,7 @@ class LifecycleCalls:
             raise LifecycleUnavailableError(
                 "this server cannot compare or promote versions; start it with `quantra serve --ledger FILE`"
             )
-        if self._settings.ledger is None:
+        if not self._settings.ledger:
             raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger FILE")
 
     def _put(self, work: Callable[[], None]) -> None:
@@ -192,7 +192,6 @@ class LifecycleCalls:
         return self._lifecycle
 
     def _open_ledger(self) -> Ledger:
-        assert self._settings.ledger is not None  # noqa: S101 - it was checked before
         return Ledger.open(self._settings.ledger)
 
     def _serve(self, name: str, version: int) -> None:

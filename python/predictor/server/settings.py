@@ -122,8 +122,8 @@ class ServerSettings:
     """Apply changes of the models folder while serving."""
     max_age_sessions: int | None = None
     """Largest number of sessions closed since the last bar of an instance, by the model's calendar; None: any."""
-    ledger: Path | None = None
-    """Ledger that records clients' forecasts; made if it is missing; None: disabled."""
+    ledger: str = ""
+    """Ledger that records clients' forecasts; made if it is missing; empty: disabled."""
     ledger_mode: LedgerMode = "behind"
     """`behind`: record forecasts soon after they were sent, and go on if that fails. `strict`: record each forecast
     before it is sent, and reject the request if that fails."""
@@ -146,7 +146,7 @@ class ServerSettings:
             raise ConfigurationError(f"metrics port {self.metrics_port} is invalid; use 0 to {LAST_PORT}")
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
-        if self.ledger is None and self.ledger_mode == "strict":
+        if not self.ledger and self.ledger_mode == "strict":
             raise ConfigurationError("--ledger-mode strict records nothing without a ledger; add --ledger FILE")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
             raise ConfigurationError(

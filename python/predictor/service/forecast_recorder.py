@@ -205,7 +205,7 @@ class ForecastRecorder:
     def _without_path(self, error: Exception) -> QuantraError:
         """The error for clients and the log, which must not contain paths."""
         if isinstance(error, LedgerError):
-            return LedgerError(f"the ledger: {error.message.removeprefix(f'{self._ledger.path}: ')}")
+            return LedgerError(f"the ledger: {error.message.removeprefix(f'{self._ledger.address}: ')}")
         if isinstance(error, OSError):
             return LedgerError(f"the ledger cannot be written: {error.strerror}")
         return error_of("recording forecasts", error, _log)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from predictor._pb import ledger_pb2 as pb
 from predictor.dates import Day, day_number, exists
@@ -15,6 +15,7 @@ from predictor.ledger import (
     ForecastRecord,
     ForecastRole,
     LabelStatus,
+    LedgerRow,
     RecordedForecast,
     RecordedOutcome,
 )
@@ -22,9 +23,6 @@ from predictor.ledger.ledger import forecast_columns
 from predictor.model_health import ModelVersion, worst_lamp
 from predictor.wire import arrays
 from predictor.wire.limits import check_text
-
-if TYPE_CHECKING:
-    import sqlite3
 
 _ROLES: Final[Mapping[ForecastRole, pb.ForecastRole]] = {
     ForecastRole.CHAMPION: pb.FORECAST_ROLE_CHAMPION,
@@ -215,7 +213,7 @@ def _encode_test(record: EvidenceRecord) -> pb.TestHealth:
     )
 
 
-def encode_event(row: "sqlite3.Row") -> pb.WatchEventsResponse:
+def encode_event(row: LedgerRow) -> pb.WatchEventsResponse:
     """Encode an event, from a row of the table `event` with the time of its batch."""
     return pb.WatchEventsResponse(
         number=row["id"],

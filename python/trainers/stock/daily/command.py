@@ -33,7 +33,7 @@ from trainers.stock.splits import find_day
 
 _COLOURS = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
-LedgerPath = Annotated[Path, typer.Option(metavar="FILE", help="The ledger; created if it is missing.")]
+LedgerAddress = Annotated[str, typer.Option(metavar="FILE", help="The ledger; created if it is missing.")]
 AcceptSuspectBars = Annotated[
     bool, typer.Option("--accept-suspect-bars", help="Accept bars that contradict their history, with a warning.")
 ]
@@ -71,7 +71,7 @@ def daily_command(
     *,
     bars: BarsFlags,
     files: CovariateFlags,
-    ledger: LedgerPath,
+    ledger: LedgerAddress,
     models: ModelsFolder = Path("models"),
     name: ModelName = "",
     accept_suspect_bars: AcceptSuspectBars = False,
@@ -191,7 +191,7 @@ def replay_command(
     forecast_id: Annotated[
         str, typer.Argument(metavar="FORECAST_ID", help="A recorded forecast.", show_default=False)
     ] = "",
-    ledger: Annotated[Path, typer.Option(metavar="FILE", help="The ledger.")],
+    ledger: Annotated[str, typer.Option(metavar="FILE", help="The ledger.")],
     models: ModelsFolder = Path("models"),
     sample: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Replay N forecasts instead, drawn from all models.")
@@ -249,7 +249,7 @@ def choose_line(models: Path, name: str) -> Path:
     return find_line(models, name)
 
 
-def _print_skipped(ledger: Path, holder: str, *, as_json: bool) -> None:
+def _print_skipped(ledger: str, holder: str, *, as_json: bool) -> None:
     if as_json:
         write_json({"skipped": f"{ledger} is in use by {holder}"})
     else:

@@ -58,7 +58,7 @@ class DailySettings:
     @property
     def baselines(self) -> BaselineFolder:
         """The folder of the model's baselines."""
-        return BaselineFolder.next_to(self.ledger.path)
+        return BaselineFolder.next_to(self.ledger)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

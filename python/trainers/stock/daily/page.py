@@ -1,6 +1,5 @@
 """The self-contained HTML page of a model's evenings, built only from its ledger."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -107,8 +106,8 @@ def _past_fans(
         days = [int(sessions[-1 - ago]) for ago in _PAST_FAN_AGES if ago < len(sessions)]
         past = settings.ledger.records(
             ForecastRecord,
-            "symbol = ? and model = ? and role = 'champion' and as_of in (select value from json_each(?))",
-            (record.symbol, settings.line.name, json.dumps(days)),
+            "symbol = ? and model = ? and role = 'champion' and as_of = any(?)",
+            (record.symbol, settings.line.name, days),
         )
         chart = charts.FanChart(
             candles=_candles(bars, row),

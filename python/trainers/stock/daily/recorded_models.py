@@ -15,7 +15,7 @@ from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import choose_device
 from predictor.instance import Deadline, GapPolicy, Instance
-from predictor.ledger import ForecastRole
+from predictor.ledger import ForecastRole, Ledger
 from predictor.model import Ensemble, Model
 from predictor.model_health import ModelVersion
 from predictor.networks import TargetKind
@@ -142,9 +142,9 @@ class BaselineFolder:
     path: Path
 
     @classmethod
-    def next_to(cls, ledger: Path) -> "BaselineFolder":
+    def next_to(cls, ledger: Ledger) -> "BaselineFolder":
         """The folder of a ledger's file."""
-        return cls(ledger.with_name(f"{ledger.name}.baselines"))
+        return cls(Path(f"{ledger.address}.baselines"))
 
     def load(self, champion: RecordedModel, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
         """The baselines of a model, fitted on its champion's training days, and again after their calendar ends."""

@@ -44,7 +44,8 @@ def find_forecasts(ledger: Ledger, forecast_id: str) -> list[ForecastRecord]:
     found = ledger.records(ForecastRecord, f"forecast_id = ? and {_RECORDED}", (forecast_id,))
     if not found:
         raise ConfigurationError(
-            f"{ledger.path} holds no forecast {forecast_id!r} that can be replayed; `quantra ledger export` writes all"
+            f"{ledger.address} holds no forecast {forecast_id!r} that can be replayed; `quantra ledger export` writes "
+            "all"
         )
     return found
 
@@ -143,7 +144,7 @@ def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> Recorde
         ArtifactError: it is damaged.
     """
     version = ModelVersion(record.model, record.version)
-    folders = (models / record.model / str(record.version), BaselineFolder.next_to(ledger.path).find(version))
+    folders = (models / record.model / str(record.version), BaselineFolder.next_to(ledger).find(version))
     folder = next(filter(is_artifact, folders), None)
     if folder is None:
         raise ConfigurationError(f"the artifact {folders[0]} is missing; restore it from a backup")

@@ -11,14 +11,13 @@ from predictor.file_lock import try_lock
 
 
 @contextmanager
-def claim_run(ledger: Path) -> Generator[str]:
+def claim_run(ledger: str) -> Generator[str]:
     """Hold the lock within the block; yields an empty string, or the process that already holds it.
 
     Raises:
         OSError: the folder is not writable, or its file system has no locks.
     """
-    path = ledger.with_name(f"{ledger.name}.daily.lock")
-    with path.open("a+b", buffering=0) as file:
+    with Path(f"{ledger}.daily.lock").open("a+b", buffering=0) as file:
         if not try_lock(file.fileno()):
             file.seek(0)
             yield file.read().decode(errors="replace") or "another process"

@@ -13,7 +13,7 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags
 from predictor.cli.output import given
 from predictor.errors import ConfigurationError
-from trainers.stock.daily.command import EvidenceFlags, LedgerPath, ModelName
+from trainers.stock.daily.command import EvidenceFlags, LedgerAddress, ModelName
 from trainers.stock.lifecycle.command import ModelsFolder
 
 
@@ -55,7 +55,7 @@ def schedule_command(
     *,
     scheduler: Annotated[Scheduler, typer.Argument(help="cron, systemd or windows.", show_default=False)],
     bars: BarsFlags,
-    ledger: LedgerPath,
+    ledger: LedgerAddress,
     models: ModelsFolder = Path("models"),
     name: ModelName = "",
     evidence: EvidenceFlags,
@@ -66,7 +66,7 @@ def schedule_command(
 
     Nothing is installed. If the machine was off on a day, the next run catches up.
     """
-    flags = [*given(bars, evidence), "--ledger", str(ledger), "--models", str(models)]
+    flags = [*given(bars, evidence), "--ledger", ledger, "--models", str(models)]
     flags += ["--name", name] if name else []
     flags += ["--report", str(report)] if report else []
     typer.echo(describe_entry(scheduler, flags, at, Path.cwd()))

@@ -48,8 +48,8 @@ PERSON_NEEDED = 3
 _RESULT_STYLES = {"passed": "green", "overridden": "yellow", "failed": "red"}
 
 ModelsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")]
-LedgerFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Ledger with the versions' forecasts; moves become its events.")
+OptionalLedger = Annotated[
+    str, typer.Option(metavar="FILE", help="Ledger with the versions' forecasts; moves become its events.")
 ]
 Refit = Annotated[
     int | None,
@@ -178,7 +178,7 @@ def promote_command(
     files: CovariateFlags,
     days: Annotated[EvaluationSettings, FlagSubset("start")],
     refit: Refit = None,
-    ledger: LedgerFile = None,
+    ledger: OptionalLedger = "",
     override: Annotated[
         list[str] | None,
         typer.Option(metavar="GATE", help="Promote although this gate fails. Repeatable."),
@@ -201,7 +201,7 @@ def promote_command(
     if champion is not None and champion.version != challenger.version and (bars.bars or bars.bars_env):
         compare = partial(_compare, champion, challenger, bars.read(), days.start, refit)
 
-    with nullcontext(None) if ledger is None else Ledger.open(ledger) as book:
+    with Ledger.open(ledger) if ledger else nullcontext(None) as book:
         result = promote_if_passed(
             challenger, champion, compare=compare, reason=reason, ledger=book, overridden=tuple(override or ())
         )
@@ -243,12 +243,12 @@ def rollback_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The model.")],
     reason: Reason = "",
     models: ModelsFolder = Path("models"),
-    ledger: LedgerFile = None,
+    ledger: OptionalLedger = "",
     as_json: AsJson = False,
 ) -> None:
     """Make the previous champion the champion again."""
     line = find_line(models, name)
-    with nullcontext(None) if ledger is None else Ledger.open(ledger) as book:
+    with Ledger.open(ledger) if ledger else nullcontext(None) as book:
         move = roll_back_champion(line, reason=reason or "rolled back", ledger=book)
     if as_json:
         write_json({"model": name, **asdict(move)})

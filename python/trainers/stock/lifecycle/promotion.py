@@ -109,7 +109,7 @@ def list_shadow_sessions(ledger: Ledger, version: ModelVersion, weights_hash: st
     """
     query = (
         "select distinct as_of from forecast where model = ? and version = ? and weights_hash = ? and role <> 'client' "
-        "and is_prospective and bars_batch > 0 order by as_of"
+        "and is_prospective = 1 and bars_batch > 0 order by as_of"
     )
     return [int(row["as_of"]) for row in ledger.query(query, (*version, weights_hash))]
 
