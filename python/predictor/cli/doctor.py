@@ -49,6 +49,7 @@ OPTIONAL: Final = {
     "cryptography": "tls",
     **({} if sys.platform == "win32" else {"uvloop": "fast"}),
     "opentelemetry-sdk": "otel",
+    "chronos-forecasting": "adopt",
 }
 """The extra that installs each distribution."""
 
