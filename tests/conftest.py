@@ -10,7 +10,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from ledger_databases import ledger_database, postgresql_database, postgresql_server, unreliable_database
 from watched_logs import SUITE
+
+__all__ = ["ledger_database", "postgresql_database", "postgresql_server", "unreliable_database"]
 
 if importlib.util.find_spec("torch") is not None:
     import torch

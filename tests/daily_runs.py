@@ -38,8 +38,10 @@ def save_daily_model(line: Path, version: int = 1, recipe: StockRecipe = HAR, un
     return line.parent
 
 
-def run_evenings(ledger: Path, line: Path, bars: BarPanel, *, first: int = 0, evidence_every: int = 1) -> DailySummary:
-    """Run the evenings that are due with a ledger's file."""
+def run_evenings(
+    ledger: str | Path, line: Path, bars: BarPanel, *, first: int = 0, evidence_every: int = 1
+) -> DailySummary:
+    """Run the evenings that are due."""
     with Ledger.open(ledger, create=True) as opened:
         return run_due_evenings(
             DailySettings(ledger=opened, line=line, evidence_every=evidence_every),

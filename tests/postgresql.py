@@ -27,6 +27,11 @@ class Server:
 
     port: int
 
+    @property
+    def address(self) -> str:
+        """The URI without the password."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
+
     def uri(self, *, password: str = PASSWORD, database: str = "postgres") -> str:
         return f"postgresql://{USER}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledger_databases import LedgerDatabase
 from ledger_records import forecast_record
 from market import bokeh_panel, scaled, without_bars
 
@@ -31,8 +32,8 @@ LEVELS = forecast_record(PANEL, 0).quantiles
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
+def ledger(ledger_database: LedgerDatabase) -> Iterator[Ledger]:
+    with Ledger.open(ledger_database.address, create=True) as opened:
         yield opened
 
 

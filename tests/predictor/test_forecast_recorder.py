@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 from artifacts import recent_bars, small_models
+from ledger_databases import LedgerDatabase, UnreliableDatabase
 from request_bytes import flat_window
 from serving import failed_start, server_process
 
@@ -35,7 +36,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
+def ledger(ledger_database: LedgerDatabase) -> Iterator[Ledger]:
+    with Ledger.open(ledger_database.address, create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ledger_file(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger for faults that only a file has."""
     with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
         yield opened
 
@@ -120,47 +128,83 @@ def test_a_strict_service_answers_after_it_has_recorded(models: Path, ledger: Le
         assert {one.forecast_id for one in ledger.records(ForecastRecord)} == {forecast.forecast_id}
 
 
-def test_a_strict_service_fails_what_it_cannot_record(models: Path, ledger: Ledger) -> None:
-    ledger.append([EXAMPLE])
-    service, _ = recording(models, ledger, is_strict=True)
+def test_a_strict_service_fails_what_it_cannot_record(models: Path, ledger_file: Ledger) -> None:
+    ledger_file.append([EXAMPLE])
+    service, _ = recording(models, ledger_file, is_strict=True)
     with service:
-        fill_disk(ledger, free=False)
+        fill_disk(ledger_file, free=False)
         with pytest.raises(LedgerError, match=r"^the ledger: the disk is full"):
             deque(iter(lambda: ask(service), None), maxlen=0)
-        recorded = len(ledger.records(ClientRequest))
-        fill_disk(ledger, free=True)
+        recorded = len(ledger_file.records(ClientRequest))
+        fill_disk(ledger_file, free=True)
         ask(service)
-    assert len(ledger.records(ClientRequest)) == recorded + 1
+    assert len(ledger_file.records(ClientRequest)) == recorded + 1
 
 
-def test_a_forecast_that_could_not_be_recorded_is_recorded_the_next_time(models: Path, ledger: Ledger) -> None:
-    elsewhere = Path(ledger.address).with_name("elsewhere")
-    service, _ = recording(models, ledger, is_strict=True)
+def test_a_forecast_that_could_not_be_recorded_is_recorded_the_next_time(models: Path, ledger_file: Ledger) -> None:
+    elsewhere = Path(ledger_file.address).with_name("elsewhere")
+    service, _ = recording(models, ledger_file, is_strict=True)
     with service:
-        Path(ledger.address).rename(elsewhere)
+        Path(ledger_file.address).rename(elsewhere)
         with pytest.raises(LedgerError, match="removed or replaced"):
             ask(service)
-        elsewhere.rename(ledger.address)
+        elsewhere.rename(ledger_file.address)
         ask(service)
-    assert [one.symbol for one in ledger.records(ForecastRecord)] == ["AAPL", "IBM"]
+    assert [one.symbol for one in ledger_file.records(ForecastRecord)] == ["AAPL", "IBM"]
 
 
 def test_forecasts_wait_for_room_on_the_disk(
-    models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    models: Path, ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0.01)
     monkeypatch.setattr(module, "DELAY_S", 0.0)
-    ledger.append([EXAMPLE])
-    service, recorder = recording(models, ledger)
+    ledger_file.append([EXAMPLE])
+    service, recorder = recording(models, ledger_file)
     with service, caplog.at_level(logging.WARNING, module.__name__):
-        fill_disk(ledger, free=False)
+        fill_disk(ledger_file, free=False)
         ask(service)
         while not caplog.records:
             ask(service, BARS.select("IBM"))
-        fill_disk(ledger, free=True)
+        fill_disk(ledger_file, free=True)
     (warning,) = caplog.records
     assert "forecasts are not recorded: the ledger: the disk is full" in warning.message
-    assert (recorder.recorded, recorder.lost) == (len(ledger.requests()), 0)
+    assert (recorder.recorded, recorder.lost) == (len(ledger_file.requests()), 0)
+
+
+def test_forecasts_wait_for_a_database_that_is_away(
+    models: Path,
+    unreliable_database: UnreliableDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    monkeypatch.setattr(module, "DELAY_S", 0.0)
+    with Ledger.open(unreliable_database.address, create=True) as ledger:
+        service, recorder = recording(models, ledger)
+        with service, caplog.at_level(logging.WARNING, module.__name__):
+            unreliable_database.go_away()
+            while not caplog.records:
+                ask(service)
+            unreliable_database.come_back()
+        assert "forecasts are not recorded: the ledger: the connection was lost" in caplog.records[0].message
+        assert (recorder.recorded, recorder.lost) == (2 * len(ledger.records(ClientRequest)), 0)
+        assert ledger.verify().problem == ""
+
+
+def test_a_strict_service_fails_while_its_database_is_away(
+    models: Path, unreliable_database: UnreliableDatabase
+) -> None:
+    with Ledger.open(unreliable_database.address, create=True) as ledger:
+        service, _ = recording(models, ledger, is_strict=True)
+        with service:
+            unreliable_database.go_away()
+            for problem in ("the connection was lost", "the connection to the database was lost; start it"):
+                with pytest.raises(LedgerError, match=f"^the ledger: {problem}") as caught:
+                    ask(service)
+                assert "127.0.0.1" not in caught.value.message
+            unreliable_database.come_back()
+            ask(service)
+        assert len(ledger.records(ClientRequest)) == 1
 
 
 def test_forecasts_beyond_the_limit_are_counted_as_a_gap(

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
+from ledger_databases import LedgerDatabase
 from ledger_records import forecast_record
 from market import bokeh_panel, scaled, without_bars, without_last_bar
 
@@ -38,7 +40,14 @@ DAYS = PANEL.sessions.tolist()
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
+def ledger(ledger_database: LedgerDatabase) -> Iterator[Ledger]:
+    with Ledger.open(ledger_database.address, create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ledger_file(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger for faults that only a file has."""
     with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
         yield opened
 
@@ -163,7 +172,7 @@ def test_bars_that_are_not_recorded_are_an_error(ledger: Ledger) -> None:
 )
 def test_bars_of_another_universe_are_refused(ledger: Ledger, panel: BarPanel, problem: str) -> None:
     ledger.add_bars(replace(PANEL, calendar="XNYS", currency="USD"))
-    with pytest.raises(LedgerError, match=f"another universe: {problem}.*or use another file"):
+    with pytest.raises(LedgerError, match=f"another universe: {problem}.*or use another ledger"):
         ledger.add_bars(panel)
     ledger.add_bars(replace(PANEL, calendar="", currency=""))
     assert ledger.receipt.batch == 1
@@ -238,20 +247,18 @@ def test_opening_another_file_leaves_nothing_beside_it(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["bars.csv"]
 
 
-def test_a_batch_is_stored_whole_or_not_at_all(ledger: Ledger) -> None:
-    with pytest.raises(sqlite3.IntegrityError):
+def test_a_batch_is_stored_whole_or_not_at_all(ledger: Ledger, ledger_database: LedgerDatabase) -> None:
+    with pytest.raises(ledger_database.refusal):
         ledger.append([EVENT, replace(LABEL, forecast=7)])
     assert ledger.records(LedgerEvent) == []
     assert ledger.receipt.batch == 0
 
 
-def test_rows_cannot_be_changed_or_deleted(ledger: Ledger) -> None:
+def test_rows_cannot_be_changed_or_deleted(ledger: Ledger, ledger_database: LedgerDatabase) -> None:
     ledger.append([EVENT])
-    with sqlite3.connect(ledger.address) as other:
-        for change in ("update event set reason = 'second'", "delete from event", "delete from chain"):
-            with pytest.raises(sqlite3.IntegrityError, match="a ledger only grows"):
-                other.execute(change)
-    other.close()
+    for change in ("update event set reason = 'second'", "delete from event", "delete from chain"):
+        with pytest.raises((sqlite3.IntegrityError, psycopg.errors.RaiseException), match="a ledger only grows"):
+            ledger_database.execute(change)
 
 
 def test_tables_are_frames_with_days(ledger: Ledger) -> None:
@@ -270,15 +277,6 @@ def test_tables_are_frames_with_days(ledger: Ledger) -> None:
 # --- the chain
 
 
-def _tamper(path: str, change: str) -> None:
-    other = sqlite3.connect(path)
-    for (name,) in other.execute("select name from sqlite_master where type = 'trigger'").fetchall():
-        other.execute(f"drop trigger {name}")
-    other.execute(change)
-    other.commit()
-    other.close()
-
-
 def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
     ledger.add_bars(PANEL)
     ledger.append([forecast(), EVENT])
@@ -290,7 +288,7 @@ def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
     ("change", "problem"),
     [
         ("update event set reason = 'second' where id = 2", "batch 3 was changed"),
-        ("update bar set bars = zeroblob(length(bars)) where id = 1", "batch 1 was changed"),
+        ("update bar set bars = (select bars from bar where id = 2) where id = 1", "batch 1 was changed"),
         (
             "update bar set sessions = cast(sessions || substr(bars, 1, 4) as blob), bars = substr(bars, 5)",
             "batch 1 was changed",
@@ -301,31 +299,31 @@ def test_an_untouched_ledger_verifies(ledger: Ledger) -> None:
             "rows after batch 3",
         ),
         ("update chain set made_at = 5 where batch = 2", "batch 2 was changed"),
-        ("update chain set previous = zeroblob(32) where batch = 2", "batch 2 was changed"),
+        ("update chain set previous = hash where batch = 2", "batch 2 was changed"),
         ("delete from chain where batch = 2", "batch 3 was changed"),
     ],
 )
-def test_a_changed_row_is_found(ledger: Ledger, change: str, problem: str) -> None:
+def test_a_changed_row_is_found(ledger: Ledger, ledger_database: LedgerDatabase, change: str, problem: str) -> None:
     ledger.add_bars(PANEL)
     ledger.append([EVENT])
     ledger.append([replace(EVENT, key="twice")])
-    _tamper(ledger.address, change)
+    ledger_database.tamper(change)
     assert problem in ledger.verify().problem
 
 
-def test_a_change_within_a_large_batch_is_found(ledger: Ledger) -> None:
+def test_a_change_within_a_large_batch_is_found(ledger: Ledger, ledger_database: LedgerDatabase) -> None:
     ledger.append([replace(EVENT, key=str(number)) for number in range(250)])
     assert (ledger.verify().problem, ledger.verify().rows) == ("", 250)
-    _tamper(ledger.address, "update event set reason = 'changed' where id = 230")
+    ledger_database.tamper("update event set reason = 'changed' where id = 230")
     assert "batch 1 was changed" in ledger.verify().problem
 
 
-def test_a_cut_tail_is_found_by_a_receipt(ledger: Ledger) -> None:
+def test_a_cut_tail_is_found_by_a_receipt(ledger: Ledger, ledger_database: LedgerDatabase) -> None:
     ledger.append([EVENT])
     ledger.append([replace(EVENT, key="twice")])
     receipt = ledger.receipt
-    _tamper(ledger.address, "delete from event where id = 2")
-    _tamper(ledger.address, "delete from chain where batch = 2")
+    ledger_database.tamper("delete from event where id = 2")
+    ledger_database.tamper("delete from chain where batch = 2")
     assert ledger.verify().problem == ""
     assert "cut or replaced" in ledger.verify(receipt).problem
 
@@ -383,20 +381,20 @@ def test_an_empty_file_becomes_a_ledger_only_if_asked(tmp_path: Path) -> None:
         assert ledger.verify().problem == ""
 
 
-def test_writes_wait_for_the_lock_of_the_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_wait_for_the_lock_of_the_file(ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_lock, "_PATIENCE_SECONDS", 0)
-    with file_lock.locked(Path(f"{ledger.address}.lock")), pytest.raises(TimeoutError, match="held the lock"):
-        ledger.append([EVENT])
-    assert ledger.append([EVENT]) == 1
+    with file_lock.locked(Path(f"{ledger_file.address}.lock")), pytest.raises(TimeoutError, match="held the lock"):
+        ledger_file.append([EVENT])
+    assert ledger_file.append([EVENT]) == 1
 
 
-def test_nothing_is_written_to_a_removed_file(ledger: Ledger) -> None:
-    file = Path(ledger.address)
+def test_nothing_is_written_to_a_removed_file(ledger_file: Ledger) -> None:
+    file = Path(ledger_file.address)
     away = file.rename(file.with_name("away.db"))
     with pytest.raises(LedgerError, match="the file was removed or replaced while it was open; move it back"):
-        ledger.append([forecast()])
+        ledger_file.append([forecast()])
     away.rename(file)
-    assert ledger.append([forecast()]) == 1
+    assert ledger_file.append([forecast()]) == 1
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
@@ -438,20 +436,19 @@ def test_a_damaged_file_is_named_and_verified_as_damaged(tmp_path: Path) -> None
         damaged.panel()
 
 
-def test_a_full_disk_stores_nothing_and_the_ledger_goes_on(ledger: Ledger) -> None:
-    ledger.append([EVENT])
-    pages = ledger._store.number("pragma page_count")
-    ledger._store.execute(f"pragma max_page_count = {pages}")
+def test_a_full_disk_stores_nothing_and_the_ledger_goes_on(ledger_file: Ledger) -> None:
+    ledger_file.append([EVENT])
+    pages = ledger_file._store.number("pragma page_count")
+    ledger_file._store.execute(f"pragma max_page_count = {pages}")
     with pytest.raises(LedgerError, match="the disk is full, and this write was not recorded"):
-        ledger.add_bars(bokeh_panel("AAPL", "IBM"))
-    ledger._store.execute("pragma max_page_count = 1000000")
-    ledger.append([replace(EVENT, key="after")])
-    assert (ledger.receipt.batch, ledger.verify().problem) == (2, "")
+        ledger_file.add_bars(bokeh_panel("AAPL", "IBM"))
+    ledger_file._store.execute("pragma max_page_count = 1000000")
+    ledger_file.append([replace(EVENT, key="after")])
+    assert (ledger_file.receipt.batch, ledger_file.verify().problem) == (2, "")
 
 
-def test_two_open_ledgers_write_one_chain(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger.open(path, create=True) as one, Ledger.open(path) as other:
+def test_two_open_ledgers_write_one_chain(ledger_database: LedgerDatabase) -> None:
+    with Ledger.open(ledger_database.address, create=True) as one, Ledger.open(ledger_database.address) as other:
         for number in range(5):
             one.append([replace(EVENT, key=f"one {number}")])
             other.append([replace(EVENT, key=f"other {number}")])
@@ -459,15 +456,15 @@ def test_two_open_ledgers_write_one_chain(tmp_path: Path) -> None:
         assert len(other.events()) == 10
 
 
-def test_a_long_log_is_moved_into_the_file(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger.append([EVENT])
-    size = Path(ledger.address).stat().st_size
+def test_a_long_log_is_moved_into_the_file(ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger_file.append([EVENT])
+    size = Path(ledger_file.address).stat().st_size
     monkeypatch.setattr(sqlite_store, "_LARGEST_LOG", 1 << 30)
-    ledger.add_bars(PANEL)
-    assert Path(ledger.address).stat().st_size == size
+    ledger_file.add_bars(PANEL)
+    assert Path(ledger_file.address).stat().st_size == size
     monkeypatch.setattr(sqlite_store, "_LARGEST_LOG", 1 << 10)
-    ledger.append([replace(EVENT, key="second")])
-    assert Path(ledger.address).stat().st_size > size
+    ledger_file.append([replace(EVENT, key="second")])
+    assert Path(ledger_file.address).stat().st_size > size
 
 
 WRITER = """
@@ -483,16 +480,17 @@ while True:
 
 
 @pytest.mark.slow
-def test_a_killed_writer_loses_no_acknowledged_row(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
+def test_a_killed_writer_loses_no_acknowledged_row(ledger_database: LedgerDatabase) -> None:
     for stop_after in (1, 7, 40):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, ledger_database.address], stdout=subprocess.PIPE, text=True
+        )
         assert writer.stdout is not None
         acknowledged = 0
         for _ in range(stop_after):
             acknowledged = int(writer.stdout.readline())
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
-        with Ledger.open(path) as ledger:
+        with Ledger.open(ledger_database.address) as ledger:
             assert [event.key for event in ledger.records(LedgerEvent)][acknowledged - 1] == str(acknowledged)
             assert ledger.verify().problem == ""

@@ -1,7 +1,6 @@
 """`quantra ledger verify`, `show` and `export`."""
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from ledger_databases import LedgerDatabase
 from ledger_records import forecast_record
 from market import bokeh_panel
 from typer.testing import CliRunner
@@ -32,13 +32,12 @@ VALUES = np.sort(PANEL.close[:, :2] / 1000)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A ledger with bars, a forecast, two labels, a lamp and two events."""
-    file = tmp_path / "ledger.db"
-    with Ledger.open(file, create=True) as ledger:
+def path(ledger_database: LedgerDatabase) -> str:
+    """The address of a ledger with bars, a forecast, two labels, a lamp and two events."""
+    with Ledger.open(ledger_database.address, create=True) as ledger:
         ledger.add_bars(PANEL)
         ledger.append(_records())
-    return file
+    return ledger_database.address
 
 
 def _records() -> Sequence[ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent]:
@@ -80,28 +79,26 @@ def ledger_json(*words: str) -> dict[str, object]:
     return json.loads(result.stdout)
 
 
-def test_an_untouched_ledger_is_verified_with_its_receipt(path: Path) -> None:
-    found = ledger_json("verify", str(path))
+def test_an_untouched_ledger_is_verified_with_its_receipt(path: str) -> None:
+    found = ledger_json("verify", path)
     assert found["rows"] == 11
-    assert ledger_json("verify", str(path), "--receipt", str(found["receipt"])) == found
-    text = CliRunner().invoke(app, ["ledger", "verify", str(path)]).stdout
+    assert ledger_json("verify", path, "--receipt", str(found["receipt"])) == found
+    text = CliRunner().invoke(app, ["ledger", "verify", path]).stdout
     assert text.splitlines()[1] == f"receipt: {found['receipt']}"
 
 
-def test_a_changed_row_ends_with_1_and_is_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = sqlite3.connect(path)
-    other.execute("drop trigger score_update")
-    other.execute("update score set pinball = 0.003")
-    other.commit()
-    other.close()
+def test_a_changed_row_ends_with_1_and_is_named(
+    path: str, ledger_database: LedgerDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger_database.tamper("update score set pinball = 0.003")
     with pytest.raises(SystemExit) as ended:
-        run(app, ["ledger", "verify", str(path)])
+        run(app, ["ledger", "verify", path])
     assert ended.value.code == 1
     assert "batch 2 was changed after it was recorded; the last right one is batch 1" in capsys.readouterr().err
 
 
-def test_the_summary_counts_forecasts_and_shows_the_newest_lamp(path: Path) -> None:
-    found = ledger_json("show", str(path), "--events", "1")
+def test_the_summary_counts_forecasts_and_shows_the_newest_lamp(path: str) -> None:
+    found = ledger_json("show", path, "--events", "1")
     assert (found["symbols"], found["first_session"], found["last_session"]) == (2, DAYS[0], DAYS[9])
     assert found["models"] == [
         {
@@ -121,8 +118,8 @@ def test_the_summary_counts_forecasts_and_shows_the_newest_lamp(path: Path) -> N
     assert [row["reason"] for row in found["events"]] == ["first version"]  # type: ignore[attr-defined]
 
 
-def test_the_summary_is_readable(path: Path) -> None:
-    text = CliRunner().invoke(app, ["ledger", "show", str(path)]).stdout
+def test_the_summary_is_readable(path: str) -> None:
+    text = CliRunner().invoke(app, ["ledger", "show", path]).stdout
     assert "bars of 2 symbols, 2013-02-15 to 2013-03-01" in text
     assert all(word in text for word in ("champion", "100.0 %", "amber", "first version"))
 
@@ -139,8 +136,8 @@ def test_an_empty_ledger_can_be_shown_and_exported(tmp_path: Path) -> None:
     }
 
 
-def test_exported_tables_are_those_of_the_ledger(path: Path, tmp_path: Path) -> None:
-    rows = ledger_json("export", str(path), "--out", str(tmp_path / "a" / "out"))["rows"]
+def test_exported_tables_are_those_of_the_ledger(path: str, tmp_path: Path) -> None:
+    rows = ledger_json("export", path, "--out", str(tmp_path / "a" / "out"))["rows"]
     assert rows == {"forecasts": 2, "scores": 2, "evidence": 2, "events": 2, "requests": 0, "bars": 20}
     tables = {file.stem: pl.read_parquet(file) for file in (tmp_path / "a" / "out").iterdir()}
     assert tables["bars"].filter(pl.col("symbol") == "IBM")["close"].to_list() == PANEL.select("IBM").close[0].tolist()

@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_databases import LedgerDatabase
 from ledger_records import forecast_record
 from market import bokeh_panel, without_bars
 from serving import Served, server_process, serving
@@ -61,8 +62,8 @@ def filled_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerCal
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "ledger.db", create=True) as opened:
+def ledger(ledger_database: LedgerDatabase) -> Iterator[Ledger]:
+    with Ledger.open(ledger_database.address, create=True) as opened:
         yield opened
 
 
@@ -503,7 +504,7 @@ def test_a_server_without_a_ledger_says_how_to_start_it_with_one(name: str) -> N
     with serving_ledger(LedgerCalls(None, list)) as stub:
         status, reason, message = refusal(lambda: CALLS[name](stub))
     assert (status, reason) == ("FAILED_PRECONDITION", "NO_LEDGER")
-    assert "--ledger FILE" in message
+    assert "--ledger LEDGER" in message
 
 
 def test_the_ledger_is_for_readers(ledger: Ledger) -> None:

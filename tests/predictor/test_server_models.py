@@ -288,7 +288,7 @@ def test_changes_are_taken_from_this_machine_alone(tmp_path: Path) -> None:
 def test_strict_recording_needs_a_ledger(tmp_path: Path) -> None:
     done = failed_start("--models", str(tmp_path), "--ledger-mode", "strict")
     assert done.returncode == 2
-    assert "--ledger-mode strict records nothing without a ledger; add --ledger FILE" in done.stderr
+    assert "--ledger-mode strict records nothing without a ledger; add --ledger LEDGER" in done.stderr
 
 
 def test_a_signal_while_models_load_ends_the_server_at_once(tmp_path: Path) -> None:

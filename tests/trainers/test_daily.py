@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from command_exits import program_exit_code
 from daily_runs import HAR, daily_bars, run_evenings, save_daily_model
+from ledger_databases import LedgerDatabase
 from market import scaled, without_last_bar
 from pages import HOSTILE, assert_loads_nothing, page_of
 
@@ -28,7 +29,6 @@ from trainers.stock import Optimisation
 from trainers.stock.daily import DailySettings, run_due_evenings
 from trainers.stock.daily.evenings import ALARM, EVENING, summarise
 from trainers.stock.daily.page import render_evenings
-from trainers.stock.daily.run_lock import claim_run
 
 DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
 LSTM = replace(
@@ -58,7 +58,7 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def read_content(ledger: Path) -> dict[str, list[Any]]:
+def read_content(ledger: str | Path) -> dict[str, list[Any]]:
     """What a ledger holds, without numbers and times."""
     with Ledger.open(ledger) as opened:
         tables: dict[str, Any] = {
@@ -74,10 +74,15 @@ def read_content(ledger: Path) -> dict[str, list[Any]]:
             "evidence": opened.query("select session, monitor, horizon, lamp, state from evidence order by 1, 2, 3"),
             "event": opened.query("select kind, session, reason, detail, key from event order by session, key"),
         }
-    return {name: [tuple(row) for row in rows] for name, rows in tables.items()}
+    return {name: [tuple(dict(row).values()) for row in rows] for name, rows in tables.items()}
 
 
-def rows_of(ledger: Path, kind: type[Any], where: str = "true") -> list[Any]:
+def id_of(ledger: str) -> str:
+    with Ledger.open(ledger) as opened:
+        return opened.id
+
+
+def rows_of(ledger: str | Path, kind: type[Any], where: str = "true") -> list[Any]:
     with Ledger.open(ledger) as opened:
         return opened.records(kind, where)
 
@@ -276,7 +281,7 @@ def test_a_killed_run_is_completed_and_the_chain_verifies(models: Path, tmp_path
 # --- the command
 
 
-def run_daily(models: Path, ledger: Path, bars: Path, *flags: object) -> int:
+def run_daily(models: Path, ledger: str | Path, bars: Path, *flags: object) -> int:
     return program_exit_code(app, "daily", "--models", models, "--ledger", ledger, "--bars", bars, "--json", *flags)
 
 
@@ -311,12 +316,33 @@ def test_the_command_ends_with_3_if_a_person_should_look(models: Path, ledger: P
     assert [run_daily(models, ledger, csv) for _ in range(2)] == [3, 3]
 
 
-def test_a_second_daily_says_who_runs_and_ends_with_0(models: Path, ledger: Path, csv: Path, capsys: Capture) -> None:
-    with claim_run(str(ledger)) as holder:
+def test_a_second_daily_says_who_runs_and_ends_with_0(
+    models: Path, ledger_database: LedgerDatabase, csv: Path, capsys: Capture
+) -> None:
+    address = ledger_database.address
+    with Ledger.open(address, create=True) as ledger, ledger.claim_run() as holder:
         assert holder == ""
-        assert run_daily(models, ledger, csv) == 0
+        assert run_daily(models, address, csv) == 0
     assert f"process {os.getpid()} on " in json.loads(capsys.readouterr().out)["skipped"]
-    assert not ledger.exists()
+    assert rows_of(address, LedgerEvent) == []
+
+
+def test_a_database_records_the_same_as_a_file(
+    models: Path, ledger: Path, postgresql_database: LedgerDatabase, tmp_path: Path, capsys: Capture
+) -> None:
+    bars = {day: tmp_path / f"{day}.csv" for day in (DAYS[3], DAYS[7])}
+    for address in (ledger, postgresql_database.address):
+        for day, file in bars.items():
+            daily_bars(day).write_csv(file)
+            assert run_daily(models, address, file) == 0
+    assert read_content(ledger) == read_content(postgresql_database.address)
+    assert [folder.parent for folder in tmp_path.glob("models.baselines/*/mine-har")] == [
+        tmp_path / "models.baselines" / id_of(postgresql_database.address)
+    ]
+    capsys.readouterr()
+    words = ("--ledger", postgresql_database.address, "--models", models, "--json")
+    assert program_exit_code(app, "replay", "--sample", 100, *words) == 0
+    assert json.loads(capsys.readouterr().out)["equal"] > 20
 
 
 def test_the_model_is_named_if_there_are_several(models: Path, ledger: Path, csv: Path) -> None:

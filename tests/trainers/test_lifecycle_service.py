@@ -197,7 +197,7 @@ def test_the_server_alone_names_the_command_that_can(folder: Path) -> None:
     with running(folder, program=("predictor.server",)) as server:
         status, reason, message = refusal(lambda: compare(server))
     assert (status, reason) == ("FAILED_PRECONDITION", "LIFECYCLE_UNAVAILABLE")
-    assert "`quantra serve --ledger FILE`" in message
+    assert "`quantra serve --ledger LEDGER`" in message
 
 
 def test_without_a_ledger_versions_cannot_be_compared(folder: Path) -> None:
@@ -205,7 +205,7 @@ def test_without_a_ledger_versions_cannot_be_compared(folder: Path) -> None:
     with running(folder) as server:
         status, reason, message = refusal(lambda: compare(server))
     assert (status, reason) == ("FAILED_PRECONDITION", "NO_LEDGER")
-    assert "--ledger FILE" in message
+    assert "--ledger LEDGER" in message
 
 
 def test_changes_of_the_champion_are_for_administrators(folder: Path) -> None:
@@ -278,7 +278,7 @@ class CannedLifecycle:
 
 
 def calls_of(lifecycle: ModelLifecycle, ledger: Path, serve: Callable[[str], None] = lambda _: None) -> LifecycleCalls:
-    return LifecycleCalls(ServerSettings(models=Path("models"), ledger=ledger), lambda _: lifecycle, serve)
+    return LifecycleCalls(ServerSettings(models=Path("models"), ledger=str(ledger)), lambda _: lifecycle, serve)
 
 
 def ask(calls: LifecycleCalls, reason: str, deadline: Deadline = NEVER) -> "Future[bytes]":

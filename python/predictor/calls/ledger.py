@@ -363,7 +363,7 @@ class LedgerCalls:
     def _opened(self) -> Ledger:
         if self._ledger is None:
             raise NoLedgerError(
-                "this server has no ledger; start it with --ledger FILE, and see its log if it cannot open the file"
+                "this server has no ledger; start it with --ledger LEDGER, and see its log if it cannot open it"
             )
         return self._ledger
 

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 LedgerArgument = Annotated[
-    str, typer.Argument(metavar="LEDGER", help="The ledger's file, such as ledger.db.", show_default=False)
+    str,
+    typer.Argument(metavar="LEDGER", help="Its file, or postgresql://user@host/database.", show_default=False),
 ]
 
 _MODELS: Final = """
 select f.model, f.version, f.role, count(distinct f.id) as forecasts, min(f.as_of) as first, max(f.as_of) as last,
     count(s.id) as scored, count(l.id) - count(s.id) as unscorable, avg(s.pinball) as pinball,
-    avg(s.is_inside) as inside
+    avg(cast(s.is_inside as real)) as inside
 from forecast f left join label l on l.forecast = f.id and l.revision = 0
     left join score s on s.forecast = l.forecast and s.horizon = l.horizon and s.revision = 0
 group by f.model, f.version, f.role order by f.model, f.version, f.role
@@ -63,7 +64,7 @@ def verify(
     with Ledger.open(ledger) as opened:
         found = opened.verify(expected)
         if found.problem:
-            good = f"the last right one is batch {found.receipt.batch}; restore the file from a backup"
+            good = f"the last right one is batch {found.receipt.batch}; restore the ledger from a backup"
             raise LedgerError(f"{ledger}: {found.problem}; {good}", metadata={"file": ledger})
         if as_json:
             write_json({"ledger": opened.id, "rows": found.rows, "receipt": str(found.receipt)})

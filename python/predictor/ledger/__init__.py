@@ -1,4 +1,4 @@
-"""The ledger: an append-only SQLite file of bars, forecasts, outcomes, evidence and events, chained by SHA-256.
+"""The ledger: an append-only record of bars, forecasts, outcomes, evidence and events, chained by SHA-256.
 
 Every write is one batch. It is stored completely or not at all, gets the next batch number, and its hash covers the
 previous hash. Batch numbers are the ledger's clock; wall-clock times are only for information.

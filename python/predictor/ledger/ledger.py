@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
@@ -12,8 +13,9 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray, IntArray
 from predictor.bars import BarPanel
+from predictor.bars.source import DatabaseAddress, is_address
 from predictor.dates import LATEST, Day, day_number
-from predictor.errors import BarsError, LedgerError, MissingPackageError, listed, shown_date
+from predictor.errors import BarsError, ConfigurationError, LedgerError, MissingPackageError, listed, shown_date
 from predictor.ledger import schema
 from predictor.ledger.records import ForecastRecord, LedgerRecord, are_scorable
 from predictor.ledger.schema import LedgerRow, RecordT, matrix_of, record_of
@@ -75,7 +77,7 @@ class _Universe(NamedTuple):
 class Ledger:
     """An append-only record of bars, forecasts, outcomes, evidence and events.
 
-    Threads may share a ledger, and several processes may open the same file. Recorded rows are skipped, so you can
+    Threads may share a ledger, and several processes may open the same one. Recorded rows are skipped, so you can
     repeat any write. Use it in a `with` block, or call `close`.
     """
 
@@ -83,21 +85,31 @@ class Ledger:
         self._store = store
 
     @classmethod
-    def open(cls, path: str | Path, *, create: bool = False) -> Self:
-        """Open a ledger's file.
+    def open(cls, address: str | Path, *, create: bool = False) -> Self:
+        """Open a ledger.
 
         Args:
-            path: the file; while it is in use, its folder also has NAME-wal, NAME-shm and NAME.lock.
-            create: make a new ledger if the file is missing.
+            address: a file, or a PostgreSQL database as `postgresql://user@host/database` (extra `postgres`). While a
+                file is in use, its folder also has NAME-wal, NAME-shm and NAME.lock.
+            create: make a new ledger if the file is missing, or the database has none.
 
         Raises:
-            LedgerError: the file is missing, damaged, not a ledger, or from a newer version.
+            LedgerError: the ledger is missing, damaged, from a newer version, or cannot be reached.
+            ConfigurationError: the address is malformed, or holds a password.
+            MissingPackageError: the extra is not installed.
             OSError: the folder is not writable.
         """
-        return cls(SqliteStore(Path(path), create=create))
+        if not is_address(str(address)):
+            return cls(SqliteStore(Path(address), create=create))
+        _check_address(str(address))
+        try:
+            from predictor.ledger.postgres_store import PostgresStore
+        except ImportError as error:
+            raise MissingPackageError.of("psycopg", "postgres", "a ledger in PostgreSQL") from error
+        return cls(PostgresStore(str(address), create=create))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file or the connection."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -108,7 +120,7 @@ class Ledger:
 
     @property
     def address(self) -> str:
-        """The path of the file."""
+        """The path of the file, or the URI of the database."""
         return self._store.address
 
     @property
@@ -120,6 +132,10 @@ class Ledger:
     def receipt(self) -> Receipt:
         """The last batch and its hash."""
         return self._store.receipt
+
+    def claim_run(self) -> AbstractContextManager[str]:
+        """Let only one process run evenings in the block; yields an empty string, or the process that already does."""
+        return self._store.claim_run()
 
     def verify(self, receipt: Receipt | None = None) -> Verification:
         """Check every row against the chain, and with a receipt that no later batch was cut off."""
@@ -319,7 +335,7 @@ class Ledger:
     def _refuse(self, problem: str) -> None:
         raise LedgerError(
             f"{self.address}: the bars are of another universe: {problem}; give bars of the ledger's universe, or use "
-            "another file",
+            "another ledger",
             metadata={"file": self.address},
         )
 
@@ -437,6 +453,21 @@ def as_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     for name in TIME_COLUMNS & columns.keys():
         frame[name] = pd.to_datetime(frame[name], unit="ns", utc=True)
     return frame
+
+
+def _check_address(address: str) -> None:
+    """Refuse a URI that is malformed, of another database, or with a password."""
+    parsed = DatabaseAddress.parse(address, "the ledger's address")
+    if parsed.scheme != "postgresql":
+        raise ConfigurationError(
+            f"the ledger's address begins with {parsed.scheme}://, but a ledger is a file or in PostgreSQL; give the "
+            "path of a file, or postgresql://user@host/database"
+        )
+    if parsed.passwords:
+        raise ConfigurationError(
+            "the ledger's address holds a password, and other users can see a command line; leave it out, and put it "
+            "into the environment variable PGPASSWORD or the file ~/.pgpass"
+        )
 
 
 def _read_blocks(rows: Sequence[LedgerRow], universe: _Universe | None) -> dict[str, list[tuple[IntArray, FloatArray]]]:

@@ -124,6 +124,14 @@ class LedgerStore(ABC):
     def _find_damage(self) -> str:
         """What the database itself finds to be damaged; empty if all is right."""
 
+    @abstractmethod
+    def claim_run(self) -> AbstractContextManager[str]:
+        """Let only one process run evenings; yields an empty string, or the process that already does.
+
+        Raises:
+            OSError: the folder is not writable, or its file system has no locks.
+        """
+
     def number(self, query: str, values: Sequence[object] = ()) -> int:
         """The first value of a query's first row, as an integer; 0 for NULL."""
         _, rows = self.table(query, values)

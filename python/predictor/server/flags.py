@@ -42,7 +42,7 @@ class ServeFlags:
     max_age: Annotated[
         int | None, Flag("Reject bars if more than N sessions have closed since the last one.", metavar="N", minimum=0)
     ] = None
-    ledger: Annotated[str, Flag("Record forecasts in this ledger, and read it for clients.", metavar="FILE")] = ""
+    ledger: Annotated[str, Flag("Record forecasts in this ledger, and read it for clients.", metavar="LEDGER")] = ""
     ledger_mode: Annotated[LedgerMode, Flag("behind: record soon after the answer; strict: before it.")] = "behind"
     admin_listen: Annotated[
         str | None, Flag("Admin address to load and unload models, or unix:PATH.", metavar="HOST:PORT")

@@ -105,10 +105,10 @@ class LifecycleCalls:
     def _check_offered(self) -> None:
         if self._load is None:
             raise LifecycleUnavailableError(
-                "this server cannot compare or promote versions; start it with `quantra serve --ledger FILE`"
+                "this server cannot compare or promote versions; start it with `quantra serve --ledger LEDGER`"
             )
         if not self._settings.ledger:
-            raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger FILE")
+            raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger LEDGER")
 
     def _put(self, work: Callable[[], None]) -> None:
         with self._lock:

@@ -147,7 +147,7 @@ class ServerSettings:
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if not self.ledger and self.ledger_mode == "strict":
-            raise ConfigurationError("--ledger-mode strict records nothing without a ledger; add --ledger FILE")
+            raise ConfigurationError("--ledger-mode strict records nothing without a ledger; add --ledger LEDGER")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} is reachable from other machines without encryption; listen on 127.0.0.1, set "

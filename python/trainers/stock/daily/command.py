@@ -27,13 +27,15 @@ from trainers.progress import no_progress, progress_on
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
 from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
-from trainers.stock.daily.run_lock import claim_run
 from trainers.stock.lifecycle.command import PERSON_NEEDED, ModelsFolder
 from trainers.stock.splits import find_day
 
 _COLOURS = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
-LedgerAddress = Annotated[str, typer.Option(metavar="FILE", help="The ledger; created if it is missing.")]
+LedgerAddress = Annotated[
+    str,
+    typer.Option(metavar="LEDGER", help="Its file, or postgresql://user@host/database; created if it is missing."),
+]
 AcceptSuspectBars = Annotated[
     bool, typer.Option("--accept-suspect-bars", help="Accept bars that contradict their history, with a warning.")
 ]
@@ -84,21 +86,19 @@ def daily_command(
     It catches up on missed evenings, and a second run writes nothing. The exit code is 3 if a person should look.
     """
     torch.set_num_threads(1)
-    with claim_run(ledger) as holder:
+    with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
             _print_skipped(ledger, holder, as_json=as_json)
             return
-        panel = bars.read()
-        with Ledger.open(ledger, create=True) as opened:
-            settings = DailySettings(
-                ledger=opened,
-                line=choose_line(models, name),
-                covariates=files.read(),
-                accept_suspect_bars=accept_suspect_bars,
-                serve_best=evidence.serve_best,
-            )
-            summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=evidence.after_evening)
-            write_page(report, settings, summary)
+        settings = DailySettings(
+            ledger=opened,
+            line=choose_line(models, name),
+            covariates=files.read(),
+            accept_suspect_bars=accept_suspect_bars,
+            serve_best=evidence.serve_best,
+        )
+        summary = run_due_evenings(settings, bars.read(), datetime.now(UTC), after_evening=evidence.after_evening)
+        write_page(report, settings, summary)
     print_summary(summary, as_json=as_json)
     if not as_json:
         print_next_commands(quantra("ledger", "show", ledger))
@@ -107,13 +107,17 @@ def daily_command(
 
 
 @with_flags
-def simulate_command(
+def simulate_command(  # noqa: PLR0913 - one per flag
     *,
     bars: BarsFlags,
     files: CovariateFlags,
     first: Annotated[str, typer.Option("--from", metavar="DATE", help="The first evening.")],
     last: Annotated[str, typer.Option("--to", metavar="DATE", help="The last evening.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the ledger and a copy of the model.")],
+    ledger: Annotated[
+        str,
+        typer.Option(metavar="LEDGER", help="Another file or database for the ledger; by default ledger.db in --out."),
+    ] = "",
     models: ModelsFolder = Path("models"),
     name: Annotated[
         str, typer.Option(metavar="NAME", help="The model, or NAME@VERSION; by default the only one of the folder.")
@@ -132,7 +136,8 @@ def simulate_command(
     begin, end = find_day("--from", first), find_day("--to", last)
     panel = bars.read()
     line = copy_version(models, name or choose_line(models, name).name, out / "models")
-    with Ledger.open(out / LEDGER_FILE, create=True) as opened:
+    ledger = ledger or str(out / LEDGER_FILE)
+    with Ledger.open(ledger, create=True) as opened:
         settings = DailySettings(
             ledger=opened,
             line=line,
@@ -157,7 +162,6 @@ def simulate_command(
             typer.echo(f"{day}  {event.kind}: {event.reason}")
     print_summary(summary, as_json=as_json)
     if not as_json:
-        ledger = out / LEDGER_FILE
         print_next_commands(
             quantra("ledger", "show", ledger),
             quantra("replay", "--sample", 100, "--ledger", ledger, "--models", out / "models"),
@@ -191,7 +195,7 @@ def replay_command(
     forecast_id: Annotated[
         str, typer.Argument(metavar="FORECAST_ID", help="A recorded forecast.", show_default=False)
     ] = "",
-    ledger: Annotated[str, typer.Option(metavar="FILE", help="The ledger.")],
+    ledger: Annotated[str, typer.Option(metavar="LEDGER", help="Its file or database.")],
     models: ModelsFolder = Path("models"),
     sample: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Replay N forecasts instead, drawn from all models.")

@@ -58,7 +58,7 @@ class DailySettings:
     @property
     def baselines(self) -> BaselineFolder:
         """The folder of the model's baselines."""
-        return BaselineFolder.next_to(self.ledger)
+        return BaselineFolder.of(self.ledger, self.line.parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

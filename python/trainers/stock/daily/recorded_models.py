@@ -8,6 +8,7 @@ from typing import Final
 
 from predictor.artifact import is_artifact, name_folder_in_errors, next_version
 from predictor.bars import BarPanel
+from predictor.bars.source import is_address
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError
 from predictor.features import default_features
@@ -137,13 +138,15 @@ def load_challengers(line: Path, champion: RecordedModel, failed: dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BaselineFolder:
-    """The baselines of a ledger's models, which are small artifacts, in a folder next to its file."""
+    """The baselines of a ledger's models, which are small artifacts."""
 
     path: Path
 
     @classmethod
-    def next_to(cls, ledger: Ledger) -> "BaselineFolder":
-        """The folder of a ledger's file."""
+    def of(cls, ledger: Ledger, models: Path) -> "BaselineFolder":
+        """The folder next to the ledger's file, or for a ledger in a database next to the folder of the models."""
+        if is_address(ledger.address):
+            return cls(Path(f"{models.resolve()}.baselines") / ledger.id)
         return cls(Path(f"{ledger.address}.baselines"))
 
     def load(self, champion: RecordedModel, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:

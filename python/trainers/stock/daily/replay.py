@@ -144,7 +144,7 @@ def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> Recorde
         ArtifactError: it is damaged.
     """
     version = ModelVersion(record.model, record.version)
-    folders = (models / record.model / str(record.version), BaselineFolder.next_to(ledger).find(version))
+    folders = (models / record.model / str(record.version), BaselineFolder.of(ledger, models).find(version))
     folder = next(filter(is_artifact, folders), None)
     if folder is None:
         raise ConfigurationError(f"the artifact {folders[0]} is missing; restore it from a backup")

@@ -49,7 +49,7 @@ _RESULT_STYLES = {"passed": "green", "overridden": "yellow", "failed": "red"}
 
 ModelsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of NAME/VERSION artifacts.")]
 OptionalLedger = Annotated[
-    str, typer.Option(metavar="FILE", help="Ledger with the versions' forecasts; moves become its events.")
+    str, typer.Option(metavar="LEDGER", help="Ledger with the versions' forecasts; moves become its events.")
 ]
 Refit = Annotated[
     int | None,

@@ -1,1 +1,0 @@
-"""Adoption of models that others trained: a local folder of config and safetensors becomes an artifact."""

@@ -1,0 +1,224 @@
+"""A ledger in PostgreSQL: addresses, passwords, lost connections, and what else only a server has."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from free_ports import free_port
+from ledger_databases import LedgerDatabase
+from postgresql import PASSWORD, Server
+
+from predictor.errors import ConfigurationError, LedgerError, MissingPackageError
+from predictor.evidence import Lamp
+from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent, postgres_store
+
+
+@pytest.fixture
+def ledger(postgresql_database: LedgerDatabase) -> Iterator[Ledger]:
+    with Ledger.open(postgresql_database.address, create=True) as opened:
+        yield opened
+
+
+def event(key: str) -> LedgerEvent:
+    return LedgerEvent(kind="test", key=key)
+
+
+def keys(ledger: Ledger) -> list[str]:
+    return [one.key for one in ledger.records(LedgerEvent)]
+
+
+def cut_connections(database: LedgerDatabase) -> None:
+    """End all connections of ledgers, as a restart of the server does."""
+    database.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'Quantra%'")
+
+
+# --- opening
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:hunter2@host/db", "postgresql://me@host/db?password=hunter2"])
+def test_an_address_with_a_password_is_refused_without_showing_it(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"PGPASSWORD or the file ~/.pgpass") as caught:
+        Ledger.open(address)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["sqlite:///ledger.db", "mysql://me@host/db", "postgresql://me@ho st/db"])
+def test_another_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"postgresql://"):
+        Ledger.open(address)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "predictor.ledger.postgres_store")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingPackageError, match=r"a ledger in PostgreSQL .*'quantra\[postgres\]'"):
+        Ledger.open("postgresql://me@host/db")
+
+
+def test_a_server_that_does_not_run_is_named() -> None:
+    with pytest.raises(LedgerError, match=r"cannot be reached: .*Connection refused.*; start it, or correct the"):
+        Ledger.open(f"postgresql://me@127.0.0.1:{free_port()}/db")
+
+
+@pytest.mark.parametrize("given", ["wrong", ""])
+def test_a_wrong_or_missing_password_says_where_to_put_it(
+    postgresql_server: Server, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", given)
+    with pytest.raises(LedgerError, match=r"PGPASSWORD or in the file ~/.pgpass") as caught:
+        Ledger.open(postgresql_server.address)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_missing_ledger_is_made_only_if_asked(postgresql_database: LedgerDatabase) -> None:
+    with pytest.raises(LedgerError, match="the database holds no ledger"):
+        Ledger.open(postgresql_database.address)
+    Ledger.open(postgresql_database.address, create=True).close()
+    Ledger.open(postgresql_database.address).close()
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [("ledger (id text)", "its table `ledger` is not of a ledger"), ("event (id int)", 'relation "event" already')],
+)
+def test_tables_of_another_program_are_left_alone(
+    postgresql_database: LedgerDatabase, table: str, problem: str
+) -> None:
+    postgresql_database.execute(f"create table {table}")
+    with pytest.raises(LedgerError, match=f"{problem}.*; give the address of another database"):
+        Ledger.open(postgresql_database.address, create=True)
+    postgresql_database.execute(f"drop table {table.split(maxsplit=1)[0]}")
+    Ledger.open(postgresql_database.address, create=True).close()
+
+
+@pytest.mark.parametrize(("schema", "advice"), [(2, "move it away"), (4, "update Quantra")])
+def test_another_schema_is_refused(postgresql_database: LedgerDatabase, schema: int, advice: str) -> None:
+    Ledger.open(postgresql_database.address, create=True).close()
+    postgresql_database.execute(f"comment on table ledger is 'Quantra ledger, schema {schema}'")
+    with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 3; {advice}"):
+        Ledger.open(postgresql_database.address)
+
+
+def test_processes_that_make_it_at_once_share_one_ledger(postgresql_database: LedgerDatabase) -> None:
+    both = threading.Barrier(4)
+    ids: list[str] = []
+
+    def make() -> None:
+        both.wait()
+        with Ledger.open(postgresql_database.address, create=True) as ledger:
+            ids.append(ledger.id)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ids) == 4
+    assert len(set(ids)) == 1
+
+
+# --- locks
+
+
+def test_a_writer_waits_for_another_one_and_then_says_so(
+    ledger: Ledger, postgresql_database: LedgerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "_PATIENCE_SECONDS", 0.01)
+    with psycopg.connect(postgresql_database.address) as other:
+        other.execute(f"select pg_advisory_xact_lock({postgres_store._WRITER})".encode())
+        with pytest.raises(TimeoutError, match="another process has held the lock for"):
+            ledger.append([event("one")])
+        assert keys(ledger) == []  # readers do not wait
+    assert ledger.append([event("one")]) == 1
+
+
+def test_ledgers_of_two_schemas_do_not_wait_for_each_other(ledger: Ledger, postgresql_server: Server) -> None:
+    postgresql_server.execute("create schema neighbour")
+    address = f"{postgresql_server.address}?options=-csearch_path%3Dneighbour"
+    with Ledger.open(address, create=True) as other, ledger.claim_run(), other.claim_run() as holder:
+        assert holder == ""
+        with ledger._store.batch():
+            assert other.append([event("one")]) == 1
+    assert keys(ledger) == []
+
+
+def test_a_run_ends_with_its_connection(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
+    with Ledger.open(postgresql_database.address) as other:
+        with ledger.claim_run(), other.claim_run() as holder:
+            assert holder.startswith("Quantra process ")
+        with ledger.claim_run():
+            cut_connections(postgresql_database)
+            with pytest.raises(LedgerError, match="connection was lost"):
+                other.records(LedgerEvent)
+            with other.claim_run() as holder:
+                assert holder == ""
+
+
+# --- lost connections
+
+
+def test_a_lost_connection_fails_one_write_and_the_next_one_connects_again(
+    ledger: Ledger, postgresql_database: LedgerDatabase
+) -> None:
+    ledger.append([event("one")])
+    cut_connections(postgresql_database)
+    with pytest.raises(LedgerError, match=r"the connection was lost \(terminating connection"):
+        ledger.append([event("two")])
+    assert ledger.append([event("two")]) == 1
+    assert (keys(ledger), ledger.verify().problem) == (["one", "two"], "")
+
+
+def test_a_connection_lost_within_a_batch_leaves_nothing_of_it(
+    ledger: Ledger, postgresql_database: LedgerDatabase
+) -> None:
+    def events() -> Iterator[LedgerEvent | EvidenceRecord]:
+        yield event("one")
+        yield EvidenceRecord(model="mine", version=1, monitor="m", horizon=1, session=1, lamp=Lamp.RED, state={})
+        cut_connections(postgresql_database)
+        yield event("two")
+
+    with pytest.raises(LedgerError, match="the connection was lost"):
+        ledger.append(events())
+    assert (keys(ledger), ledger.verify().problem) == ([], "")
+
+
+def test_a_ledger_that_was_replaced_is_refused(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
+    tables = ", ".join(("ledger", *postgres_store.TABLES, "chain"))
+    postgresql_database.execute(f"drop table {tables}", "drop function refuse_change")
+    Ledger.open(postgresql_database.address, create=True).close()
+    cut_connections(postgresql_database)
+    with pytest.raises(LedgerError, match="the connection was lost"):
+        ledger.append([event("one")])
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="the ledger was replaced by another one while it was in use; restart"):
+            ledger.append([event("one")])
+
+
+def test_a_user_without_rights_is_told_which_it_needs(
+    ledger: Ledger, postgresql_database: LedgerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = postgresql_database.address.rpartition("3D")[2]
+    postgresql_database.execute(
+        "create user reader password 'pass'",
+        f"grant usage on schema {schema} to reader",
+        f"grant select on all tables in schema {schema} to reader",
+    )
+    ledger.append([event("one")])
+    monkeypatch.setenv("PGPASSWORD", "pass")
+    with Ledger.open(postgresql_database.address.replace("quantra@", "reader@")) as opened:
+        assert (keys(opened), opened.verify().problem) == (["one"], "")
+        with pytest.raises(LedgerError, match=r"permission denied for table event; .*rights to select and insert"):
+            opened.append([event("two")])
+
+
+def test_verification_reads_the_ledger_as_it_was_when_it_began(
+    ledger: Ledger, postgresql_database: LedgerDatabase
+) -> None:
+    ledger.append([event(str(k)) for k in range(250)])
+    with Ledger.open(postgresql_database.address) as reader, reader._store._connected(), reader._store._snapshot():
+        assert reader._store.id == ledger.id
+        ledger.append([event("later")])
+        assert reader._store._verify(None).rows == 250
+    assert ledger.verify().rows == 251
