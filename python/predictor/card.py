@@ -181,6 +181,23 @@ class ParentModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionFacts:
+    """Where the weights of an adopted model come from. Quantra does not know the data that they were trained on."""
+
+    architecture: str
+    """Class of the package that runs it."""
+    package: str
+    """With its version."""
+    trained_until: int
+    """Last day, yyyymmdd, of the data of its training as stated by the person who adopted it; counts as seen."""
+    config_sha256: str
+    weights_sha256: str
+    license_file: str = ""
+    """Empty if the folder had none."""
+    license_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFacts:
     """One member of an ensemble."""
 
@@ -281,13 +298,16 @@ class Card:
     """None without a hyperparameter search."""
     ancestors: tuple[ParentModel, ...] = ()
     """Models that it was fine-tuned from: its parent, the parent's parent and so on; empty if trained from scratch."""
+    adopted: AdoptionFacts | None = None
+    """None for a model that was trained by Quantra."""
     notes: tuple[str, ...] = ()
     """Remarks about the scores."""
 
     @property
     def trained_to(self) -> int:
         """Last session that a label of training, selection or calibration covers, yyyymmdd; 0 if unknown."""
-        return max((split.last for split in self.splits if split.name != "test"), default=0)
+        adopted = 0 if self.adopted is None else self.adopted.trained_until
+        return max((split.last for split in self.splits if split.name != "test"), default=adopted)
 
     @property
     def start_note(self) -> str:
@@ -319,6 +339,7 @@ class Card:
             conformal=_facts(record, "conformal", ConformalFacts),
             tuning=_facts(record, "tuning", TuningFacts),
             ancestors=_listed(record, "ancestors", ParentModel),
+            adopted=_facts(record, "adopted", AdoptionFacts),
             notes=record.texts("notes") if record.has("notes") else (),
         )
 
@@ -372,6 +393,15 @@ def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
         ArtifactError: the section is malformed.
     """
     return _listed(Record(card, SOURCE, "card"), "ancestors", ParentModel)
+
+
+def adoption_of(card: Mapping[str, Json]) -> AdoptionFacts | None:
+    """Read where the weights of an adopted model come from; None for a model that was trained by Quantra.
+
+    Raises:
+        ArtifactError: the section is malformed.
+    """
+    return _facts(Record(card, SOURCE, "card"), "adopted", AdoptionFacts)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:

@@ -294,4 +294,4 @@ def test_the_calendars_that_an_unknown_exchange_is_answered_with_are_taken(name:
     advised = re.findall(r"'([^']+)'", refused.value.message.partition("Pass")[2])
     assert advised == ["XNYS", "weekdays", "24/7"]
     for calendar, given in zip(advised, (bars, bars, coin), strict=True):
-        assert fitting._check_calendar(given, calendar).name == calendar
+        assert fitting.fit_calendar(given, calendar).name == calendar

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import (
+    STORED_KINDS,
     NetworkConfig,
     NetworkKind,
     Normaliser,
@@ -195,7 +196,7 @@ def read_card(value: Json) -> Mapping[str, Json]:
 
 
 def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
-    kind, version = kind_named(record.text("kind")), record.integer("kind_version")
+    kind, version = kind_named(record.text("kind"), STORED_KINDS), record.integer("kind_version")
     if version != kind.version:
         raise ArtifactError.of(MANIFEST, f"network {kind.name!r} is version {version}, this program has {kind.version}")
     if record.json("arithmetic") != kind.arithmetic:

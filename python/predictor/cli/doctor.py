@@ -49,6 +49,7 @@ OPTIONAL: Final = {
     "cryptography": "tls",
     **({} if sys.platform == "win32" else {"uvloop": "fast"}),
     "opentelemetry-sdk": "otel",
+    "chronos-forecasting": "adopt",
     "psycopg": "postgres",
 }
 """The extra that installs each distribution."""

@@ -15,6 +15,7 @@ from rich.text import Text
 from predictor.audit_record import AuditRecord, AuditVerdict, read_audit
 from predictor.card import (
     UNADJUSTED,
+    AdoptionFacts,
     Card,
     ConformalFacts,
     DataFacts,
@@ -122,6 +123,8 @@ def _of_card(card: Card) -> Iterator[Fact]:
         yield "tuning", f"the best of {card.tuning.trials} trials"
     if card.ancestors:
         yield "started from", f"the weights {card.ancestors[0].weights_hash[:ID_DIGITS]}"
+    if card.adopted is not None:
+        yield "adopted", f"{card.adopted.architecture}, trained by others until {iso(card.adopted.trained_until)}"
 
 
 def _data(data: DataFacts) -> str:
@@ -238,6 +241,8 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         yield _facts("how they were chosen", _weighting_facts(card.weighting))
     if card.ancestors:
         yield _facts("weights that it started from", map(_ancestor, count(1), card.ancestors))
+    if card.adopted is not None:
+        yield _facts("where its weights come from", _adoption_facts(card.adopted))
     if card.data is not None:
         data = card.data
         sessions = f"{data.sessions}, {iso(data.first_session)} to {iso(data.last_session)}"
@@ -268,6 +273,17 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
 def _ancestor(generation: int, ancestor: ParentModel) -> tuple[str, str]:
     seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
     return "parent" if generation == 1 else f"{generation} back", f"{ancestor.weights_hash}, which {seen}"
+
+
+def _adoption_facts(adopted: AdoptionFacts) -> tuple[tuple[str, str], ...]:
+    license_file = f"{adopted.license_file}, SHA-256 {adopted.license_sha256}" if adopted.license_file else "none"
+    return (
+        ("trained until", f"{iso(adopted.trained_until)}, as stated at the adoption; these days count as seen"),
+        ("architecture", f"{adopted.architecture} of {adopted.package}"),
+        ("SHA-256 of weights", adopted.weights_sha256),
+        ("SHA-256 of config", adopted.config_sha256),
+        ("license file", license_file),
+    )
 
 
 def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:

@@ -84,8 +84,8 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         file: new file.
 
     Raises:
-        ConfigurationError: `file` exists, its folder is missing or not writable, or the artifact is an ensemble or a
-            model of trees.
+        ConfigurationError: `file` exists, its folder is missing or not writable, or the artifact is an ensemble, a
+            model of trees or an adopted model.
         MissingPackageError: a package of the extra `onnx` is not installed.
         ArtifactError: the artifact is damaged.
         OSError: the file cannot be written.
@@ -106,6 +106,11 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
     if isinstance(model.engine.network, TreesForecaster):
         raise ConfigurationError(
             f"{folder} is a model of trees, whose thresholds ONNX would round; serve it with quantra serve instead"
+        )
+    if model.manifest.kind.is_adopted:
+        raise ConfigurationError(
+            f"{folder} is an adopted {model.manifest.kind.name} model, which only its own package runs; serve it with "
+            "quantra serve instead"
         )
     module = ExportModule(
         replace_rnns(copy.deepcopy(model.engine.network)),

@@ -47,7 +47,15 @@ from predictor.model.prepared_instance import (
     no_usable_symbol_error,
 )
 from predictor.model.runner import PanelRunner, RowRunner, Runner, stack_rows
-from predictor.networks import GraphForecaster, Internals, OutputMap, Target, TreesConfig, TreesForecaster
+from predictor.networks import (
+    ChronosForecaster,
+    GraphForecaster,
+    Internals,
+    OutputMap,
+    Target,
+    TreesConfig,
+    TreesForecaster,
+)
 from predictor.windows import Pipeline
 
 EXPLAINED_AT_ONCE: Final = 32
@@ -100,9 +108,9 @@ class Model:
             scale=np.array(manifest.baseline.scale),
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
-        if isinstance(network, TreesForecaster):
-            runner = RowRunner(engine, TreeExplainer(network, output, baseline))
-            return cls(identity, manifest, artifact.pipeline, engine, runner)
+        if isinstance(network, TreesForecaster | ChronosForecaster):
+            explainer = TreeExplainer(network, output, baseline) if isinstance(network, TreesForecaster) else None
+            return cls(identity, manifest, artifact.pipeline, engine, RowRunner(engine, explainer))
         members = _count_members(network)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
         explainer = Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members)
@@ -197,6 +205,11 @@ class Model:
             RequestTooLargeError: too many targets and symbols for one explanation.
             QuantraError: the deadline passed.
         """
+        if not self.method:
+            raise ExplainUnsupportedError(
+                f"a model of kind {self.manifest.kind.name} cannot be explained: its input is the path of the "
+                "closes as a whole, so no contribution of a feature is defined"
+            )
         if query.method not in ("", self.method):
             raise ExplainUnsupportedError(f"unknown method {query.method!r}; the model supports [{self.method!r}]")
         if self.method == TREE_SHAP and query.detail is not Detail.FEATURES:
@@ -290,14 +303,16 @@ def describe_model(
         calendar=pipeline.calendar.name,
         calendar_ends=pipeline.calendar.last,
         is_panel_model=manifest.kind.is_panel_model,
-        explain_methods=(method_of(manifest),),
+        explain_methods=(method,) if (method := method_of(manifest)) else (),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes(manifest.card).decode(),
     )
 
 
 def method_of(manifest: Manifest) -> str:
-    """The method of a model's explanations."""
+    """The method of a model's explanations; empty if it has none."""
+    if manifest.kind.is_adopted:
+        return ""
     return TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS
 
 

@@ -32,7 +32,7 @@ class NetworkForecast:
 class RowRunner:
     """Runs a network that reads each window independently; instances share a forward pass."""
 
-    def __init__(self, engine: Engine, explainer: Explainer | TreeExplainer) -> None:
+    def __init__(self, engine: Engine, explainer: Explainer | TreeExplainer | None) -> None:
         self._engine = engine
         self._explainer = explainer
 
@@ -77,6 +77,7 @@ class RowRunner:
             tolerance: largest relative gap that counts as converged.
             node_counts: ascending numbers of quadrature nodes.
         """
+        assert self._explainer is not None, "a model without a method refuses explanations"  # noqa: S101
         return self._explainer.explain(
             prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
         )

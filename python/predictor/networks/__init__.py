@@ -1,5 +1,6 @@
 """Networks with their inputs, targets, normalisers and quantile heads, and the registry of network kinds."""
 
+from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, ChronosForecaster
 from predictor.networks.econometric import (
     HAR_SESSIONS,
     TAPS,
@@ -15,6 +16,7 @@ from predictor.networks.inputs import Edges, Inputs, InputSizes
 from predictor.networks.kinds import (
     KINDS,
     NORMALISERS,
+    STORED_KINDS,
     UnconditionalConfig,
     UnconditionalForecaster,
     kind_named,
@@ -67,12 +69,17 @@ from predictor.networks.tft import TFTConfig, TFTForecaster
 from predictor.networks.trees import Forests, TreeArrays, TreesConfig, TreesForecaster, WindowSummaries
 
 __all__ = [
+    "CHRONOS_2",
+    "CHRONOS_BOLT",
     "HAR_SESSIONS",
     "KINDS",
     "NORMALISERS",
     "SMALLEST_RANGE_VOLATILITY",
+    "STORED_KINDS",
     "TAPS",
     "WINDOW",
+    "ChronosConfig",
+    "ChronosForecaster",
     "DailySeries",
     "Edges",
     "FittedLevel",

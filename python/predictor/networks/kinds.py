@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
+from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT
 from predictor.networks.econometric import FITTED
 from predictor.networks.graph import GRAPH
 from predictor.networks.inputs import Inputs, InputSizes
@@ -71,18 +72,21 @@ _NORMALISERS = (
 )
 
 KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _NETWORKS}
+"""Kinds that can be trained."""
+STORED_KINDS: Mapping[str, NetworkKind] = {**KINDS, **{kind.name: kind for kind in (CHRONOS_BOLT, CHRONOS_2)}}
+"""Kinds that an artifact can hold."""
 NORMALISERS: Mapping[str, NormaliserKind] = {kind.name: kind for kind in _NORMALISERS}
 
 
-def kind_named(name: str) -> NetworkKind:
-    """The kind of a name.
+def kind_named(name: str, kinds: Mapping[str, NetworkKind] = KINDS) -> NetworkKind:
+    """The kind of a name, by default one that can be trained.
 
     Raises:
         ConfigurationError: the name is unknown; the message lists the kinds.
     """
-    if name not in KINDS:
-        raise ConfigurationError(f"unknown network kind {name!r}; choose one of {sorted(KINDS)}")
-    return KINDS[name]
+    if name not in kinds:
+        raise ConfigurationError(f"unknown network kind {name!r}; choose one of {sorted(kinds)}")
+    return kinds[name]
 
 
 def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:

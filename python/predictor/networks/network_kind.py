@@ -59,6 +59,7 @@ class NetworkKind:
         is_panel_model: whether the forecast of a symbol depends on others of its panel.
         learns: whether an optimizer trains its weights in epochs; if not, they are computed before.
         is_scale_only: whether the forecast is its scale, which has the kind's name.
+        is_adopted: whether its weights come from another project, so that it cannot be trained here.
         training: default training settings.
     """
 
@@ -70,6 +71,7 @@ class NetworkKind:
     is_panel_model: bool = False
     learns: bool = True
     is_scale_only: bool = False
+    is_adopted: bool = False
     training: TrainingDefaults = TrainingDefaults()
 
 

@@ -19,6 +19,13 @@ OURS: Final = (
         "Example: quantra check bars.csv --fix clean.csv",
     ),
     Command(
+        "adopt",
+        "trainers.stock.adoption.command:adopt_command",
+        "Make an artifact of a model that others trained, from local files; calibrate and score it on later days.",
+        "Example: quantra adopt chronos chronos-bolt-small --trained-until 2024-06-30 --bars bars.csv "
+        "--out models/chronos/1",
+    ),
+    Command(
         "ensemble",
         "trainers.stock.ensembles.command:ensemble",
         "Combine trained artifacts into one model.",

@@ -16,7 +16,7 @@ from predictor.networks import kind_named
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
 from trainers.stock.bar_requirements import check_sessions, describe_mixed_exchanges
-from trainers.stock.data import History, TrainingWindows
+from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.feature_selection import list_needs
 from trainers.stock.objectives import count_batches
@@ -61,6 +61,11 @@ def check_recipe(
     reads_volume = reads_features and features.reads_volume
     doubts = _of(bars, covariates, needs, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return (mixture, *doubts) if mixture else doubts
+
+
+def check_closes(bars: BarPanel) -> tuple[str, ...]:
+    """Warnings about the bars of a model that reads only closes."""
+    return _of(bars, NO_SOURCE, (), reads_volume=False, is_adjusted=False)
 
 
 def check_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:

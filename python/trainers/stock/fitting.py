@@ -23,6 +23,7 @@ from predictor.networks import (
     TAPS,
     Edges,
     GraphForecaster,
+    Target,
     TreesForecaster,
     WindowNormaliser,
     build_network,
@@ -56,7 +57,7 @@ from trainers.stock.network_forecasts import calibrate, forecast_with_network
 from trainers.stock.objectives import StockObjective, choose_objective
 from trainers.stock.recipe import WARMUP, Optimisation, StockRecipe
 from trainers.stock.scale import fit_normaliser, sample_of
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, SplitPart
 
 STARTED_FROM = 20_000
 """Most training windows, evenly spaced, that initial weights are computed from."""
@@ -80,7 +81,7 @@ def fit_pipeline(
     Raises:
         ConfigurationError: the bars are too few, or do not match the calendar or the features.
     """
-    calendar = _check_calendar(bars, recipe.calendar)
+    calendar = fit_calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
     learnt = usable_bars(bars.until(splits.train.last))
     draft = Pipeline(
@@ -97,7 +98,7 @@ def fit_pipeline(
     return replace(draft, normaliser=fitted)
 
 
-def _check_calendar(bars: BarPanel, name: str) -> SessionCalendar:
+def fit_calendar(bars: BarPanel, name: str) -> SessionCalendar:
     """The calendar from the first bar to five years after the last, checked against the bars."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
     end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
@@ -321,35 +322,45 @@ def _list_universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
 
 def calibrate_network(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
     """The artifact with conformal offsets from the calibration split; its card stays empty."""
-    levels, target = recipe.quantiles, recipe.target
-    blank = Conformal(
-        offsets=((0.0,) * len(levels),) * len(target.horizons), effective_samples=(0.0,) * len(target.horizons)
-    )
     manifest = Manifest(
         kind=kind_named(recipe.kind),
         config=recipe.config,
-        target=target,
-        quantiles=levels,
+        target=recipe.target,
+        quantiles=recipe.quantiles,
         normaliser=history.pipeline.normaliser,
         encoder_length=recipe.encoder_length,
         minimum=history.pipeline.minimum,
-        conformal=blank,
+        conformal=without_offsets(recipe.target, recipe.quantiles),
         baseline=_average_windows(history, splits),
         universe=_list_universe(history, recipe),
         card={},
     )
-    windows = history.windows(splits.calibration)
-    engine = build_engine(fitted.network, manifest)
-    units = forecast_with_network(engine, history, windows, manifest.universe).units
+    weights = {name: tensor.clone() for name, tensor in fitted.network.state_dict().items()}
+    return Artifact(
+        manifest=calibrate_manifest(manifest, fitted.network, history, splits.calibration),
+        pipeline=history.pipeline,
+        weights=weights,
+    )
+
+
+def without_offsets(target: Target, levels: tuple[float, ...]) -> Conformal:
+    """The calibration of a model that is not calibrated."""
+    horizons = len(target.horizons)
+    return Conformal(offsets=((0.0,) * len(levels),) * horizons, effective_samples=(0.0,) * horizons)
+
+
+def calibrate_manifest(manifest: Manifest, network: nn.Module, history: History, part: SplitPart) -> Manifest:
+    """The manifest with conformal offsets from a part; without offsets before."""
+    windows = history.windows(part)
+    units = forecast_with_network(build_engine(network, manifest), history, windows, manifest.universe).units
     conformal = calibrate(
         units.double().numpy(),
         history.targets(windows).double().numpy(),
-        levels,
+        manifest.quantiles,
         sessions=len(np.unique(windows.positions)),
-        horizons=target.horizons,
+        horizons=manifest.target.horizons,
     )
-    weights = {name: tensor.clone() for name, tensor in fitted.network.state_dict().items()}
-    return Artifact(manifest=replace(manifest, conformal=conformal), pipeline=history.pipeline, weights=weights)
+    return replace(manifest, conformal=conformal)
 
 
 def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:

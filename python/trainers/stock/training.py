@@ -7,6 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import NoReturn
 
+from torch import nn
+
 from predictor import artifact, canonical, golden
 from predictor.artifact import Artifact
 from predictor.canonical import Json
@@ -126,7 +128,7 @@ def train(
         made = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
-            _save(out, made, checkpoints)
+            save_artifact(out, made, checkpoints)
     return TrainingResult(folder=out, card=dict(made.manifest.card))
 
 
@@ -240,7 +242,12 @@ def _prepare_history(material: TrainingMaterial, recipe: StockRecipe, splits: Da
     return History(material.bars, pipeline, material.covariates)
 
 
-def _save(out: Path, made: Artifact, checkpoints: Checkpoints | None) -> None:
+def save_artifact(out: Path, made: Artifact, checkpoints: Checkpoints | None = None) -> None:
+    """Record the golden instance and write the artifact, then remove the checkpoints of its training.
+
+    Raises:
+        ConfigurationError: `out` cannot be written.
+    """
     try:
         artifact.save(out, made, golden.record(_assemble_model(made)))
     except OSError as error:
@@ -284,7 +291,7 @@ def _build_card(
     made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
 ) -> dict[str, Json]:
     history, splits = setup.history, setup.splits
-    scores, notes = _score(made, fitted, setup, stepwise)
+    scores, notes = score_on_test(made, fitted.network, history, splits, stepwise)
     return {
         "data": card.describe_data(history.bars, setup.doubts, find_untrained_symbols(history, splits)),
         **describe_covariates(history.pipeline, history.covariates),
@@ -304,22 +311,21 @@ def _build_card(
     }
 
 
-def _score(
-    made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, stepwise: StepProgress
+def score_on_test(
+    made: Artifact, network: nn.Module, history: History, splits: DataSplits, stepwise: StepProgress
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
     """The card's sections on the test split, and notes on them; without such a split, a note that says so."""
-    history, splits, recipe = setup.history, setup.splits, setup.recipe
     if splits.test is None:
         return {}, (card.NO_TEST,)
-    windows = history.windows(splits.test)
-    test = EvaluationSet.of(history, windows, recipe.quantiles)
-    engine = build_engine(fitted.network, made.manifest)
+    windows, levels = history.windows(splits.test), made.manifest.quantiles
+    test = EvaluationSet.of(history, windows, levels)
+    engine = build_engine(network, made.manifest)
     ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
-    plan = quick_baselines(recipe.target.kind, len(history.bars.symbols))
-    known = InformationSet.of(history, splits, find_last_seen_session(splits), recipe.quantiles)
+    plan = quick_baselines(made.manifest.target.kind, len(history.bars.symbols))
+    known = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     scores: dict[str, Json] = {
-        "scores": card.describe_scores(test, result.rows, unit=UNITS[recipe.target.kind]),
+        "scores": card.describe_scores(test, result.rows, unit=UNITS[made.manifest.target.kind]),
         "calibration": card.describe_calibration(test, ours),
         "skill": card.describe_skill(result.skill),
         "conformal": card.describe_conformal(test, ours, made.manifest.conformal.effective_samples),

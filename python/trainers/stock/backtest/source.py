@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from predictor import artifact, canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import adoption_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import FeatureSet, default_features
@@ -71,8 +72,13 @@ class ModelSource:
         """The recipe.
 
         Raises:
-            ConfigurationError: The source is an ensemble.
+            ConfigurationError: The source is an ensemble or an adopted model.
         """
+        if self.recipe is None and adoption_of(self.card) is not None:
+            raise ConfigurationError(
+                "an adopted model has no recipe, so it cannot be trained again; adopt later weights, or backtest it "
+                "with --refit never"
+            )
         if self.recipe is None:
             raise ConfigurationError(
                 "an ensemble has no recipe, so it cannot be trained again; use a member from its folder members, or "
@@ -123,14 +129,15 @@ def use_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SO
     """
     manifest = model.manifest
     single = isinstance(model, Model)
-    if single and "recipe" not in manifest.card:
+    is_trained = isinstance(model, Model) and not model.manifest.kind.is_adopted
+    if is_trained and "recipe" not in manifest.card:
         raise ArtifactError.of(artifact.MANIFEST, "its card has no recipe; train the model again")
     info = model.info((), is_default=False)
     return ModelSource(
         description=f"artifact {digest[:12]} ({info.kind}, trained with lag {info.lag})",
         digest=digest,
         horizons=info.horizons,
-        recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if single else None,
+        recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if is_trained else None,
         features=model.pipeline.features.features if single else default_features(),
         covariates=covariates,
         standing=TrainedModel(model=model, splits=read_splits(manifest.card), last_seen=find_last_seen(model)),

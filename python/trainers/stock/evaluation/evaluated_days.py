@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
-from predictor.card import SOURCE, ancestors_of
+from predictor.card import SOURCE, adoption_of, ancestors_of
 from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
@@ -18,7 +18,13 @@ def read_splits(card: Mapping[str, Json]) -> DataSplits:
 
     Raises:
         ArtifactError: The card has none.
+        ConfigurationError: The model was adopted without bars.
     """
+    if adoption_of(card) is not None and "splits" not in card:
+        raise ConfigurationError(
+            "the model was adopted without bars, so it is not calibrated and has no days to be judged on; adopt it "
+            "again with --bars"
+        )
     record = Record(card, f"{SOURCE}, card").record("splits")
     train, selection, calibration = (_read_part(name, record.record(name)) for name in PARTS[:-1])
     test = _read_part(PARTS[-1], record.record(PARTS[-1])) if record.has(PARTS[-1]) else None
@@ -36,7 +42,12 @@ def find_last_ever_seen(card: Mapping[str, Json]) -> int:
     Raises:
         ArtifactError: The card lacks it.
     """
-    return max(find_last_seen_session(read_splits(card)), *(one.seen_until for one in ancestors_of(card)), 0)
+    adopted = adoption_of(card)
+    return max(
+        find_last_seen_session(read_splits(card)),
+        *(one.seen_until for one in ancestors_of(card)),
+        0 if adopted is None else adopted.trained_until,
+    )
 
 
 def describe_origin(card: Mapping[str, Json]) -> tuple[str, ...]:

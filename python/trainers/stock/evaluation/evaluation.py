@@ -363,6 +363,8 @@ def _score_seeds(
         return None, ("an ensemble has no recipe, so it is not trained from other seeds",)
     if ancestors_of(model.manifest.card):
         return None, ("a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds",)
+    if model.manifest.kind.is_adopted:
+        return None, ("an adopted model is not trained here, so it is not trained from other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = SeedRefits(
         bars=exam.bound.history.bars,

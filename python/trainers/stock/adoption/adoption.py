@@ -1,0 +1,238 @@
+"""Adoption: published weights become an artifact, calibrated and scored on days after their own training."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from functools import partial
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor import artifact
+from predictor.artifact import Artifact, BaselineSpec, Manifest
+from predictor.bars import BarPanel
+from predictor.canonical import Json
+from predictor.card import AdoptionFacts
+from predictor.dates import as_number
+from predictor.errors import ArtifactError, ConfigurationError, shown_date
+from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
+from predictor.flags import Flag, integers, numbers
+from predictor.inference import freeze
+from predictor.networks import (
+    ChronosConfig,
+    NetworkKind,
+    Target,
+    WindowNormaliser,
+    check_quantiles,
+)
+from predictor.sessions import SessionCalendar
+from predictor.windows import Pipeline
+from trainers.progress import StepProgress, no_progress
+from trainers.stock import card
+from trainers.stock.adoption.chronos import ARCHITECTURES, read_architecture, read_sizes, rename_weights
+from trainers.stock.adoption.source_folder import CONFIG, WEIGHTS, SourceFolder
+from trainers.stock.bar_requirements import recognise_calendar
+from trainers.stock.data import History
+from trainers.stock.data_warnings import Warn, check_closes, discard, emit
+from trainers.stock.fitting import CALENDAR_YEARS, calibrate_manifest, fit_calendar, without_offsets
+from trainers.stock.splits import DataSplits, SplitShares, find_day
+from trainers.stock.training import TrainingResult, save_artifact, score_on_test
+
+PACKAGE: Final = "chronos-forecasting"
+USUAL_WINDOW: Final = 512
+USUAL_CALENDAR: Final = "XNYS"
+FEWEST_DECISIONS: Final = 60
+"""Decision days of the calibration split, and of the test split."""
+UNCALIBRATED: Final = (
+    "the model was adopted without bars: its quantiles are not calibrated, and it has no scores; adopt it again with "
+    "--bars"
+)
+YEARS_BEFORE: Final = 15
+"""Years of the calendar before the end of the training of a model that is adopted without bars."""
+LOG_CLOSE: Final = FeatureDefinition("log_close", "Log($close)", "logarithm of the adjusted close", "log price")
+LARGEST_LOG_PRICE: Final = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionSettings:
+    """What the folder of a model does not say."""
+
+    trained_until: Annotated[
+        int,
+        Flag(
+            "Last day of the data that its training may have seen; that day and all before count as seen.",
+            metavar="DATE",
+            read=partial(find_day, "--trained-until"),
+        ),
+    ]
+    sha256: Annotated[str, Flag("SHA-256 of model.safetensors that the publisher states.", metavar="HEX")] = ""
+    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
+    quantiles: Annotated[
+        tuple[float, ...], Flag("Levels, of those that it was trained for.", read=partial(numbers, "quantiles"))
+    ] = (0.1, 0.5, 0.9)
+    encoder_length: Annotated[
+        int | None, Flag("Sessions that it reads.", own=f"{USUAL_WINDOW}, or the most that it can read", minimum=1)
+    ] = None
+    calendar: Annotated[
+        str,
+        Flag(f"Exchange code, 24/7 or weekdays; empty: the one that fits the bars, or {USUAL_CALENDAR} without bars."),
+    ] = ""
+
+
+def adopt(
+    folder: Path,
+    out: Path,
+    settings: AdoptionSettings,
+    *,
+    bars: BarPanel | None,
+    today: date,
+    announce: Callable[[str], None] = discard,
+    warn: Warn = discard,
+    stepwise: StepProgress = no_progress,
+) -> TrainingResult:
+    """Make an artifact of a folder with a Chronos model.
+
+    Args:
+        folder: with its config and weights; nothing in it is executed.
+        out: the artifact's folder, which must not exist.
+        settings: what the folder does not say.
+        bars: for calibration and scores; None makes an uncalibrated model without scores.
+        today: the model's training cannot have ended later.
+        announce: receives the name of each stage.
+        warn: receives warnings about the bars.
+        stepwise: shows the progress of the scoring.
+
+    Raises:
+        ConfigurationError: the folder holds something else, the model cannot forecast what is asked, or the bars have
+            too few sessions after its training.
+        MissingPackageError: the package of the model is not installed.
+    """
+    artifact.check_new_folder(out)
+    if settings.trained_until > as_number(today):
+        raise ConfigurationError(f"trained until {shown_date(settings.trained_until)}, which is in the future")
+    source = SourceFolder.read(folder, settings.sha256)
+    architecture = read_architecture(source.config)
+    kind = ARCHITECTURES[architecture]
+    try:
+        config = read_sizes(source.config, kind)
+    except ArtifactError as error:
+        raise ConfigurationError(f"{folder}/{error.message}") from error
+    splits = None if bars is None else split_after(bars.sessions, settings)
+    pipeline = _build_pipeline(settings, _choose_calendar(settings, bars, today, announce), config.context_length)
+    made = Artifact(
+        manifest=_build_manifest(kind, config, settings, pipeline),
+        pipeline=pipeline,
+        weights=rename_weights(source.tensors, kind),
+    )
+    try:
+        network = freeze(made.network())
+    except ArtifactError as error:
+        raise ConfigurationError(f"{folder}: {WEIGHTS} does not fit {CONFIG}: {error.message}") from error
+    facts = AdoptionFacts(
+        architecture=architecture,
+        package=f"{PACKAGE} {version(PACKAGE)}",
+        trained_until=settings.trained_until,
+        config_sha256=source.config_sha256,
+        weights_sha256=source.weights_sha256,
+        license_file=source.license_file,
+        license_sha256=source.license_sha256,
+    )
+    libraries = {**card.list_libraries(), **{name: version(name) for name in (PACKAGE, "transformers")}}
+    content: dict[str, Json] = {"adopted": asdict(facts), "libraries": libraries}
+    if bars is None or splits is None:
+        made = _with_card(made, content | {"notes": [UNCALIBRATED]})
+    else:
+        announce("forecasting the calibration days")
+        doubts = emit(check_closes(bars), warn)
+        history = History(bars, made.pipeline)
+        manifest = calibrate_manifest(made.manifest, network, history, splits.calibration)
+        made = replace(made, manifest=manifest)
+        announce("scoring it against the baselines")
+        scores, notes = score_on_test(made, network, history, splits, stepwise)
+        content["data"] = card.describe_data(history.bars, doubts)
+        content["splits"] = card.describe_splits(splits, history)
+        made = _with_card(made, content | scores | {"notes": list(notes)})
+    announce("recording the golden instance, and saving")
+    save_artifact(out, made)
+    return TrainingResult(folder=out, card=dict(made.manifest.card))
+
+
+def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> DataSplits:
+    """Split bars so that calibration and test are after the model's training; baselines are fitted on the days before.
+
+    Args:
+        sessions: [T] of the bars, yyyymmdd.
+        settings: gives the end of the training and the horizons.
+
+    Raises:
+        ConfigurationError: too few sessions are left after its training, or none before.
+    """
+    shares, count = SplitShares(), len(sessions)
+    seen = int(np.searchsorted(sessions, settings.trained_until, side="right"))
+    least = 2 * (FEWEST_DECISIONS + settings.horizons[-1])
+    if count - seen < least:
+        raise ConfigurationError(
+            f"the bars have {count - seen} sessions after {shown_date(settings.trained_until)}, but calibration and "
+            f"test need {least}; give later bars, shorter --horizons, or leave --bars out to adopt the model without "
+            "calibration and scores"
+        )
+    learnt = shares.train + shares.selection
+    start = max(seen, int(learnt * count))  # of the calibration split
+    bounds = (0, int(start * shares.train / learnt), start, (start + count) // 2, count)
+    if bounds[1] == 0:
+        raise ConfigurationError(f"the bars have {count} sessions; the baselines need earlier ones")
+    return DataSplits.by_dates([(int(sessions[a]), int(sessions[b - 1])) for a, b in pairwise(bounds)])
+
+
+def _choose_calendar(
+    settings: AdoptionSettings, bars: BarPanel | None, today: date, announce: Callable[[str], None]
+) -> SessionCalendar:
+    """The calendar of the bars, or one around the end of the model's training."""
+    if bars is not None:
+        return fit_calendar(bars, settings.calendar or recognise_calendar(bars))
+    name = settings.calendar or USUAL_CALENDAR
+    announce(f"calendar: {name}")
+    first, last = settings.trained_until // 10_000 - YEARS_BEFORE, today.year + CALENDAR_YEARS
+    return SessionCalendar.named(name, 10_000 * first + 101, 10_000 * last + 1231)
+
+
+def _build_pipeline(settings: AdoptionSettings, calendar: SessionCalendar, longest: int) -> Pipeline:
+    """The pipeline of a model that reads at most `longest` sessions of log closes."""
+    return Pipeline(
+        features=FittedFeatures(
+            features=FeatureSet(observed=(LOG_CLOSE,)),
+            scaling=Scaling(center=np.zeros(1), scale=np.ones(1), clip=LARGEST_LOG_PRICE),
+        ),
+        target=Target(horizons=settings.horizons),
+        normaliser=WindowNormaliser(),
+        calendar=calendar,
+        encoder_length=settings.encoder_length or min(USUAL_WINDOW, longest),
+    )
+
+
+def _build_manifest(
+    kind: NetworkKind, config: ChronosConfig, settings: AdoptionSettings, pipeline: Pipeline
+) -> Manifest:
+    """The manifest without calibration and card."""
+    check_quantiles(settings.quantiles)
+    horizons = len(settings.horizons)
+    return Manifest(
+        kind=kind,
+        config=config,
+        target=pipeline.target,
+        quantiles=settings.quantiles,
+        normaliser=pipeline.normaliser,
+        encoder_length=pipeline.encoder_length,
+        minimum=pipeline.minimum,
+        conformal=without_offsets(pipeline.target, settings.quantiles),
+        baseline=BaselineSpec(name="none", known=(), location=(0.0,) * horizons, scale=(1.0,) * horizons),
+        card={},
+    )
+
+
+def _with_card(made: Artifact, content: dict[str, Json]) -> Artifact:
+    return replace(made, manifest=replace(made.manifest, card=content))

@@ -1,0 +1,304 @@
+"""Adoption of models that others trained: their numbers, days that count as seen, and refused folders."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_exits import program_exit_code
+from market import bokeh_panel, without_bars
+from numpy.typing import NDArray
+from published_models import CONFIGS, REACH, random_model, write_published_folder
+from serving import serving
+
+from predictor.artifact import load
+from predictor.bars import BarPanel
+from predictor.card import Card
+from predictor.client import QuantraClient
+from predictor.errors import ExplainUnsupportedError
+from predictor.forecast import Forecast
+from predictor.forecaster import Forecaster
+from predictor.instance import Instance, Query
+from predictor.service import PredictionService
+from trainers.cli.commands import app
+
+call = partial(program_exit_code, app)
+KINDS = tuple(CONFIGS)
+UNTIL = 20080630
+SAME = 2e-6
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module")
+def bars() -> BarPanel:
+    return without_bars(bokeh_panel("AAPL", "IBM"), "IBM", slice(-40, -35))
+
+
+@pytest.fixture(scope="module")
+def bars_file(bars: BarPanel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    bars.write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def models(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adopted model of each kind, calibrated, by the name of the kind."""
+    folder = tmp_path_factory.mktemp("adopted")
+    for kind in KINDS:
+        source = write_published_folder(folder / "published" / kind, kind)
+        out = folder / "models" / kind / "1"
+        dates = ("--trained-until", "2008-06-30", "--bars", bars_file)
+        assert call("adopt", "chronos", source, *dates, "--out", out) == 0
+    return folder / "models"
+
+
+def adopt(source: Path, out: Path, *flags: object) -> int:
+    return call("adopt", "chronos", source, "--trained-until", "2008-06-30", "--out", out, *flags)
+
+
+def published_forecast(kind: str, closes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[H, Q] returns by the package's model alone, for horizons 1, 5, 10, 20 and quantiles .1, .5, .9."""
+    path = torch.from_numpy(np.log(closes / closes[-1])).float()
+    options = {} if kind == "chronos-bolt" else {"num_output_patches": 3}
+    with torch.inference_mode():
+        predicted = random_model(kind)(context=path[None], **options).quantile_preds[0].double().numpy()
+    return np.sort(predicted, axis=0)[[0, 2, 4]][:, [0, 4, 9, 19]].T
+
+
+@each_kind
+def test_an_adopted_model_forecasts_what_its_package_does(tmp_path: Path, bars: BarPanel, kind: str) -> None:
+    source = write_published_folder(tmp_path / "published", kind)
+    assert adopt(source, tmp_path / "1") == 0
+
+    with Forecaster.load(tmp_path / "1") as forecaster:
+        forecast = forecaster.predict(bars)
+
+    for row, symbol in enumerate(bars.symbols):
+        closes = bars.select([symbol]).adjusted().close[0, -96:]
+        assert forecast.values[row] == pytest.approx(published_forecast(kind, closes), abs=1e-5), symbol
+
+
+@each_kind
+def test_offsets_are_added_to_an_adopted_model(models: Path, bars: BarPanel, kind: str) -> None:
+    offsets = np.array(load(models / kind / "1").artifact.manifest.conformal.offsets)
+    with Forecaster.load(models / kind / "1") as forecaster:
+        values = forecaster.predict(bars).values
+
+    assert np.abs(offsets[:, [0, 2]]).min() > 0
+    assert (np.diff(values, axis=2) >= 0).all()
+
+
+@each_kind
+def test_a_row_alone_equals_the_row_in_a_batch_over_grpc(models: Path, bars: BarPanel, kind: str) -> None:
+    panels = [bars, bars.select(["IBM"]), bars.until(20121214), bars.select(["AAPL"]).until(20120301)]
+    with (
+        PredictionService.open(models) as service,
+        serving(service) as served,
+        QuantraClient(served.target, kind) as client,
+    ):
+        together = client.predict_many(panels)
+        alone = [client.predict(panel) for panel in panels]
+        model = client.model()
+
+    values = [one.values for one in together if isinstance(one, Forecast)]
+    for one, other in zip(values, alone, strict=True):
+        assert one == pytest.approx(other.values, abs=SAME)
+    assert values[0][1] == pytest.approx(values[1][0], abs=SAME)
+    assert model.explain_methods == ()
+
+
+def test_an_adopted_model_is_not_explained(models: Path, bars: BarPanel) -> None:
+    with (
+        Forecaster.load(models / "chronos-bolt" / "1") as forecaster,
+        pytest.raises(ExplainUnsupportedError, match="chronos-bolt cannot be explained"),
+    ):
+        forecaster.explain(Query(instance=Instance(input=bars)))
+
+
+@each_kind
+def test_the_card_says_where_the_weights_come_from(models: Path, kind: str) -> None:
+    published = models.parent / "published" / kind
+    card = card_of(models / kind / "1")
+
+    assert card.adopted is not None
+    assert card.adopted.trained_until == UNTIL
+    assert card.adopted.architecture == CONFIGS[kind]["architectures"][0]
+    assert card.adopted.weights_sha256 == digest_of(published / "model.safetensors")
+    assert card.adopted.config_sha256 == digest_of(published / "config.json")
+    assert (card.adopted.license_file, card.adopted.license_sha256) == ("LICENSE", digest_of(published / "LICENSE"))
+
+
+def test_days_before_the_end_of_its_training_are_neither_calibration_nor_test(models: Path) -> None:
+    splits = {split.name: split for split in card_of(models / "chronos-bolt" / "1").splits}
+
+    assert splits["selection"].last >= UNTIL
+    assert splits["calibration"].first > UNTIL
+
+
+def test_an_evaluation_refuses_days_that_the_training_may_have_seen(
+    models: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = models / "chronos-bolt" / "1"
+
+    assert call("evaluate", model, "--bars", bars_file, "--start", "2008-06-30") == 2
+    assert "has seen" in capsys.readouterr().err
+    assert call("evaluate", model, "--bars", bars_file, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["seeds"] is None
+
+
+def test_two_adopted_models_are_compared_on_days_that_neither_has_seen(
+    models: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("compare", "chronos-bolt", "chronos-2", "--models", models, "--bars", bars_file, "--json") == 0
+    comparison = json.loads(capsys.readouterr().out)
+    seen = {split.name: split for split in card_of(models / "chronos-bolt" / "1").splits}["calibration"].last
+
+    assert comparison["first_day"] > seen > UNTIL
+
+
+def test_a_model_that_is_adopted_without_bars_is_not_judged(
+    tmp_path: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert adopt(write_published_folder(tmp_path / "published"), tmp_path / "1") == 0
+
+    assert "not calibrated" in " ".join(card_of(tmp_path / "1").notes)
+    assert call("evaluate", tmp_path / "1", "--bars", bars_file) == 1
+    assert "adopt it again with --bars" in capsys.readouterr().err
+
+
+def test_too_few_sessions_after_the_training_are_refused_with_their_number(
+    tmp_path: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_published_folder(tmp_path / "published")
+    flags = ("--trained-until", "2012-12-31", "--bars", bars_file, "--out", tmp_path / "1")
+
+    assert call("adopt", "chronos", source, *flags) == 1
+    assert "have 41 sessions after 2012-12-31, but calibration and test need 160" in capsys.readouterr().err
+
+
+def test_the_end_of_the_training_must_be_stated_and_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_published_folder(tmp_path / "published")
+
+    assert call("adopt", "chronos", source, "--out", tmp_path / "1") == 2
+    assert "--trained-until" in capsys.readouterr().err
+    assert call("adopt", "chronos", source, "--trained-until", "9999-01-04", "--out", tmp_path / "1") == 1
+    assert "in the future" in capsys.readouterr().err
+
+
+def add_pickle(folder: Path) -> None:
+    (folder / "pytorch_model.bin").write_bytes(b"")
+
+
+def add_code(folder: Path) -> None:
+    (folder / "modeling.py").write_text("raise SystemExit\n")
+
+
+def link_weights(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "blob")
+    (folder / "model.safetensors").symlink_to("blob")
+
+
+def claim_huge_header(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes((2**40).to_bytes(8, "little") + b"{}")
+
+
+def drop_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], None] | dict[str, Any], str]] = {
+    "pickle": (add_pickle, "pickles, which can execute code when they are read: pytorch_model.bin"),
+    "code": (add_code, "holds code: modeling.py"),
+    "link": (link_weights, "model.safetensors is a link"),
+    "header": (claim_huge_header, "its header claims 1099511627776 bytes"),
+    "no weights": (drop_weights, "model.safetensors is missing"),
+    "auto_map": ({"auto_map": {"AutoModel": "modeling.Model"}}, "has the key 'auto_map', which loads code"),
+    "trust_remote_code": ({"trust_remote_code": True}, "has the key 'trust_remote_code', which loads code"),
+    "architecture": ({"architectures": ["LlamaForCausalLM"]}, "architecture 'LlamaForCausalLM'"),
+    "gated": ({"is_gated_act": True}, "is_gated_act is True, but only False is supported"),
+    "other width": ({"d_ff": 48}, "model.safetensors does not fit config.json"),
+    "huge": ({"d_model": 10**9}, "d_model is 1000000000, but must be 1 to 32768"),
+    "more layers": ({"num_layers": 3}, "missing weights"),
+    "unknown setting": (
+        {"chronos_config": {**CONFIGS["chronos-bolt"]["chronos_config"], "scaling": "max"}},
+        "chronos_config.scaling",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_folder_that_is_not_only_config_and_weights_is_refused(
+    tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, message = HOSTILE[case]
+    changes = {} if callable(change) else change
+    source = write_published_folder(tmp_path / "published", **changes)
+    if callable(change):
+        change(source)
+
+    assert adopt(source, tmp_path / "1") == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "1").exists()
+
+
+def test_weights_of_another_hash_than_stated_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_published_folder(tmp_path / "published")
+    right = digest_of(source / "model.safetensors")
+
+    assert adopt(source, tmp_path / "1", "--sha256", "0" * 64) == 1
+    assert f"has the SHA-256 {right}" in capsys.readouterr().err
+    assert adopt(source, tmp_path / "1", "--sha256", right.upper()) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--quantiles", "0.05,0.5"), "quantiles 0.05 are not among those that the model was trained for"),
+        (("--horizons", f"1,{REACH + 1}"), f"horizon {REACH + 1} is beyond the {REACH} sessions"),
+        (("--encoder-length", 97), "encoder length is 97, but the model reads at most 96"),
+    ],
+)
+def test_forecasts_that_the_model_was_not_made_for_are_refused(
+    tmp_path: Path, flags: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert adopt(write_published_folder(tmp_path / "published"), tmp_path / "1", *flags) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_changed_weights_of_an_adopted_artifact_are_refused(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(models / "chronos-bolt" / "1", tmp_path / "1")
+    weights = bytearray((folder / "weights.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "weights.safetensors").write_bytes(weights)
+
+    assert call("inspect", folder) == 1
+    assert "its SHA-256 is not the manifest's" in capsys.readouterr().err
+
+
+def test_an_adopted_model_is_neither_trained_again_nor_started_from(
+    models: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("retrain", "chronos-bolt", "--models", models, "--bars", bars_file) == 1
+    assert "an adopted model has no recipe" in capsys.readouterr().err
+    training = ("train", "stock", "--bars", bars_file, "--out", tmp_path / "1")
+    assert call(*training, "--from", models / "chronos-bolt" / "1") == 1
+    assert "no training can start from" in capsys.readouterr().err
+    assert call(*training, "--model", "chronos-bolt") == 1
+    assert "unknown network kind 'chronos-bolt'" in capsys.readouterr().err
+
+
+def card_of(folder: Path) -> Card:
+    return Card.from_json(json.dumps(load(folder).artifact.manifest.card))
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
