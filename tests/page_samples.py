@@ -25,12 +25,14 @@ from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal, InternalAxis
 from predictor.ledger import Ledger
+from predictor.price_paths import PathQuestions, simulate_paths
 from predictor.replacement import replace_file
 from predictor.report import (
     PastForecasts,
     ReportContent,
     past_forecasts,
     write_forecast_chart,
+    write_paths_page,
     write_reason_chart,
     write_report,
 )
@@ -51,7 +53,7 @@ _ALONE: Final = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
 
 
 def bars() -> BarPanel:
-    return bokeh_panel(*SYMBOLS).last(300)
+    return bokeh_panel(*SYMBOLS).last(400)
 
 
 def model_info() -> ModelInfo:
@@ -161,6 +163,13 @@ def _report(path: Path) -> None:
     write_report(path, content)
 
 
+def _paths(path: Path) -> None:
+    holdings = {"AAPL": 1000.0, "GOOG": -500.0}
+    simulated = simulate_paths(forecast(), bars())
+    answers = simulated.answer(PathQuestions(holdings=holdings))
+    write_paths_page(path, simulated, bars(), forecast(), holdings=holdings, answers=answers, level=0.99)
+
+
 def _reasons(path: Path) -> None:
     info = model_info()
     write_reason_chart(path, info, replace(attributions(info)[1], cells=None), SYMBOLS)
@@ -186,6 +195,7 @@ STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {
     "report": _report,
     "predict": lambda path: write_forecast_chart(path, bars(), forecast(), SYMBOLS, card(), past()),
     "explain": _reasons,
+    "paths": _paths,
     "evaluation": lambda path: replace_file(path, render_evaluation(NAME, evaluation(adaptive=True)).encode()),
     "backtest": lambda path: replace_file(path, render_backtest(NAME, backtest()).encode()),
     "check": _check,

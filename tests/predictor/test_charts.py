@@ -17,11 +17,13 @@ from predictor.charts import (
     attention_line,
     book_curves,
     calibration,
+    distribution,
     fan,
     importance_bars,
     importance_heatmap,
     interval_rows,
     loss_curve,
+    path_lines,
     pit_histogram,
     quantile_lines,
     selection_bars,
@@ -45,6 +47,27 @@ def traces(figure: Figure) -> list[Any]:
 
 
 CHART = FanChart(candles=CANDLES, target_dates=TARGETS, quantiles=QUANTILES, prices=PRICES, title="AAPL")
+
+
+def test_every_path_starts_at_the_last_close_and_ends_with_a_gap() -> None:
+    paths = np.array([[10.0, 11.0, 12.0], [9.0, 8.0, 7.0]])
+    lines, past = traces(path_lines(np.array([8.0, 9.5]), paths, title="AAPL"))
+    assert lines.x.tolist() == [0, 1, 2, 3, 4] * 2
+    np.testing.assert_array_equal(lines.y, [9.5, 10, 11, 12, np.nan, 9.5, 9, 8, 7, np.nan])
+    assert (past.x.tolist(), past.y.tolist()) == ([-1, 0], [8.0, 9.5])
+
+
+def test_the_bars_of_a_distribution_hold_all_paths() -> None:
+    figure = distribution(np.arange(200.0), title="", what="loss", mark=190.0, mark_name="1 in 20")
+    (bars,) = traces(figure)
+    assert sum(bars.y) == pytest.approx(100.0)
+    (line,) = cast("Any", figure).layout.shapes
+    assert (line.x0, line.x1) == (190.0, 190.0)
+
+
+def test_paths_need_a_close() -> None:
+    with pytest.raises(ConfigurationError, match="0 closes and 1 paths"):
+        path_lines(np.array([]), np.ones((1, 5)), title="AAPL")
 
 
 def chart(**changes: Any) -> FanChart:

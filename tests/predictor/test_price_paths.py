@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from artifacts import save_small_artifact, small_artifact, small_model
 from market import PRICES, bokeh_panel, scaled, without_bars
+from pages import assert_loads_nothing, page_of
 from request_bytes import flat_window
 from serving import serving
 from typer.testing import CliRunner
@@ -295,6 +296,21 @@ def test_the_command_says_where_its_paths_come_from(files: tuple[str, ...]) -> N
     text = " ".join(done.stdout.split())
     assert "1,000 paths from 1,440 past days, about 72 of them independent" in text
     assert "value at risk, 99 %" in text
+
+
+def test_the_command_writes_a_page_of_the_holdings_and_each_symbol(files: tuple[str, ...], tmp_path: Path) -> None:
+    report = tmp_path / "paths.html"
+    flags = ("--holding", "IBM=1000", "--seed", "3", "--day", "10", "--report", str(report), "--json")
+    done = CliRunner().invoke(app, ["paths", *files, *flags])
+    assert done.exit_code == 0, done.output
+    risk = json.loads(done.stdout)["risk"]
+    text = report.read_text("utf-8")
+    assert_loads_nothing(text)
+    words = page_of(text).words
+    value, lower, upper = (risk["value_at_risk"][name] for name in ("value", "lower", "upper"))
+    assert f"Value at risk, 99 %: {value:,.2f} ({lower:,.2f} to {upper:,.2f})." in words
+    for symbol in SYMBOLS:
+        assert f"Within 10 sessions, {symbol} closes below an earlier close by at most" in words
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from predictor.catalog import FeatureInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
+from predictor.price_paths import simulate_paths
 from predictor.report import (
     NO_PAST,
     PageBuilder,
@@ -86,6 +87,29 @@ def test_the_report_holds_every_number_of_the_forecast() -> None:
     assert set(np.expm1(given.values).ravel().tolist()) <= set(page.numbers)
     assert "431.81" in page.text
     assert "2013-03-08" in page.text
+
+
+def test_the_report_draws_thirty_paths_from_the_last_close() -> None:
+    given = content()
+    text = render_report(given)
+    paths = simulate_paths(given.forecast, given.bars)
+    half, rare = np.quantile(100 * paths.drawdowns({"AAPL": 1.0}, paths.days), [0.5, 0.95])
+    expected = f"at most {half:.1f} % of today's price in half of the paths, and more than {rare:.1f} % in 1 of 20"
+    assert expected.replace(" %", "\N{NO-BREAK SPACE}%") in page_of(text).text
+    assert "30 possible paths of AAPL over 5 sessions" in text
+
+
+def test_a_report_of_short_bars_says_why_it_has_no_paths() -> None:
+    short = replace(content(), bars=content().bars.last(200))
+    assert (
+        "There are none: AAPL: has 155 past paths, need 250; give a longer history."
+        in page_of(render_report(short)).words
+    )
+
+
+def test_a_report_of_a_volatility_model_has_no_section_of_paths() -> None:
+    alone = replace(content(), forecast=replace(forecast(), returns=None, prices=None, target_kind="log-volatility"))
+    assert "ossible paths" not in page_of(render_report(alone)).words
 
 
 def test_the_report_holds_every_contribution_in_basis_points() -> None:

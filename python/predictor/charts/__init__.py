@@ -8,6 +8,7 @@ from predictor.charts.bounded_series import BoundedSeries, bounded_lines
 from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
 from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
+from predictor.charts.paths import distribution, path_lines
 from predictor.charts.pictures import BarsPanel, Panel, QuantilePanel, draw
 from predictor.charts.svg import fan_svg
 from predictor.charts.theme import largest
@@ -27,6 +28,7 @@ __all__ = [
     "bounded_lines",
     "calibration",
     "closes_lines",
+    "distribution",
     "draw",
     "fan",
     "fan_svg",
@@ -35,6 +37,7 @@ __all__ = [
     "interval_rows",
     "largest",
     "loss_curve",
+    "path_lines",
     "pit_histogram",
     "quantile_lines",
     "selection_bars",

@@ -14,12 +14,13 @@ from rich.text import Text
 
 from predictor.canonical import Json
 from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, InputFlags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, InputFlags, Report
 from predictor.cli.output import write_json
 from predictor.cli.predict import SourceFlags, Symbols, model_input
 from predictor.errors import MissingPackageError, counted, shown_price
 from predictor.price_paths import Estimate, PathAnswers, PathQuestions, PricePaths, simulate_paths
 from predictor.replacement import check_file, replace_file
+from predictor.report import describe_origin, write_paths_page
 
 _SHOWN: Final = (0.05, 0.5, 0.95)
 """Quantiles of prices on screen."""
@@ -57,6 +58,7 @@ def paths(
     wanted: PathFlags,
     inputs: InputFlags,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all paths, as .parquet or .csv.")] = None,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate joint price paths of symbols: value at risk, drawdowns and probabilities of prices.
@@ -73,8 +75,20 @@ def paths(
     simulated = simulate_paths(forecast, past, paths=wanted.count, seed=wanted.seed)
     questions = PathQuestions(day=wanted.day or 0, level=wanted.level, holdings=holdings, prices=tuple(prices.items()))
     answers = simulated.answer(questions)
+    doubts = (*forecast.warnings, *(error.message for error in simulated.refusals.values()))
     if out is not None:
         _write_paths(simulated, out)
+    if report is not None:
+        write_paths_page(
+            report,
+            simulated,
+            past,
+            forecast,
+            holdings=holdings,
+            answers=answers,
+            level=wanted.level,
+            warnings=doubts,
+        )
     if as_json:
         write_json(_to_json(simulated, answers))
         return
@@ -84,9 +98,9 @@ def paths(
         console.print(_risk_table(answers, wanted.level))
     if answers.prices:
         console.print(_probability_table(answers))
-    for line in (*forecast.warnings, *(error.message for error in simulated.refusals.values())):
+    for line in doubts:
         console.print(f"warning: {line}", style="yellow", markup=False)
-    console.print(_origin(simulated), markup=False)
+    console.print(describe_origin(simulated), markup=False)
 
 
 def _parse_pairs(flag: str, given: Sequence[str] | None) -> dict[str, float]:
@@ -153,15 +167,6 @@ def _probability_table(answers: PathAnswers) -> Table:
         cells = ("{} ({})".format(*_percent(estimate)) for estimate in (one.above, one.touched))
         table.add_row(one.symbol, shown_price(one.price), *cells)
     return table
-
-
-def _origin(simulated: PricePaths) -> str:
-    independent = max(1, simulated.past_days // simulated.days)
-    return (
-        f"{len(simulated.returns):,} paths from {simulated.past_days:,} past days, about {independent} of them "
-        "independent. Ranges are over other draws of these days; they do not include errors of the forecast's "
-        "quantiles, and a crisis that the past does not have is missing."
-    )
 
 
 def _to_json(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:

@@ -6,6 +6,7 @@ need JavaScript. Rounded numbers carry their full value in `<data>`.
 
 from predictor.report.forecast import NO_PAST, PastForecasts, ReportContent, forecast_chart, past_forecasts
 from predictor.report.page import render_report, write_forecast_chart, write_reason_chart, write_report
+from predictor.report.paths import describe_origin, write_paths_page
 from predictor.report.pictures import PICTURE_SUFFIXES, write_forecast_picture, write_reason_picture
 from predictor.report.templates import (
     NOTHING,
@@ -30,12 +31,14 @@ __all__ = [
     "TableRow",
     "check_picture",
     "check_report",
+    "describe_origin",
     "forecast_chart",
     "number_cell",
     "past_forecasts",
     "render_report",
     "write_forecast_chart",
     "write_forecast_picture",
+    "write_paths_page",
     "write_reason_chart",
     "write_reason_picture",
     "write_report",

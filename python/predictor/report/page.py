@@ -16,9 +16,11 @@ from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Car
 from predictor.catalog import ModelInfo
 from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
+from predictor.price_paths import PricePaths
 from predictor.replacement import replace_file
 from predictor.report.explanation import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
 from predictor.report.forecast import NO_PAST, ForecastView, PastForecasts, ReportContent, forecast_view, price_note
+from predictor.report.paths import DrawnPaths, PathsView, describe_origin, draw_paths, paths_view
 from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 
@@ -102,6 +104,9 @@ class SymbolView:
     """A symbol on the page."""
 
     forecast: ForecastView
+    paths: PathsView | None
+    without_paths: str
+    """Why it has no paths; empty if it has, or if the model does not forecast prices."""
     reasons: tuple[ReasonView, ...]
 
 
@@ -110,12 +115,14 @@ def render_report(content: ReportContent) -> str:
     content = _reduced(content)
     card = Card.from_json(content.info.card_json)
     page = PageBuilder("predictor.report")
+    paths = draw_paths(content.forecast, content.bars, content.symbols)
     return page.render(
         {
             "info": content.info,
             "card": card,
             "symbols": content.symbols,
-            "views": [_symbol_view(content, symbol, page) for symbol in content.symbols],
+            "views": [_symbol_view(content, symbol, paths, page) for symbol in content.symbols],
+            "paths_origin": describe_origin(paths) if isinstance(paths, PricePaths) else "",
             "warnings": _warnings(card, content.forecast),
             "remarks": ("" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),),
             "shown_first": nearest_to_median(content.attributions),
@@ -140,16 +147,31 @@ def _reduced(content: ReportContent) -> ReportContent:
     return replace(content, attributions=tuple(one for one in attributions if is_nearest_to_median(one, attributions)))
 
 
-def _symbol_view(content: ReportContent, symbol: str, page: PageBuilder) -> SymbolView:
+def _symbol_view(content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder) -> SymbolView:
     """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
     attributions, is_only = content.attributions, len(content.symbols) == 1
+    forecast = forecast_view(content.bars, content.forecast, symbol, page)
+    drawn, problem = _paths_part(content, symbol, paths, page)
     return SymbolView(
-        forecast=forecast_view(content.bars, content.forecast, symbol, page),
+        forecast=forecast,
+        paths=drawn,
+        without_paths=problem,
         reasons=tuple(
             reason_view(one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, attributions))
             for one in attributions
         ),
     )
+
+
+def _paths_part(
+    content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder
+) -> tuple[PathsView | None, str]:
+    """The paths of a symbol, or why it has none."""
+    if not isinstance(paths, PricePaths):
+        return None, "" if paths is None else paths.message
+    if symbol in paths.refusals:
+        return None, paths.refusals[symbol].message
+    return paths_view(paths, content.bars, symbol, paths.days, page), ""
 
 
 _TEMPLATE = "chart.html.j2"
