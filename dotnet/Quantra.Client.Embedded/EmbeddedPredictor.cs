@@ -17,7 +17,7 @@ namespace Quantra.Client.Embedded;
 /// Console.WriteLine(await predictor.PredictAsync(new PredictionRequest("stock", bars)));
 /// </code>
 /// </example>
-public sealed class EmbeddedPredictor : IStockPredictor
+public sealed class EmbeddedPredictor : IStockPredictor, IPathSimulator
 {
     private readonly PythonHost _host;
     private readonly EmbeddedServer _server;
@@ -125,7 +125,18 @@ public sealed class EmbeddedPredictor : IStockPredictor
     public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
         GlobalExplanationRequest request,
         CancellationToken cancellationToken = default) =>
-        PredictorStreams.ExplainGlobalAsync(_calls, this, request, _planner, _streams.ExplainGlobalAsync, cancellationToken);
+        PredictorStreams.ExplainGlobalAsync(
+            _calls,
+            this,
+            request,
+            _planner,
+            (message, report, linkedToken) =>
+                _streams.ReadAsync("ExplainGlobal", message, V1.ExplainGlobalProgress.Parser, report, _options.Timeout, linkedToken),
+            cancellationToken);
+
+    /// <inheritdoc/>
+    public Task<PathSimulation> SimulatePathsAsync(PathSimulationRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.SimulatePathsAsync(_calls, this, request, SimulateAsync, cancellationToken);
 
     /// <inheritdoc/>
     public async Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default)
@@ -244,6 +255,17 @@ public sealed class EmbeddedPredictor : IStockPredictor
         var left = deadline.Remaining;
         var call = new EmbeddedCall(_host, _options.Timeout, left > TimeSpan.Zero ? left : TimeSpan.Zero, _calls.HasAtMostOne);
         return await call.RunAsync(_server, name, request.ToByteArray(), cancellationToken).ConfigureAwait(false);
+    }
+
+    private async Task SimulateAsync(
+        V1.SimulatePathsRequest request,
+        Action<V1.SimulatePathsResponse> receive,
+        CancellationToken cancellationToken)
+    {
+        var deadline = Deadline.After(_options.Timeout);
+        using var slot = await _limiter.AcquireAsync(isExplanation: true, _options.Timeout, deadline.Remaining, cancellationToken).ConfigureAwait(false);
+        await _streams.ReadAsync(
+            "SimulatePaths", request, V1.SimulatePathsResponse.Parser, receive, deadline.Remaining, cancellationToken).ConfigureAwait(false);
     }
 
     private bool Close()

@@ -36,19 +36,23 @@ internal sealed class EmbeddedStreamTransport(PythonHost host, EmbeddedServer se
         return V1.GetModelResponse.Parser.ParseFrom(response).Model;
     }
 
-    /// <summary>Makes a global explanation call and reports each progress message.</summary>
+    /// <summary>Makes a call with one request and reports each message.</summary>
     /// <exception cref="QuantraException">The call failed.</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
-    public async Task ExplainGlobalAsync(
-        V1.ExplainGlobalRequest request,
-        Action<V1.ExplainGlobalProgress> report,
+    public async Task ReadAsync<TResponse>(
+        string method,
+        IMessage request,
+        MessageParser<TResponse> parser,
+        Action<TResponse> receive,
+        TimeSpan timeout,
         CancellationToken cancellationToken)
+        where TResponse : IMessage<TResponse>
     {
-        var stream = EmbeddedStream.Open(host, server, "ExplainGlobal", options.Timeout, cancellationToken);
+        var stream = EmbeddedStream.Open(host, server, method, timeout, cancellationToken);
         await using var ending = stream.ConfigureAwait(false);
         await stream.SendAsync(request.ToByteArray()).ConfigureAwait(false);
         await stream.CompleteAsync().ConfigureAwait(false);
         while (await stream.ReadAsync(cancellationToken).ConfigureAwait(false) is { } message)
-            report(V1.ExplainGlobalProgress.Parser.ParseFrom(message));
+            receive(EmbeddedUnaryTransport.Parse(parser, message));
     }
 }

@@ -36,6 +36,8 @@ public sealed class RegistrationTests
             .AddQuantraClient(options => options.Address = UnusedAddress)
             .AddQuantraClient("research", options => (options.Address, options.AdminAddress) = (UnusedAddress, UnusedAddress));
         await using var provider = services.BuildServiceProvider();
+        Assert.Same(provider.GetRequiredService<QuantraClient>(), provider.GetRequiredService<IPathSimulator>());
+        Assert.Same(provider.GetRequiredKeyedService<QuantraClient>("research"), provider.GetRequiredKeyedService<IPathSimulator>("research"));
         Assert.Same(provider.GetRequiredService<QuantraClient>().Ledger, provider.GetRequiredService<IForecastLedger>());
         Assert.Same(provider.GetRequiredKeyedService<QuantraClient>("research").Ledger, provider.GetRequiredKeyedService<IForecastLedger>("research"));
         Assert.Same(provider.GetRequiredKeyedService<ModelAdminClient>("research").Lifecycle, provider.GetRequiredKeyedService<IModelLifecycle>("research"));

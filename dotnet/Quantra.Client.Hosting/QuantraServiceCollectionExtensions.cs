@@ -19,7 +19,7 @@ namespace Microsoft.Extensions.DependencyInjection;
 /// </remarks>
 public static class QuantraServiceCollectionExtensions
 {
-    /// <summary>Adds a client as IStockPredictor, QuantraClient and IForecastLedger, and for admin calls as IModelLifecycle and ModelAdminClient.</summary>
+    /// <summary>Adds a client as IStockPredictor, QuantraClient, IPathSimulator and IForecastLedger, and for admin calls as IModelLifecycle and ModelAdminClient.</summary>
     /// <param name="services">The service collection.</param>
     /// <param name="configure">Sets the address and other options.</param>
     /// <returns>The service collection.</returns>
@@ -41,6 +41,7 @@ public static class QuantraServiceCollectionExtensions
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IValidateOptions<HostedClientOptions>, HostedClientValidation>());
         NamedServices.TryAddSingleton(services, name, provider => HostedClientFactory.Open(provider, name));
         NamedServices.TryAddSingleton<IStockPredictor>(services, name, provider => NamedServices.GetRequired<QuantraClient>(provider, name));
+        NamedServices.TryAddSingleton<IPathSimulator>(services, name, provider => NamedServices.GetRequired<QuantraClient>(provider, name));
         NamedServices.TryAddSingleton(services, name, provider => NamedServices.GetRequired<QuantraClient>(provider, name).Ledger);
         NamedServices.TryAddSingleton(services, name, provider => HostedClientFactory.OpenAdmin(provider, name));
         NamedServices.TryAddSingleton(services, name, provider => NamedServices.GetRequired<ModelAdminClient>(provider, name).Lifecycle);

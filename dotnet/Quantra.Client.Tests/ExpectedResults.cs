@@ -10,13 +10,15 @@ public sealed class ExpectedResults(JsonElement root)
 
     public string Environment => Text("environment");
 
-    public int BarsNeeded => root.GetProperty("bars_needed").GetInt32();
+    public int BarsNeeded => Number("bars_needed");
 
     public IReadOnlyList<string> Reasons => Texts("reasons");
 
     public ExpectedResults Of(string name) => new(root.GetProperty(name));
 
     public IEnumerable<ExpectedResults> All(string name) => root.GetProperty(name).EnumerateArray().Select(item => new ExpectedResults(item));
+
+    public int Number(string name) => root.GetProperty(name).GetInt32();
 
     public string Text(string name) => root.GetProperty(name).GetString()!;
 

@@ -33,6 +33,11 @@ internal static class SampleRecords
         ["importance"] = (Importance, "q0.5 at 5 days: 2 inputs over 4 windows"),
         ["important input"] = (() => new InputImportance("return_1", RowKind.Observed, 0.25, 0.125), "return_1 (Observed): 0.25 ± 0.125"),
         ["refused instance"] = (() => new ExplanationRefusal(3, "B", Error()), "instance 3, B: TOO_FEW_BARS: 1 bar, 30 are needed"),
+        ["paths request"] = (PathRequest, "300 paths, seed 5: forecast by small@1 of bars of A, B; 2 sessions, 2013-07-01 to 2013-07-02; covariates rate, rebalance, cap, sector"),
+        ["paths"] = (Paths, "small@1 as of 2013-07-02, 1 symbol: 2 paths over 2 days"),
+        ["estimate"] = (() => new Estimate(0.25, 0.125, 0.5), "0.25 (0.125 to 0.5)"),
+        ["price level"] = (() => new PriceLevel("A", 1.5), "A at 1.5"),
+        ["price probability"] = (Probability, "A at 1.5: above 0.25 (0.125 to 0.5), touched 0.5 (0.25 to 0.75)"),
         ["session"] = (() => new SessionRequest("small", Panel()) { Covariates = Sent(), SessionId = "mine" }, "session mine of small with bars of A, B; 2 sessions, 2013-07-01 to 2013-07-02; covariates rate, rebalance, cap, sector"),
         ["pushed"] = (() => new PushResult(Forecast(), ["B"]), "small@1 as of 2013-07-02, 1 symbol"),
         ["taken"] = (() => new PushResult(null, ["B"]), "taken; the day waits for B"),
@@ -229,6 +234,40 @@ internal static class SampleRecords
         Windows = 4,
         Converged = 1,
     };
+
+    private static PathSimulationRequest PathRequest() => new(Request())
+    {
+        Paths = 300,
+        Seed = 5,
+        Day = 5,
+        Level = 0.5,
+        Holdings = new Dictionary<string, double> { ["A"] = 800, ["B"] = -300 },
+        PriceLevels = [new("A", 1.5)],
+        IncludePaths = false,
+    };
+
+    private static PathSimulation Paths() => new()
+    {
+        Symbols = ["A"],
+        AsOf = Monday.AddDays(1),
+        AnchorPrice = new[] { 1.5 },
+        Days = 2,
+        Paths = 2,
+        PastDays = 500,
+        ForecastId = "id",
+        Model = "small",
+        Version = 1,
+        Warnings = ["late"],
+        Refusals = new Dictionary<string, QuantraError> { ["B"] = Error() },
+        Day = 1,
+        ValueAtRisk = new(0.25, 0.125, 0.5),
+        ExpectedShortfall = new(0.5, 0.25, 0.75),
+        Drawdown = new(0.125, 0, 0.25),
+        PriceProbabilities = [Probability()],
+        Returns = Prices(),
+    };
+
+    private static PriceProbability Probability() => new("A", 1.5, new(0.25, 0.125, 0.5), new(0.5, 0.25, 0.75));
 
     private static ModelInfo Model()
     {

@@ -16,7 +16,7 @@ namespace Quantra.Client;
 /// Console.WriteLine(await client.PredictAsync(new PredictionRequest("stock", bars)));
 /// </code>
 /// </example>
-public sealed class QuantraClient : IStockPredictor
+public sealed class QuantraClient : IStockPredictor, IPathSimulator
 {
     private const string Service = "quantra.v1.PredictionService";
 
@@ -144,6 +144,15 @@ public sealed class QuantraClient : IStockPredictor
             request,
             _planner,
             (message, receive, linkedToken) => _executor.ReadAsync(_stub.ExplainGlobal, message, message.Model, receive, linkedToken),
+            cancellationToken);
+
+    /// <inheritdoc/>
+    public Task<PathSimulation> SimulatePathsAsync(PathSimulationRequest request, CancellationToken cancellationToken = default) =>
+        PredictorCalls.SimulatePathsAsync(
+            _connection.Calls,
+            this,
+            request,
+            (message, receive, linkedToken) => _executor.ReadAsync(_stub.SimulatePaths, message, message.Model, receive, linkedToken),
             cancellationToken);
 
     /// <inheritdoc/>

@@ -12,13 +12,13 @@ internal sealed class CallLimiter
     /// <summary>Enough calls to fill one forward pass with the server's default batch size.</summary>
     private const int MaxCalls = 256;
 
-    /// <summary>The server computes explanations on one thread and queues 8 of all its clients together.</summary>
+    /// <summary>The server computes explanations and paths on one thread and queues 8 of all its clients together.</summary>
     private const int MaxExplanations = 4;
 
     private readonly SemaphoreSlim _callSlots = new(MaxCalls);
     private readonly SemaphoreSlim _explanationSlots = new(MaxExplanations);
 
-    /// <summary>Waits for a free slot. Explanations have slots of their own.</summary>
+    /// <summary>Waits for a free slot. Explanations and paths have slots of their own.</summary>
     /// <returns>The slot; dispose it when the call has ended.</returns>
     /// <exception cref="QuantraException">DEADLINE_EXCEEDED.</exception>
     public async ValueTask<Slot> AcquireAsync(bool isExplanation, TimeSpan timeout, TimeSpan remaining, CancellationToken cancellationToken)

@@ -44,6 +44,16 @@ internal static class NullCheck
         }
     }
 
+    public static void PathSimulation(PathSimulationRequest request)
+    {
+        var path = new MemberPath(nameof(request));
+        Request(request.Instance, path with { Path = ".Instance" });
+        ThrowIfNull(request.Holdings, path, ".Holdings");
+        CheckElements(request.PriceLevels, path, ".PriceLevels");
+        for (var index = 0; index < request.PriceLevels.Count; index++)
+            ThrowIfNull(request.PriceLevels[index].Symbol, path with { Path = ".PriceLevels", Index = index }, ".Symbol");
+    }
+
     public static void Session(SessionRequest request)
     {
         var path = new MemberPath(nameof(request));

@@ -70,6 +70,31 @@ internal static class PredictorCalls
         return attributions;
     }
 
+    /// <summary>Simulates paths from all bars of the request.</summary>
+    /// <param name="calls">Runs the call.</param>
+    /// <param name="owner">The predictor, named in the ObjectDisposedException.</param>
+    /// <param name="request">The request.</param>
+    /// <param name="simulate">Makes the call and passes on each message.</param>
+    /// <param name="cancellationToken">Cancels the call.</param>
+    public static async Task<PathSimulation> SimulatePathsAsync(
+        ActiveCalls calls,
+        object owner,
+        PathSimulationRequest request,
+        Func<V1.SimulatePathsRequest, Action<V1.SimulatePathsResponse>, CancellationToken, Task> simulate,
+        CancellationToken cancellationToken)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        NullCheck.PathSimulation(request);
+        return await calls.RunAsync(owner, RunAsync, cancellationToken).ConfigureAwait(false);
+
+        async Task<PathSimulation> RunAsync(CancellationToken linkedToken)
+        {
+            var reader = new PathSimulationReader(request.IncludePaths);
+            await simulate(RequestWriter.SimulatePaths(request), reader.Add, linkedToken).ConfigureAwait(false);
+            return reader.ToSimulation();
+        }
+    }
+
     private static async Task<IReadOnlyList<PredictionResult>> PredictOneModelAsync(
         PredictionRequest[] requests,
         PanelPlanner planner,

@@ -31,6 +31,19 @@ internal static class RequestWriter
         Tolerance = request.Tolerance,
     };
 
+    public static V1.SimulatePathsRequest SimulatePaths(PathSimulationRequest request) => new()
+    {
+        Model = request.Instance.Model.Text,
+        Instance = Instance(request.Instance),
+        Paths = request.Paths,
+        Seed = request.Seed,
+        Day = request.Day ?? 0,
+        Level = request.Level,
+        Holdings = { request.Holdings.Select(one => new V1.Holding { Symbol = one.Key, Value = one.Value }) },
+        Prices = { request.PriceLevels.Select(one => new V1.PriceLevel { Symbol = one.Symbol, Price = one.Price }) },
+        IncludePaths = request.IncludePaths,
+    };
+
     public static V1.PredictStreamRequest StreamPredict(PredictionRequest request) =>
         new() { Predict = new V1.StreamPredict { Model = request.Model.Text, Instance = Instance(request) } };
 

@@ -105,6 +105,12 @@ internal static class ResponseReader
         CardJson = model.CardJson,
     };
 
+    /// <summary>Converts the errors of symbols.</summary>
+    public static ReadOnlyDictionary<string, QuantraError> Refusals(IEnumerable<V1.SymbolError> refusals) => refusals
+        .DistinctBy(one => one.Symbol)
+        .ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error()))
+        .AsReadOnly();
+
     private static Forecast Unchecked(V1.Forecast forecast) => new()
     {
         Symbols = [.. forecast.Symbols],
@@ -159,11 +165,6 @@ internal static class ResponseReader
         Skill = Skill(attribution.Skill),
         Refusals = Refusals(attribution.Refusals),
     };
-
-    private static ReadOnlyDictionary<string, QuantraError> Refusals(IEnumerable<V1.SymbolError> refusals) => refusals
-        .DistinctBy(one => one.Symbol)
-        .ToDictionary(one => one.Symbol, one => StatusReader.Error(one.Error ?? new V1.Error()))
-        .AsReadOnly();
 
     private static Skill? Skill(V1.Skill? skill)
     {

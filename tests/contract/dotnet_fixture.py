@@ -4,9 +4,10 @@
 
 FOLDER then holds `models/` (`small`; `covariates`, which reads them; `graph`, which ranks; `tft`, with internals;
 `fitted`, with a fitted scale and known skill; `delayed`, of lag 1; and the damaged `cut`), `bars.csv` (AAPL and IBM),
-`late.csv` (IBM lacks the last day), `covariate_bars.csv` (the bars for the covariates), `universe.csv` and
-`universe_events.csv` (many symbols, with more bars than a model reads), `exports/` (other programs' files: each
-`source` and the `clean.csv` that `quantra check --fix` makes of it), and `expected.json`, with arrays as base64.
+`late.csv` (IBM lacks the last day), `past.csv` (900 sessions, for price paths), `covariate_bars.csv` (the bars for the
+covariates), `universe.csv` and `universe_events.csv` (many symbols, with more bars than a model reads), `exports/`
+(other programs' files: each `source` and the `clean.csv` that `quantra check --fix` makes of it), and `expected.json`,
+with arrays as base64.
 """
 
 import base64
@@ -32,7 +33,7 @@ from artifacts import (
     small_models,
     with_skill,
 )
-from market import without_last_bar
+from market import bokeh_panel, without_last_bar
 from typer.testing import CliRunner
 from universes import universe, with_events, with_holes
 
@@ -43,11 +44,13 @@ from predictor.client.panels import PartResponse, join_parts
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forecast_or_raise
+from predictor.forecaster import Forecaster
 from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
 from predictor.inference import choose_device
 from predictor.instance import Deadline, Instance, Query, instance_of
 from predictor.internals import Internal
 from predictor.networks import Target
+from predictor.price_paths import PathQuestions
 from predictor.registry import Runtime, load_single
 from predictor.service import PredictionService
 from predictor.skill import Skill
@@ -72,6 +75,7 @@ def write(folder: Path) -> None:
     _cut(small_models(folder / "models"))
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
     without_last_bar(recent_bars("AAPL", "IBM"), "IBM").write_csv(folder / "late.csv")
+    bokeh_panel("AAPL", "IBM").last(900).write_csv(folder / "past.csv")
     covariates = covariate_files.source(folder)
     covariate_files.save_artifact_with(folder / "models" / COVARIATES / "1", covariates)
     for kind in OTHER_KINDS:
@@ -134,6 +138,7 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "delayed": _described(_forecast(service, bars, DELAYED)),
             "fitted_late": _described(_forecast(service, late, FITTED)),
             "global": _described(_importance(service, bars)),
+            "paths": _paths(folder),
             "window": _window(folder / "models", MODEL, bars.select(["AAPL"])),
             "window_fitted": _window(folder / "models", FITTED, bars),
             **_universes(folder, service),
@@ -191,6 +196,24 @@ def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
         instances=tuple(Instance(input=panel) for panel in days), targets=(TargetPoint(5, 0.5), TargetPoint(20, 0.9))
     )
     return service.explain_global(MODEL, query, lambda _: None, Deadline()).result()
+
+
+def _paths(folder: Path) -> dict[str, object]:
+    """Price paths, and answers from them."""
+    bars = BarPanel.read(folder / "past.csv")
+    paths = Forecaster.load(folder / "models" / MODEL / "1").simulate(bars, paths=300, seed=5)
+    holdings, prices = {"AAPL": 800.0, "IBM": -300.0}, (("AAPL", 440.0), ("IBM", 190.0))
+    answers = paths.answer(PathQuestions(day=10, level=0.95, holdings=holdings, prices=prices))
+    numbers = [answers.value_at_risk, answers.expected_shortfall, answers.drawdown]
+    numbers += [number for one in answers.prices for number in (one.above, one.touched)]
+    return {
+        "symbols": list(paths.symbols),
+        "returns": _plain(paths.returns),
+        "anchor_price": _plain(paths.anchor_price),
+        "estimates": _plain(np.array(numbers, np.float64)),
+        "past_days": paths.past_days,
+        "forecast_id": paths.forecast_id,
+    }
 
 
 def _window(models: Path, name: str, bars: BarPanel) -> dict[str, object]:

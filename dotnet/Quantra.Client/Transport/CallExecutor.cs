@@ -214,7 +214,7 @@ internal sealed class CallExecutor
     private ValueTask<CallLimiter.Slot> AcquireSlotAsync(IMessage request, Deadline deadline, CancellationToken cancellationToken) =>
         request is V1.ExplainGlobalRequest
             ? default
-            : Limiter.AcquireAsync(request is V1.ExplainRequest, Timeout, deadline.Remaining, cancellationToken);
+            : Limiter.AcquireAsync(request is V1.ExplainRequest or V1.SimulatePathsRequest, Timeout, deadline.Remaining, cancellationToken);
 
     /// <summary>Creates the options of a call that starts now; without a deadline, the call is unlimited.</summary>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>
