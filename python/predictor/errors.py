@@ -239,7 +239,11 @@ class ArtifactError(QuantraError):
 
 
 class LedgerError(QuantraError):
-    """The ledger is missing, damaged, foreign, too new or cannot be written; the message names the file."""
+    """The ledger is missing, damaged, foreign, too new or cannot be written; the message begins with its address."""
+
+    def without_address(self) -> "LedgerError":
+        """The error for clients and logs, which must not show where the ledger is."""
+        return LedgerError(f"the ledger: {self.message.removeprefix(self.metadata.get('file', '') + ': ')}")
 
 
 class NoLedgerError(QuantraError):

@@ -198,7 +198,7 @@ def test_a_strict_service_fails_while_its_database_is_away(
         service, _ = recording(models, ledger, is_strict=True)
         with service:
             unreliable_database.go_away()
-            for problem in ("the connection was lost", "the connection to the database was lost; start it"):
+            for problem in ("the connection was lost", "the database cannot be reached; start it"):
                 with pytest.raises(LedgerError, match=f"^the ledger: {problem}") as caught:
                     ask(service)
                 assert "127.0.0.1" not in caught.value.message
@@ -272,6 +272,25 @@ def test_a_server_serves_without_a_damaged_ledger_and_says_so(models: Path, tmp_
     ):
         client.predict(bars)
     assert "forecasts are not recorded" in (tmp_path / "log").read_text()
+
+
+def test_a_server_that_starts_before_its_database_records_once_it_is_there(
+    models: Path, unreliable_database: UnreliableDatabase, tmp_path: Path, bars: BarPanel
+) -> None:
+    address = unreliable_database.address
+    unreliable_database.go_away()
+    with (
+        (tmp_path / "log").open("w") as log,
+        server_process(models, log, "--ledger", address) as process,
+        QuantraClient(process.target, "small") as client,
+    ):
+        forecast_id = client.predict(bars).forecast_id
+        with pytest.raises(LedgerError, match=r"^the ledger: the database cannot be reached; start it"):
+            client.forecasts()
+        unreliable_database.come_back()
+    with Ledger.open(address) as ledger:
+        assert [one.forecast_id for one in ledger.records(ForecastRecord)] == [forecast_id]
+    assert "the database cannot be reached: " in (tmp_path / "log").read_text()
 
 
 def test_recorded_forecasts_are_counted(models: Path, tmp_path: Path, bars: BarPanel) -> None:

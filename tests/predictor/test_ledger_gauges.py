@@ -85,7 +85,7 @@ def test_a_damaged_ledger_has_no_gauges_and_a_warning_without_its_path(
     with Ledger.open(path) as damaged, caplog.at_level(logging.WARNING):
         assert samples_of(LedgerGauges(damaged)) == {}
     (record,) = caplog.records
-    assert record.message.startswith("no metrics of the ledger: the ledger is damaged")
+    assert record.message.startswith("no metrics: the ledger: the ledger is damaged")
 
 
 def test_several_processes_report_the_gauges_of_one_ledger(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from predictor.calls.futures import chain, fail, settle
 from predictor.calls.requests import MessageT, parsed
 from predictor.calls.streams import OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (
+    LedgerError,
     MalformedRequestError,
     NoLedgerError,
     QuantraError,
@@ -47,7 +48,10 @@ class LedgerQuery:
 
     def step(self, now: datetime, deadline: Cancellation) -> Sequence[bytes]:  # noqa: ARG002 - a query is short
         """Run the query."""
-        return self.read()
+        try:
+            return self.read()
+        except LedgerError as error:
+            raise error.without_address() from error
 
 
 QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], Deadline], "Future[Sequence[bytes]]"]

@@ -85,13 +85,14 @@ class Ledger:
         self._store = store
 
     @classmethod
-    def open(cls, address: str | Path, *, create: bool = False) -> Self:
+    def open(cls, address: str | Path, *, create: bool = False, can_wait: bool = False) -> Self:
         """Open a ledger.
 
         Args:
             address: a file, or a PostgreSQL database as `postgresql://user@host/database` (extra `postgres`). While a
                 file is in use, its folder also has NAME-wal, NAME-shm and NAME.lock.
             create: make a new ledger if the file is missing, or the database has none.
+            can_wait: if a database cannot be reached now, log a warning, and connect at the next call.
 
         Raises:
             LedgerError: the ledger is missing, damaged, from a newer version, or cannot be reached.
@@ -106,7 +107,7 @@ class Ledger:
             from predictor.ledger.postgres_store import PostgresStore
         except ImportError as error:
             raise MissingPackageError.of("psycopg", "postgres", "a ledger in PostgreSQL") from error
-        return cls(PostgresStore(str(address), create=create))
+        return cls(PostgresStore(str(address), create=create, can_wait=can_wait))
 
     def close(self) -> None:
         """Close the file or the connection."""

@@ -1,6 +1,7 @@
 """The PostgreSQL database of a ledger, written under an advisory lock (extra `postgres`)."""
 
 import errno
+import logging
 import os
 import re
 import socket
@@ -57,6 +58,8 @@ _HOLDER: Final = (
     f"and l.objid = ({_SCHEMA})::oid"
 )
 
+_log = logging.getLogger(__name__)
+
 
 def _list_statements() -> list[str]:
     """The statements that create an empty, append-only ledger."""
@@ -85,20 +88,34 @@ class PostgresStore(LedgerStore):
     Args:
         address: the database's URI, without a password.
         create: make a new ledger if the database has none.
+        can_wait: if the database cannot be reached now, log a warning, and connect at the next call.
 
     Raises:
         LedgerError: the database cannot be reached, or holds no ledger, or one of a newer version.
         TimeoutError: another process holds the lock for 10 seconds.
     """
 
-    def __init__(self, address: str, *, create: bool) -> None:
+    def __init__(self, address: str, *, create: bool, can_wait: bool) -> None:
         super().__init__(address)
+        self._create = create
+        self._id = ""
+        self._opened: psycopg.Connection[Any] | None = None
         self._depth = 0
         """How many blocks use the connection; within them it is not replaced."""
         self._cursors = count()
-        self._connection = self._connect()
-        self._check(create=create)
-        self._id = self.id
+        try:
+            self._opened = self._connect()
+        except LedgerError as error:
+            if not can_wait:
+                raise
+            _log.warning("%s", error.without_address().message)
+        else:
+            self._check()
+
+    @property
+    def _connection(self) -> psycopg.Connection[Any]:
+        assert self._opened is not None  # noqa: S101 - it is used within `_connected`
+        return self._opened
 
     def _connect(self) -> psycopg.Connection[Any]:
         name = f"Quantra process {os.getpid()} on {socket.gethostname()}"[:_LONGEST_NAME]
@@ -113,12 +130,12 @@ class PostgresStore(LedgerStore):
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 
-    def _check(self, *, create: bool, expected: str = "") -> None:
+    def _check(self) -> None:
         """Check what the database holds, and close the connection if that is wrong."""
         try:
             with self._connected():
-                self._check_format(create=create)
-                self._check_id(expected)
+                self._check_format(create=self._create and not self._id)
+                self._check_id()
         except BaseException:
             self._connection.close()
             raise
@@ -136,7 +153,7 @@ class PostgresStore(LedgerStore):
             with self._transaction():
                 mark = self._read_mark()  # another process may have made it
                 if mark is None:
-                    self._create()
+                    self._make()
                     return
         if mark == f"{_MARK}{VERSION}":
             return
@@ -150,9 +167,10 @@ class PostgresStore(LedgerStore):
             problem = "its table `ledger` is not of a ledger; give the address of another database"
         raise self._error(problem)
 
-    def _check_id(self, expected: str) -> None:
-        if expected and self.id != expected:
+    def _check_id(self) -> None:
+        if self._id and self.id != self._id:
             raise self._error("the ledger was replaced by another one while it was in use; restart")
+        self._id = self.id
 
     def _read_mark(self) -> str | None:
         """The comment on the table `ledger`; None if the table is missing."""
@@ -162,7 +180,7 @@ class PostgresStore(LedgerStore):
         )
         return rows[0][0] if rows else None
 
-    def _create(self) -> None:
+    def _make(self) -> None:
         try:
             for statement in _list_statements():
                 self.execute(statement)
@@ -174,7 +192,8 @@ class PostgresStore(LedgerStore):
     def close(self) -> None:
         """See `LedgerStore`."""
         with self._thread_lock:
-            self._connection.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def execute(self, statement: str, values: Sequence[object] = (), *, by_name: bool = False) -> Cursor:
         """See `LedgerStore`."""
@@ -184,7 +203,7 @@ class PostgresStore(LedgerStore):
     @contextmanager
     def _connected(self) -> Generator[None]:
         with self._thread_lock:
-            if self._connection.closed and not self._depth:
+            if not self._depth and (self._opened is None or self._opened.closed):
                 self._reconnect()
             self._depth += 1
             try:
@@ -201,10 +220,10 @@ class PostgresStore(LedgerStore):
 
     def _reconnect(self) -> None:
         try:
-            self._connection = self._connect()
+            self._opened = self._connect()
         except LedgerError as error:  # a server's clients get this one, and must not see where the database is
-            raise self._error("the connection to the database was lost; start it, or check the network") from error
-        self._check(create=False, expected=self._id)
+            raise self._error("the database cannot be reached; start it, or check the network") from error
+        self._check()
 
     def _describe(self, error: psycopg.Error) -> str:
         text = " ".join((error.diag.message_primary or str(error)).split())

@@ -293,12 +293,12 @@ def _open_ledger(settings: ServerSettings) -> "Ledger | None":
     from predictor.ledger import Ledger
 
     try:
-        return Ledger.open(settings.ledger, create=True)
+        return Ledger.open(settings.ledger, create=True, can_wait=settings.ledger_mode == "behind")
     except (LedgerError, OSError) as error:
         if settings.ledger_mode == "strict":
             raise
-        reason = error.strerror if isinstance(error, OSError) else error.message.removeprefix(f"{settings.ledger}: ")
-        _log.warning("forecasts are not recorded: the ledger: %s", reason)
+        known = error.without_address() if isinstance(error, LedgerError) else f"the ledger: {error.strerror}"
+        _log.warning("forecasts are not recorded: %s", known)
         return None
 
 

@@ -202,10 +202,11 @@ class ForecastRecorder:
             self.lost += rows
             self._unreported += rows
 
-    def _without_path(self, error: Exception) -> QuantraError:
+    @staticmethod
+    def _without_path(error: Exception) -> QuantraError:
         """The error for clients and the log, which must not contain paths."""
         if isinstance(error, LedgerError):
-            return LedgerError(f"the ledger: {error.message.removeprefix(f'{self._ledger.address}: ')}")
+            return error.without_address()
         if isinstance(error, OSError):
             return LedgerError(f"the ledger cannot be written: {error.strerror}")
         return error_of("recording forecasts", error, _log)

@@ -56,7 +56,7 @@ class LedgerGauges:
         try:
             evidence, session = list_newest_evidence(self._ledger), self._ledger.last_session
         except LedgerError as error:
-            _log.warning("no metrics of the ledger: %s", error.message.removeprefix(f"{self._ledger.address}: "))
+            _log.warning("no metrics: %s", error.without_address().message)
             return ()
         return [_lamps(evidence), *_bands(evidence), _last_session(session)]
 
