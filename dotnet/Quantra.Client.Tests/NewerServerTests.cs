@@ -73,6 +73,7 @@ public sealed class NewerServerTests
     [Theory]
     [InlineData(1, "integrated-gradients")]
     [InlineData(2, "tree-shap")]
+    [InlineData(3, "occlusion")]
     public async Task Methods_of_explanations_have_the_names_of_the_server(int number, string name)
     {
         var wire = Explained();

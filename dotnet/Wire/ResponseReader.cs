@@ -234,6 +234,7 @@ internal static class ResponseReader
     {
         V1.ExplainMethod.IntegratedGradients => "integrated-gradients",
         V1.ExplainMethod.TreeShap => "tree-shap",
+        V1.ExplainMethod.Occlusion => "occlusion",
         _ => "unknown",
     };
 

@@ -17,6 +17,9 @@ TYPICAL: Final = "train_mean"
 TRAINING_WINDOWS: Final = "train_windows"
 """The baseline of trees: the mean of their forecasts of the training windows."""
 
+LAST_CLOSE: Final = "last_close"
+"""The baseline of occlusion: the forecast if only the last bar is known."""
+
 
 def describe_session(offset: int) -> str:
     """Describe a session by its offset from the last bar's, such as `26 sessions before the last` for -26."""
@@ -27,7 +30,11 @@ def describe_session(offset: int) -> str:
 
 def describe_baseline(name: str) -> str:
     """Describe the baseline of contributions; unknown names stay unchanged."""
-    return {TYPICAL: "the typical input", TRAINING_WINDOWS: "the mean training window"}.get(name, name)
+    return {
+        TYPICAL: "the typical input",
+        TRAINING_WINDOWS: "the mean training window",
+        LAST_CLOSE: "the last close alone (not additive)",
+    }.get(name, name)
 
 
 class InternalAxis(StrEnum):

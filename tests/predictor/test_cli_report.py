@@ -82,3 +82,9 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_model_is_loaded(
 ) -> None:
     told = command(capsys, tmp_path / "no model", "--bars", bars, "--output", tmp_path, code=1)
     assert "is a folder; pass the path of a file" in told
+
+
+def test_a_model_of_trees_has_a_page(tmp_path: Path, bars: Path, capsys: Capture) -> None:
+    artifact = save_small_artifact(tmp_path / "models" / "trees" / "1", "trees")
+    command(capsys, artifact, "--bars", bars)
+    assert "Method: tree-shap" in page_of(artifact.with_name("1.report.html").read_text("utf-8")).words

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.client import QuantraClient
 from predictor.errors import ExplainUnsupportedError
-from predictor.forecast import Forecast
+from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
 from predictor.service import PredictionService
 from trainers.cli.commands import app
+from trainers.stock.adoption.adoption import AdoptionSettings, split_after
 
 call = partial(program_exit_code, app)
 KINDS = tuple(CONFIGS)
@@ -111,15 +113,54 @@ def test_a_row_alone_equals_the_row_in_a_batch_over_grpc(models: Path, bars: Bar
     for one, other in zip(values, alone, strict=True):
         assert one == pytest.approx(other.values, abs=SAME)
     assert values[0][1] == pytest.approx(values[1][0], abs=SAME)
-    assert model.explain_methods == ()
+    assert model.explain_methods == ("occlusion",)
 
 
-def test_an_adopted_model_is_not_explained(models: Path, bars: BarPanel) -> None:
+@each_kind
+def test_a_contribution_is_what_the_forecast_loses_without_the_bars(tmp_path: Path, bars: BarPanel, kind: str) -> None:
+    assert adopt(write_published_folder(tmp_path / "published", kind), tmp_path / "1") == 0
+    query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),), detail=Detail.TIMES, symbols=("AAPL",))
+
+    with Forecaster.load(tmp_path / "1") as forecaster:
+        (attribution,) = forecaster.explain(query).attributions
+        whole = forecaster.predict(bars).values[0, 1, 1]
+        without = forecaster.predict(without_bars(bars, "AAPL", slice(-5, -1))).values[0, 1, 1]
+
+    assert attribution.per_time is not None
+    assert len(attribution.row_names) == 20
+    assert attribution.row_names[0] == "bars 1 to 4 before the last"
+    assert attribution.per_row[0, 0] == pytest.approx(whole - without, abs=SAME)
+    assert attribution.per_time[0, -5:] == pytest.approx([*[attribution.per_row[0, 0] / 4] * 4, 0.0])
+    assert attribution.prediction[0] == pytest.approx(whole, abs=SAME)
+
+
+def test_an_explanation_over_grpc_is_marked_as_not_additive(models: Path, bars: BarPanel) -> None:
+    query = Query(instance=Instance(input=bars), targets=(TargetPoint(20, 0.9),))
     with (
-        Forecaster.load(models / "chronos-bolt" / "1") as forecaster,
-        pytest.raises(ExplainUnsupportedError, match="chronos-bolt cannot be explained"),
+        PredictionService.open(models) as service,
+        serving(service) as served,
+        QuantraClient(served.target, "chronos-bolt") as client,
     ):
-        forecaster.explain(Query(instance=Instance(input=bars)))
+        (attribution,) = client.explain(query).attributions
+        with pytest.raises(ExplainUnsupportedError, match="ask for 'features' or 'times'"):
+            client.explain(replace(query, detail=Detail.CELLS))
+
+    assert attribution.method == "occlusion"
+    assert "occlusion is not additive" in attribution.warnings[0]
+    assert not attribution.converged.any()
+    assert (attribution.relative_gap > 0.01).all()
+
+
+def test_the_report_of_an_adopted_model_says_that_its_contributions_are_not_additive(
+    models: Path, bars_file: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    assert call("report", models / "chronos-bolt" / "1", "--bars", bars_file, "--output", page) == 0
+
+    text = page.read_text()
+    assert "the rows are not additive" in text
+    assert "add up to the difference" not in text
+    assert "Trained by others until" in text
 
 
 @each_kind
@@ -140,6 +181,13 @@ def test_days_before_the_end_of_its_training_are_neither_calibration_nor_test(mo
 
     assert splits["selection"].last >= UNTIL
     assert splits["calibration"].first > UNTIL
+
+
+def test_a_late_end_of_the_training_moves_the_calibration_behind_it(bars: BarPanel) -> None:
+    splits = split_after(bars.sessions, AdoptionSettings(trained_until=20110630))
+
+    assert (splits.selection.last, splits.calibration.first) == (20110630, 20110701)
+    assert splits.require_test().last == 20130301
 
 
 def test_an_evaluation_refuses_days_that_the_training_may_have_seen(

@@ -45,6 +45,7 @@ class ExplainMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXPLAIN_METHOD_UNSPECIFIED: _ClassVar[ExplainMethod]
     EXPLAIN_METHOD_INTEGRATED_GRADIENTS: _ClassVar[ExplainMethod]
     EXPLAIN_METHOD_TREE_SHAP: _ClassVar[ExplainMethod]
+    EXPLAIN_METHOD_OCCLUSION: _ClassVar[ExplainMethod]
 
 class ExplainDetail(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -90,6 +91,7 @@ SKILL_VERDICT_WORSE: SkillVerdict
 EXPLAIN_METHOD_UNSPECIFIED: ExplainMethod
 EXPLAIN_METHOD_INTEGRATED_GRADIENTS: ExplainMethod
 EXPLAIN_METHOD_TREE_SHAP: ExplainMethod
+EXPLAIN_METHOD_OCCLUSION: ExplainMethod
 EXPLAIN_DETAIL_UNSPECIFIED: ExplainDetail
 EXPLAIN_DETAIL_FEATURES: ExplainDetail
 EXPLAIN_DETAIL_TIMES: ExplainDetail

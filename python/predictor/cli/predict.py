@@ -27,7 +27,7 @@ from predictor.cli.output import (
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.covariates import Covariates
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
-from predictor.instance import Instance, Query
+from predictor.instance import OCCLUSION, Instance, Query
 from predictor.internals import describe_session
 from predictor.interruption import loading
 from predictor.report import (
@@ -327,7 +327,7 @@ def _warn(console: Console, warnings: Sequence[str]) -> None:
 
 def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> None:
     s = attribution.symbols.index(symbol)
-    if not attribution.converged[s]:
+    if not attribution.converged[s] and attribution.method != OCCLUSION:
         gap = 100 * float(attribution.relative_gap[s])
         _warn(console, (f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off",))
 

@@ -1,11 +1,12 @@
 """Explanations of forecasts: signed contributions of all inputs in the target's unit, which add up.
 
 Networks have integrated gradients, whose gradients come from an *attribution view*, a second module tree over the
-weights of the served network. Trees have Shapley values.
+weights of the served network. Trees have Shapley values. Adopted models have occlusion, which does not add up.
 """
 
 from predictor.explain.integrated_gradients import MOST_ROWS, Contributions, Explainer, ExplanationCost
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
+from predictor.explain.occlusion import OcclusionExplainer, group_bars
 from predictor.explain.path import Baseline
 from predictor.explain.tree_shap import TreeExplainer
 from predictor.explain.view import build_attribution_view
@@ -17,7 +18,9 @@ __all__ = [
     "Contributions",
     "Explainer",
     "ExplanationCost",
+    "OcclusionExplainer",
     "TreeExplainer",
     "build_attribution_view",
     "gauss_legendre",
+    "group_bars",
 ]

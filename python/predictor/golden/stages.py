@@ -197,7 +197,7 @@ def compute_stages(model: Model, request: GoldenRequest) -> Stages:
         "units": model.runner.units(prepared).numpy(),
         **list_forecast_stages(forecast),
         **({} if forecast.scores is None else {"scores": forecast.scores}),
-        **(_compute_attribution(model, prepared) if model.method else {}),
+        **_compute_attribution(model, prepared),
     }
 
 

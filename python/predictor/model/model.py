@@ -19,14 +19,24 @@ from predictor.explain import (
     Baseline,
     Explainer,
     ExplanationCost,
+    OcclusionExplainer,
     TreeExplainer,
     build_attribution_view,
 )
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, TargetPoint
 from predictor.inference import Engine, freeze
-from predictor.instance import INTEGRATED_GRADIENTS, NEVER, TREE_SHAP, Cancellation, Instance, Query, ReadInstance
-from predictor.internals import TRAINING_WINDOWS, Internal, InternalAxis
+from predictor.instance import (
+    INTEGRATED_GRADIENTS,
+    NEVER,
+    OCCLUSION,
+    TREE_SHAP,
+    Cancellation,
+    Instance,
+    Query,
+    ReadInstance,
+)
+from predictor.internals import LAST_CLOSE, TRAINING_WINDOWS, Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, compute_cost, index_targets
 from predictor.model.predictor import (
     ForecastSource,
@@ -61,6 +71,9 @@ from predictor.windows import Pipeline
 EXPLAINED_AT_ONCE: Final = 32
 """Rows of one forward and backward pass on a CPU: about 15 ms, after which a prediction can interrupt."""
 
+BASELINES: Final = {TREE_SHAP: TRAINING_WINDOWS, OCCLUSION: LAST_CLOSE}
+"""Baselines of methods that do not compare with the one of the manifest."""
+
 SHARE_KNOWN = "share of known cells"
 """The last variable of every past session."""
 
@@ -86,7 +99,7 @@ class Model:
             target=manifest.target,
             levels=manifest.quantiles,
             features=pipeline.features,
-            baseline=TRAINING_WINDOWS if method_of(manifest) == TREE_SHAP else manifest.baseline.name,
+            baseline=BASELINES.get(method_of(manifest), manifest.baseline.name),
             method=method_of(manifest),
             skill=skill_of(manifest.card),
             start_note=start_note_of(manifest.card),
@@ -108,11 +121,15 @@ class Model:
             scale=np.array(manifest.baseline.scale),
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
-        if isinstance(network, TreesForecaster | ChronosForecaster):
-            explainer = TreeExplainer(network, output, baseline) if isinstance(network, TreesForecaster) else None
-            return cls(identity, manifest, artifact.pipeline, engine, RowRunner(engine, explainer))
-        members = _count_members(network)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
+        if isinstance(network, TreesForecaster):
+            runner = RowRunner(engine, TreeExplainer(network, output, baseline))
+            return cls(identity, manifest, artifact.pipeline, engine, runner)
+        if isinstance(network, ChronosForecaster):
+            in_steps = Engine(network, output, device=device, max_rows=rows)
+            runner = RowRunner(engine, OcclusionExplainer(in_steps.values, output))
+            return cls(identity, manifest, artifact.pipeline, engine, runner)
+        members = _count_members(network)
         explainer = Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members)
         runner: Runner = (
             PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
@@ -205,17 +222,17 @@ class Model:
             RequestTooLargeError: too many targets and symbols for one explanation.
             QuantraError: the deadline passed.
         """
-        if not self.method:
-            raise ExplainUnsupportedError(
-                f"a model of kind {self.manifest.kind.name} cannot be explained: its input is the path of the "
-                "closes as a whole, so no contribution of a feature is defined"
-            )
         if query.method not in ("", self.method):
             raise ExplainUnsupportedError(f"unknown method {query.method!r}; the model supports [{self.method!r}]")
         if self.method == TREE_SHAP and query.detail is not Detail.FEATURES:
             raise ExplainUnsupportedError(
                 f"detail is {query.detail.value!r}, but a model of trees reads each feature as one summary of its "
                 f"sessions; ask for {Detail.FEATURES.value!r}"
+            )
+        if self.method == OCCLUSION and query.detail is Detail.CELLS:
+            raise ExplainUnsupportedError(
+                f"detail is {query.detail.value!r}, but occlusion hides groups of bars; ask for "
+                f"{Detail.FEATURES.value!r} or {Detail.TIMES.value!r}"
             )
         check_tolerance(query.tolerance)
         targets = query.targets or self.default_targets()
@@ -303,16 +320,16 @@ def describe_model(
         calendar=pipeline.calendar.name,
         calendar_ends=pipeline.calendar.last,
         is_panel_model=manifest.kind.is_panel_model,
-        explain_methods=(method,) if (method := method_of(manifest)) else (),
+        explain_methods=(method_of(manifest),),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes(manifest.card).decode(),
     )
 
 
 def method_of(manifest: Manifest) -> str:
-    """The method of a model's explanations; empty if it has none."""
+    """The method of a model's explanations."""
     if manifest.kind.is_adopted:
-        return ""
+        return OCCLUSION
     return TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS
 
 

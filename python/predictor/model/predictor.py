@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,10 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.catalog import ModelInfo
 from predictor.dates import as_dates, optional_date
 from predictor.errors import CalendarEndedError, QuantraError
-from predictor.explain import Contributions
+from predictor.explain import Contributions, group_bars
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
-from predictor.instance import Cancellation, Instance, Query, ReadInstance
+from predictor.instance import OCCLUSION, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
@@ -29,6 +29,12 @@ UNITS = {TargetKind.LOG_RETURN: "log return", TargetKind.LOG_VOLATILITY: "log da
 
 WINDOW_ROWS = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
 """Rows of every attribution that hold one number per window."""
+
+NOT_ADDITIVE: Final = (
+    "occlusion is not additive: each contribution is the forecast minus the forecast without these bars, and their sum "
+    "is not the difference from the baseline"
+)
+"""Warning of explanations by occlusion."""
 
 PreparedT = TypeVar("PreparedT")
 
@@ -258,7 +264,12 @@ def build_attribution(
 ) -> Attribution:
     """Build the attribution of one point of a query; the internals cover the N usable symbols."""
     usable = prepared.usable
-    names, kinds = _list_rows(source.features, _list_window_rows(contributions))
+    if source.method == OCCLUSION:
+        names, per_row = _sum_bars(contributions)
+        kinds, warnings = (RowKind.OBSERVED,) * len(names), (NOT_ADDITIVE, *prepared.warnings)
+    else:
+        names, kinds = _list_rows(source.features, _list_window_rows(contributions))
+        per_row, warnings = _sum_rows(source.features, contributions), prepared.warnings
     length = contributions.observed.shape[1]
     per_time = contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)  # rows have the rest
     return Attribution(
@@ -271,7 +282,7 @@ def build_attribution(
         unit=UNITS[source.target.kind],
         row_names=names,
         row_kinds=kinds,
-        per_row=_scatter_symbols(_sum_rows(source.features, contributions), usable),
+        per_row=_scatter_symbols(per_row, usable),
         sessions=as_dates(prepared.sessions),
         per_time=None if detail is Detail.FEATURES else _scatter_symbols(per_time, usable),
         cells=_scatter_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
@@ -283,7 +294,7 @@ def build_attribution(
         model=source.identity.name,
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
-        warnings=(source.start_note, *prepared.warnings) if source.start_note else prepared.warnings,
+        warnings=(source.start_note, *warnings) if source.start_note else warnings,
         internals=tuple(replace(one, values=_scatter_symbols(one.values, usable)) for one in internals),
         skill=source.skill,
         refusals=prepared.refusals,
@@ -302,6 +313,15 @@ def _list_rows(
     names = (*(name for group in groups.values() for name in group), *(kind.value for kind in window_rows))
     kinds = (*(kind for kind, group in groups.items() for _ in group), *window_rows)
     return names, kinds
+
+
+def _sum_bars(contributions: Contributions) -> tuple[tuple[str, ...], FloatArray]:
+    """Return the names of groups of bars, newest first, and their contributions [N, R]."""
+    length = contributions.observed.shape[1]
+    groups = group_bars(length)[::-1]
+    names = tuple(f"bars {length - 1 - g[-1]} to {length - 1 - g[0]} before the last" for g in groups if len(g))
+    sums = [contributions.observed[:, g, 0].sum(axis=1) for g in groups if len(g)]
+    return names, np.stack(sums, axis=-1) if sums else np.zeros((len(contributions.prediction), 0))
 
 
 def _list_window_rows(contributions: Contributions) -> tuple[RowKind, ...]:

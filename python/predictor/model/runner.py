@@ -9,7 +9,7 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.errors import listed
-from predictor.explain import NODE_COUNTS, Contributions, Explainer, TreeExplainer
+from predictor.explain import NODE_COUNTS, Contributions, Explainer, OcclusionExplainer, TreeExplainer
 from predictor.inference import Engine
 from predictor.instance import Cancellation
 from predictor.model.prepared_instance import PreparedInstance, find_indices
@@ -32,7 +32,7 @@ class NetworkForecast:
 class RowRunner:
     """Runs a network that reads each window independently; instances share a forward pass."""
 
-    def __init__(self, engine: Engine, explainer: Explainer | TreeExplainer | None) -> None:
+    def __init__(self, engine: Engine, explainer: Explainer | TreeExplainer | OcclusionExplainer) -> None:
         self._engine = engine
         self._explainer = explainer
 
@@ -77,7 +77,6 @@ class RowRunner:
             tolerance: largest relative gap that counts as converged.
             node_counts: ascending numbers of quadrature nodes.
         """
-        assert self._explainer is not None, "a model without a method refuses explanations"  # noqa: S101
         return self._explainer.explain(
             prepared.inputs, points, deadline=deadline, tolerance=tolerance, node_counts=node_counts
         )

@@ -11,6 +11,7 @@ from predictor.arrays import FloatArray
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
+from predictor.instance import OCCLUSION
 from predictor.internals import Internal, InternalAxis, describe_baseline
 from predictor.report.templates import PageBuilder, level, sessions
 
@@ -103,6 +104,8 @@ class ReasonView:
     baseline_prediction: float
     relative_gap: float
     converged: bool
+    is_additive: bool
+    """Whether the rows add up to the difference from the baseline."""
     rows: tuple[ReasonRow, ...]
     unmoved: int
     """Number of inputs without a row, because they contributed exactly 0."""
@@ -150,6 +153,7 @@ def reason_view(
         baseline_prediction=factor * float(attribution.baseline_prediction[s]),
         relative_gap=float(attribution.relative_gap[s]),
         converged=bool(attribution.converged[s]),
+        is_additive=attribution.method != OCCLUSION,
         rows=rows,
         unmoved=values.size - moved.size,
         bars=page.chart(
