@@ -22,6 +22,7 @@ from predictor.bars import BarPanel
 from predictor.errors import BarsError, ConfigurationError, LedgerError
 from predictor.evidence import Lamp
 from predictor.ledger import (
+    ClientRequest,
     EvidenceRecord,
     ForecastRecord,
     ForecastRole,
@@ -34,6 +35,7 @@ from predictor.ledger import (
     Score,
     sqlite_store,
 )
+from predictor.ledger.records import LedgerRecord
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(30)
 DAYS = PANEL.sessions.tolist()
@@ -202,6 +204,24 @@ def test_the_same_records_again_write_nothing(ledger: Ledger) -> None:
     before = ledger.receipt
     assert ledger.append([forecast(), LABEL, SCORE, EVIDENCE, EVENT]) == 0
     assert ledger.receipt == before
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [forecast(), forecast(DAYS[-4])],  # one of them is recorded
+        [forecast(DAYS[-4], anchor=2, role=ForecastRole.CLIENT)],
+        [
+            forecast(DAYS[-4], anchor=np.float32(2.7)),
+            ClientRequest(forecast_id="a\u2028\U0001f600", asked_at=1, caller=""),
+        ],
+        [ClientRequest(forecast_id="same", asked_at=1, caller="desk")] * 600,
+    ],
+)
+def test_a_batch_is_verified_as_it_was_recorded(ledger: Ledger, given: list[LedgerRecord]) -> None:
+    ledger.append([forecast(), LedgerEvent(kind="before")])
+    assert ledger.append(given) > 0
+    assert ledger.verify().problem == ""
 
 
 def test_the_first_forecast_of_a_day_counts_but_clients_may_ask_again(ledger: Ledger) -> None:

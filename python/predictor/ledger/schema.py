@@ -1,6 +1,7 @@
 """The tables of a ledger, and the conversion between records and rows."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
@@ -30,6 +31,8 @@ VERSION: Final = 3
 
 TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event", "request")
 """The chained tables, in the order in which a batch's rows are hashed."""
+STORED_AS_GIVEN: Final = ("forecast", "request")
+"""Tables whose stored values equal the given ones, also in type."""
 
 _DEFINITIONS: Final = """
 create table ledger (id text not null, created_at integer not null);
@@ -141,6 +144,11 @@ def _bytes_of(matrix: FloatArray) -> bytes:
     return matrix.astype("<f8", copy=False).tobytes()
 
 
+def _price_or_null(price: float | None) -> float | None:
+    """A database stores NaN as NULL."""
+    return None if price is None or math.isnan(price) else float(price)
+
+
 _WRITERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "role": str.__str__,
     "status": str.__str__,
@@ -149,6 +157,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "target_sessions": _list_text,
     "quantiles": _list_text,
     "values": _bytes_of,
+    "anchor": _price_or_null,
     "state": _json_text,
     "detail": _json_text,
     "is_prospective": int,

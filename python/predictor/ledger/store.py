@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol, Self, final
 
 from predictor.errors import ConfigurationError, LedgerError
-from predictor.ledger.schema import TABLES, LedgerRow, json_rows
+from predictor.ledger.schema import STORED_AS_GIVEN, TABLES, LedgerRow, json_rows
 
 _MOST_VALUES: Final = 999
 """Values of one statement; every version of SQLite takes as many."""
@@ -186,7 +186,7 @@ class LedgerStore(ABC):
         digest = _BatchDigest(previous, opened.number, made_at := time.time_ns())
         for table in TABLES:
             if table in opened.first_ids:
-                digest.add(table, self._read_table(table, opened.first_ids[table]))
+                digest.add(table, opened.stored_rows(table) or self._read_table(table, opened.first_ids[table]))
         values = (opened.number, made_at, digest.rows, previous, digest.value())
         self.execute("insert into chain values (?, ?, ?, ?, ?)", values)
 
@@ -239,23 +239,38 @@ class OpenBatch:
         self.rows = 0
         self.first_ids: dict[str, int] = {}
         """The id that the first row of each written table has."""
+        self._given: dict[str, list[Sequence[Any]]] = {}
         self._store = store
+
+    def stored_rows(self, table: str) -> Iterator[tuple[Any, ...]] | None:
+        """The stored rows of a table, if they are known without reading them: all were given, and none was skipped."""
+        given = self._given.get(table)
+        if given is None:
+            return None
+        return ((number, self.number, *row) for number, row in enumerate(given, self.first_ids[table]))
 
     def add(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         """Insert rows, each with the batch's number first, without those that are recorded; returns how many are new.
 
-        One statement inserts many rows: SQLite lets other threads run at each step of a statement, and a busy server
-        would wait at each for its turn.
+        One statement inserts many rows, and rows that are stored as they are given are not read again for their hash:
+        SQLite lets other threads run at each row that it reads, and a busy server would wait at each for its turn.
         """
         if table not in self.first_ids:
             self.first_ids[table] = self._store.number(f"select max(id) from {table}") + 1  # noqa: S608
+            if table in STORED_AS_GIVEN:
+                self._given[table] = []
         names = ", ".join(f'"{name}"' for name in ("batch", *columns))
         places = f"({', '.join('?' * (len(columns) + 1))})"
         remaining, before = iter(rows), self.rows
         while part := list(islice(remaining, _MOST_VALUES // (len(columns) + 1))):
             statement = f"insert into {table} ({names}) values {', '.join([places] * len(part))} on conflict do nothing"  # noqa: S608
             values = [value for row in part for value in (self.number, *row)]
-            self.rows += self._store.execute(statement, values).rowcount
+            new = self._store.execute(statement, values).rowcount
+            self.rows += new
+            if new < len(part):
+                self._given.pop(table, None)
+            elif table in self._given:
+                self._given[table] += part
         return self.rows - before
 
 
