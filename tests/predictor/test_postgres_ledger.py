@@ -156,6 +156,19 @@ def test_a_run_ends_with_its_connection(ledger: Ledger, postgresql_database: Led
                 assert holder == ""
 
 
+def test_a_run_that_has_ended_lets_the_next_one_begin(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
+    with ledger.claim_run():
+        pass
+    with Ledger.open(postgresql_database.address) as other, other.claim_run() as holder:
+        assert holder == ""
+
+
+def test_tables_cannot_be_truncated(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
+    ledger.append([event("one")])
+    with pytest.raises(psycopg.errors.RaiseException, match="a ledger only grows"):
+        postgresql_database.execute("truncate event")
+
+
 # --- lost connections
 
 
@@ -164,7 +177,7 @@ def test_a_lost_connection_fails_one_write_and_the_next_one_connects_again(
 ) -> None:
     ledger.append([event("one")])
     cut_connections(postgresql_database)
-    with pytest.raises(LedgerError, match=r"the connection was lost \(terminating connection"):
+    with pytest.raises(LedgerError, match=r"the connection was lost \(.*terminating connection"):
         ledger.append([event("two")])
     assert ledger.append([event("two")]) == 1
     assert (keys(ledger), ledger.verify().problem) == (["one", "two"], "")
