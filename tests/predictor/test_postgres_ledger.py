@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -32,6 +33,11 @@ def keys(ledger: Ledger) -> list[str]:
 def cut_connections(database: LedgerDatabase) -> None:
     """End all connections of ledgers, as a restart of the server does."""
     database.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'Quantra%'")
+
+
+def remove_tables(database: LedgerDatabase) -> None:
+    tables = ", ".join(("ledger", *postgres_store.TABLES, "chain"))
+    database.execute(f"drop table {tables}", "drop function refuse_change")
 
 
 # --- opening
@@ -99,6 +105,24 @@ def test_another_schema_is_refused(postgresql_database: LedgerDatabase, schema: 
     postgresql_database.execute(f"comment on table ledger is 'Quantra ledger, schema {schema}'")
     with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 3; {advice}"):
         Ledger.open(postgresql_database.address)
+
+
+def test_a_database_that_cannot_hold_all_texts_is_refused(postgresql_server: Server) -> None:
+    with psycopg.connect(postgresql_server.address, autocommit=True) as connection:
+        connection.execute("create database latin encoding 'LATIN1' template template0")
+    with pytest.raises(LedgerError, match="encoding is LATIN1; create one with the encoding UTF8"):
+        Ledger.open(postgresql_server.address.replace("/postgres", "/latin"), create=True)
+
+
+def test_an_acknowledged_write_is_on_disk_although_the_server_need_not_wait_for_it(
+    postgresql_database: LedgerDatabase,
+) -> None:
+    address = f"{postgresql_database.address}%20-csynchronous_commit%3Doff"
+    with Ledger.open(address, create=True) as ledger:
+        query = "select current_setting('synchronous_commit') as setting"
+        assert ledger.query(query)[0]["setting"] == "off"
+        with ledger._store.batch():
+            assert ledger.query(query)[0]["setting"] == "on"
 
 
 def test_processes_that_make_it_at_once_share_one_ledger(postgresql_database: LedgerDatabase) -> None:
@@ -197,9 +221,32 @@ def test_a_connection_lost_within_a_batch_leaves_nothing_of_it(
     assert (keys(ledger), ledger.verify().problem) == ([], "")
 
 
+def test_a_batch_is_not_continued_on_another_connection(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
+    def write() -> None:
+        with ledger._store.batch() as batch:
+            cut_connections(postgresql_database)
+            with suppress(LedgerError):
+                ledger.records(LedgerEvent)
+            columns = ("kind", "model", "version", "session", "reason", "detail", "key")
+            batch.add("event", columns, [("test", "", 0, 0, "", "{}", "one")])
+
+    with pytest.raises(LedgerError, match="the connection was lost"):
+        write()
+    assert (keys(ledger), ledger.verify().problem) == ([], "")
+
+
+def test_a_removed_ledger_is_not_made_again_by_who_had_it_open(
+    ledger: Ledger, postgresql_database: LedgerDatabase
+) -> None:
+    remove_tables(postgresql_database)
+    cut_connections(postgresql_database)
+    for problem in ("the connection was lost", "the database holds no ledger"):
+        with pytest.raises(LedgerError, match=problem):
+            ledger.append([event("one")])
+
+
 def test_a_ledger_that_was_replaced_is_refused(ledger: Ledger, postgresql_database: LedgerDatabase) -> None:
-    tables = ", ".join(("ledger", *postgres_store.TABLES, "chain"))
-    postgresql_database.execute(f"drop table {tables}", "drop function refuse_change")
+    remove_tables(postgresql_database)
     Ledger.open(postgresql_database.address, create=True).close()
     cut_connections(postgresql_database)
     with pytest.raises(LedgerError, match="the connection was lost"):
