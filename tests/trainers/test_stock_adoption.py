@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 import shutil
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,10 +24,11 @@ from predictor.artifact import load
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.client import QuantraClient
-from predictor.errors import ExplainUnsupportedError
+from predictor.errors import ExplainUnsupportedError, MissingPackageError
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance, Query
+from predictor.networks import chronos
 from predictor.service import PredictionService
 from trainers.cli.commands import app
 from trainers.stock.adoption.adoption import AdoptionSettings, split_after
@@ -238,6 +241,43 @@ def test_the_end_of_the_training_must_be_stated_and_past(tmp_path: Path, capsys:
     assert "--trained-until" in capsys.readouterr().err
     assert call("adopt", "chronos", source, "--trained-until", "9999-01-04", "--out", tmp_path / "1") == 1
     assert "in the future" in capsys.readouterr().err
+
+
+@each_kind
+def test_neither_an_adoption_nor_a_load_opens_a_connection(
+    tmp_path: Path, bars: BarPanel, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def refuse(_socket: socket.socket, address: object) -> None:
+        raise AssertionError(f"a connection to {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    source = write_published_folder(tmp_path / "published", kind, _name_or_path="amazon/chronos-bolt-small")
+
+    assert adopt(source, tmp_path / "1") == 0
+    with Forecaster.load(tmp_path / "1") as forecaster:
+        assert np.isfinite(forecaster.predict(bars).values).all()
+
+
+def test_without_the_package_a_model_is_refused_with_the_name_of_the_extra(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_nothing(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr(chronos, "find_spec", find_nothing)
+
+    with pytest.raises(MissingPackageError, match=re.escape("pip install 'quantra[adopt]'")):
+        Forecaster.load(models / "chronos-2" / "1")
+
+
+def test_an_evaluation_of_an_adopted_model_suggests_no_audit(
+    models: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("evaluate", models / "chronos-bolt" / "1", "--bars", bars_file) == 0
+    shown = capsys.readouterr().out
+
+    assert "quantra backtest" in shown
+    assert "quantra audit" not in shown
 
 
 def add_pickle(folder: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from predictor.artifact import name_folder_in_errors
+from predictor.card import adoption_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
 from predictor.cli.output import given, print_next_commands, quantra, write_json
@@ -70,15 +71,20 @@ def evaluate_command(
         console = Console(highlight=False)
         for part in (render_tables if everything else render_summary)(evaluation):
             console.print(part)
-        print_next_commands(*_suggest_commands(artifact, bars, files, evaluation))
+        print_next_commands(
+            *_suggest_commands(
+                artifact, bars, files, evaluation, is_adopted=adoption_of(model.manifest.card) is not None
+            )
+        )
 
 
 def _suggest_commands(
-    artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: ModelEvaluation
+    artifact: Path, bars: BarsFlags, files: CovariateFlags, evaluation: ModelEvaluation, *, is_adopted: bool
 ) -> Iterator[str]:
     days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
     yield quantra("backtest", artifact, *given(bars, files), *days)
-    yield quantra("audit", artifact, *given(bars, files))
+    if not is_adopted:  # an audit trains the model again
+        yield quantra("audit", artifact, *given(bars, files))
 
 
 def _load_model(folder: Path, device: str) -> Judgeable:
