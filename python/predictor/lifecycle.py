@@ -1,6 +1,6 @@
 """Comparison and promotion of model versions, as a server offers them; `trainers.stock.lifecycle` implements it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,6 +9,9 @@ from predictor.ledger import Ledger
 
 if TYPE_CHECKING:
     from predictor.registry import AliasMove, GateResult
+
+Check = Callable[[], None]
+"""Called between the steps of a comparison; raises QuantraError if it is no longer wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +54,14 @@ class PromotionResult:
 class ModelLifecycle(Protocol):
     """Compares and promotes the versions in a folder of models, by the bars and forecasts of a ledger."""
 
-    def compare(self, ledger: Ledger, champion: str, challenger: str, *, start: int | None = None) -> ComparisonResult:
+    def compare(
+        self, ledger: Ledger, champion: str, challenger: str, *, check: Check, start: int | None = None
+    ) -> ComparisonResult:
         """Compare two versions on days that neither has seen, from `start` (yyyymmdd); raises QuantraError."""
         ...
 
     def promote(
-        self, ledger: Ledger, version: str, *, reason: str, overridden: Collection[str] = ()
+        self, ledger: Ledger, version: str, *, reason: str, check: Check, overridden: Collection[str] = ()
     ) -> PromotionResult:
         """Make NAME@VERSION the champion if it passes the gates that are not overridden; raises QuantraError."""
         ...

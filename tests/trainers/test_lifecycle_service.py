@@ -20,6 +20,7 @@ from predictor._pb.ledger_pb2_grpc import LifecycleServiceStub
 from predictor.client import QuantraClient
 from predictor.errors import (
     ArtifactError,
+    CallCancelledError,
     ConfigurationError,
     DeadlineExceededError,
     QuantraError,
@@ -30,7 +31,7 @@ from predictor.errors import (
 from predictor.features import default_features
 from predictor.instance import NEVER, Deadline
 from predictor.ledger import Ledger, LedgerEvent
-from predictor.lifecycle import ComparisonResult, ModelLifecycle, PromotionResult
+from predictor.lifecycle import Check, ComparisonResult, ModelLifecycle, PromotionResult
 from predictor.networks import LSTMConfig
 from predictor.registry import AliasMove, MoveKind, read_aliases, read_moves
 from predictor.server import ServerSettings
@@ -238,15 +239,15 @@ def test_a_model_with_covariates_is_refused_by_name(folder: Path, tmp_path: Path
         Ledger.open(folder / "ledger.db") as ledger,
         pytest.raises(ConfigurationError, match=r"wide@1 reads the covariates short_interest, .*quantra compare"),
     ):
-        lifecycle.compare(ledger, "wide@1", "wide@2")
+        lifecycle.compare(ledger, "wide@1", "wide@2", check=NEVER.check)
 
 
 def test_a_ledger_without_bars_fails_the_gate_of_losses(folder: Path, tmp_path: Path) -> None:
     lifecycle = StockLifecycle(folder / "models")
     with Ledger.open(tmp_path / "empty.db", create=True) as ledger:
-        result = lifecycle.promote(ledger, "mine@2", reason="newer")
+        result = lifecycle.promote(ledger, "mine@2", reason="newer", check=NEVER.check)
         with pytest.raises(ConfigurationError, match="the ledger has no bars"):
-            lifecycle.compare(ledger, "mine@1", "mine@2")
+            lifecycle.compare(ledger, "mine@1", "mine@2", check=NEVER.check)
     assert [gate.have for gate in result.gates if gate.name == "losses"] == ["none; the ledger has no bars"]
     assert not result.promoted
 
@@ -262,11 +263,22 @@ class CannedLifecycle:
     released: threading.Event = field(default_factory=threading.Event)
     reasons: list[str] = field(default_factory=list[str])
 
-    def compare(self, ledger: Ledger, champion: str, challenger: str, *, start: int | None = None) -> ComparisonResult:
+    def compare(
+        self,
+        ledger: Ledger,  # noqa: ARG002 - canned, as the next
+        champion: str,  # noqa: ARG002
+        challenger: str,  # noqa: ARG002
+        *,
+        check: Check,
+        start: int | None = None,  # noqa: ARG002
+    ) -> ComparisonResult:
+        self.begun.set()
+        assert self.released.wait(30)
+        check()
         raise NotImplementedError
 
     def promote(
-        self, ledger: Ledger, version: str, *, reason: str, overridden: Collection[str] = ()
+        self, ledger: Ledger, version: str, *, reason: str, check: Check, overridden: Collection[str] = ()
     ) -> PromotionResult:
         raise NotImplementedError
 
@@ -320,6 +332,35 @@ def test_a_stopping_server_runs_no_waiting_call(ledger: Path) -> None:
         with pytest.raises(UnavailableError, match="the server is stopping"):
             refused.result(30)
     assert canned.reasons == ["running"]
+
+
+def ask_comparison(calls: LifecycleCalls, deadline: Deadline = NEVER) -> "Future[bytes]":
+    request = pb.CompareVersionsRequest(champion="mine@1", challenger="mine@2")
+    return calls.call("CompareVersions", request.SerializeToString(), deadline)
+
+
+def test_a_cancelled_comparison_ends_at_its_next_step(ledger: Path) -> None:
+    canned = CannedLifecycle()
+    calls = calls_of(canned, ledger)
+    deadline = Deadline()
+    running = ask_comparison(calls, deadline)
+    assert canned.begun.wait(30)
+    deadline.cancelled.set()
+    canned.released.set()
+    with pytest.raises(CallCancelledError):
+        running.result(30)
+    calls.drain()
+
+
+def test_a_stopping_server_ends_a_comparison_at_its_next_step(ledger: Path) -> None:
+    canned = CannedLifecycle()
+    calls = calls_of(canned, ledger)
+    running = ask_comparison(calls)
+    assert canned.begun.wait(30)
+    calls.drain()
+    canned.released.set()
+    with pytest.raises(UnavailableError, match="the server is stopping"):
+        running.result(30)
 
 
 def test_too_many_waiting_calls_are_refused(ledger: Path) -> None:

@@ -24,9 +24,10 @@ from predictor.artifact import load
 from predictor.audit_record import AuditVerdict, write_audit
 from predictor.bars import BarPanel
 from predictor.card import Card
-from predictor.errors import ConfigurationError, InSampleError
+from predictor.errors import CallCancelledError, ConfigurationError, InSampleError
 from predictor.evidence import challenger_alpha
 from predictor.features import default_features
+from predictor.instance import Deadline
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig, Target
 from predictor.registry import read_aliases, read_moves
@@ -239,6 +240,22 @@ def test_versions_are_compared_after_all_days_that_either_has_seen(models: Path)
     assert found.first_day == 20110103
     assert found.days == (bars().sessions > SECOND).sum() - 3
     assert found.symbols == ("AAPL", "IBM")
+
+
+def test_a_comparison_that_is_not_wanted_any_more_ends_before_its_next_step(models: Path) -> None:
+    deadline = Deadline()
+    steps = 0
+
+    def check() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 4:  # before the forecasts of the second version
+            deadline.cancelled.set()
+        deadline.check()
+
+    with pytest.raises(CallCancelledError):
+        compare_versions(*pair_of(models, "mine@champion", "mine@2"), bars(), check=check)
+    assert steps == 4
 
 
 def test_a_comparison_the_other_way_round_has_the_opposite_sign(models: Path) -> None:

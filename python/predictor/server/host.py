@@ -179,7 +179,7 @@ class Host:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a comparison or promotion is in progress, which cannot be interrupted."""
+        """Whether a comparison or promotion is in progress, which ends at its next step."""
         return self._lifecycle.is_busy
 
     def metrics(self) -> bytes:

@@ -33,7 +33,7 @@ from predictor.wire.request_counts import malformed_message
 if TYPE_CHECKING:
     from predictor.calls import OpenCall
     from predictor.instance import Deadline
-    from predictor.lifecycle import ModelLifecycle
+    from predictor.lifecycle import Check, ModelLifecycle
 
 LoadLifecycle = Callable[[Path], "ModelLifecycle"]
 """Creates the lifecycle of a folder of models; called on a thread when the first call needs it."""
@@ -60,7 +60,7 @@ class LifecycleCalls:
     ) -> None:
         self._settings, self._load, self._serve_champion = settings, load, serve_champion
         self._lifecycle: ModelLifecycle | None = None
-        self._methods: dict[str, Callable[[bytes], Message]] = {
+        self._methods: dict[str, Callable[[bytes, Check], Message]] = {
             "CompareVersions": self._compare,
             "PromoteVersion": self._promote,
             "RollBackChampion": self._roll_back,
@@ -73,11 +73,11 @@ class LifecycleCalls:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call waits or runs; running ones cannot be interrupted."""
+        """Whether a call waits or runs; a running one ends at its next step when the server stops."""
         return self._waiting > 0
 
     def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
-        """Answer one call; the future fails only with a QuantraError. A call that has begun ignores its deadline."""
+        """Answer one call; the future fails only with a QuantraError. A late comparison ends at its next step."""
         answer: Future[bytes] = Future()
         try:
             self._check_offered()
@@ -97,7 +97,7 @@ class LifecycleCalls:
         raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
 
     def drain(self) -> None:
-        """Reject new and waiting calls, and end the thread after the running one."""
+        """Reject new and waiting calls, and end the thread after the step that runs."""
         with self._lock:
             self._is_closed = True
             self._queue.put(None)
@@ -134,26 +134,30 @@ class LifecycleCalls:
     def _run(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         if not answer.set_running_or_notify_cancel():
             return
-        try:
+
+        def check() -> None:
             self._check_open()
             deadline.check()
-            response = self._methods[name](request).SerializeToString()
+
+        try:
+            check()
+            response = self._methods[name](request, check).SerializeToString()
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
             answer.set_exception(error_of(name, error, _log).without_frames())
         else:
             answer.set_result(response)
 
-    def _compare(self, body: bytes) -> pb.CompareVersionsResponse:
+    def _compare(self, body: bytes, check: "Check") -> pb.CompareVersionsResponse:
         request = _parsed(body, pb.CompareVersionsRequest)
         for field, reference in (("champion", request.champion), ("challenger", request.challenger)):
             _check_present(field, reference)
         start = wire.decode_session("first_session", request.first_session) or None
         with self._open_ledger() as ledger:
             return lifecycle.encode_comparison(
-                self._loaded.compare(ledger, request.champion, request.challenger, start=start)
+                self._loaded.compare(ledger, request.champion, request.challenger, check=check, start=start)
             )
 
-    def _promote(self, body: bytes) -> pb.PromoteVersionResponse:
+    def _promote(self, body: bytes, check: "Check") -> pb.PromoteVersionResponse:
         request = _parsed(body, pb.PromoteVersionRequest)
         for field, text in (("version", request.version), ("reason", request.reason)):
             _check_present(field, text)
@@ -165,13 +169,13 @@ class LifecycleCalls:
             )
         with self._open_ledger() as ledger:
             result = self._loaded.promote(
-                ledger, request.version, reason=request.reason, overridden=request.override_gates
+                ledger, request.version, reason=request.reason, check=check, overridden=request.override_gates
             )
         if result.promoted:
             self._serve(name, version)
         return lifecycle.encode_promotion(result)
 
-    def _roll_back(self, body: bytes) -> pb.RollBackChampionResponse:
+    def _roll_back(self, body: bytes, _check: "Check") -> pb.RollBackChampionResponse:
         request = _parsed(body, pb.RollBackChampionRequest)
         for field, text in (("model", request.model), ("reason", request.reason)):
             _check_present(field, text)

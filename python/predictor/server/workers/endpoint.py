@@ -67,7 +67,7 @@ class SupervisorEndpoint:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a comparison or promotion is in progress, which cannot be interrupted."""
+        """Whether a comparison or promotion is in progress, which ends at its next step."""
         return self._lifecycle.is_busy
 
     def _serve_champion(self, name: str) -> None:

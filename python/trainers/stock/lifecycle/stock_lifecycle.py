@@ -7,7 +7,7 @@ from pathlib import Path
 
 from predictor.errors import ConfigurationError, listed
 from predictor.ledger import Ledger
-from predictor.lifecycle import ComparisonResult, PromotionResult
+from predictor.lifecycle import Check, ComparisonResult, PromotionResult
 from predictor.registry import AliasMove, find_line
 from trainers.stock.lifecycle.promotion import promote_if_passed, roll_back_champion
 from trainers.stock.lifecycle.version_comparison import (
@@ -26,13 +26,15 @@ class StockLifecycle:
     models: Path
     """Folder of NAME/VERSION artifacts."""
 
-    def compare(self, ledger: Ledger, champion: str, challenger: str, *, start: int | None = None) -> ComparisonResult:
+    def compare(
+        self, ledger: Ledger, champion: str, challenger: str, *, check: Check, start: int | None = None
+    ) -> ComparisonResult:
         """See `ModelLifecycle`. Models with covariates are refused, because a ledger has none."""
         old, new = (load_version(self.models, reference) for reference in (champion, challenger))
-        return _result_of(_compare(old, new, ledger, start))
+        return _result_of(_compare(old, new, ledger, check, start))
 
     def promote(
-        self, ledger: Ledger, version: str, *, reason: str, overridden: Collection[str] = ()
+        self, ledger: Ledger, version: str, *, reason: str, check: Check, overridden: Collection[str] = ()
     ) -> PromotionResult:
         """See `ModelLifecycle`."""
         challenger = load_version(self.models, version)
@@ -40,7 +42,9 @@ class StockLifecycle:
         return promote_if_passed(
             challenger,
             champion,
-            compare=partial(_compare, champion, challenger, ledger) if champion and ledger.last_session else None,
+            compare=partial(_compare, champion, challenger, ledger, check)
+            if champion and ledger.last_session
+            else None,
             reason=reason,
             ledger=ledger,
             overridden=overridden,
@@ -53,7 +57,7 @@ class StockLifecycle:
 
 
 def _compare(
-    champion: ComparedVersion, challenger: ComparedVersion, ledger: Ledger, start: int | None = None
+    champion: ComparedVersion, challenger: ComparedVersion, ledger: Ledger, check: Check, start: int | None = None
 ) -> VersionComparison:
     for one in (champion, challenger):
         needs = [need.name for need in one.standing.model.info((), is_default=False).covariates]
@@ -64,7 +68,7 @@ def _compare(
             )
     if not ledger.last_session:
         raise ConfigurationError("the ledger has no bars to compare the versions on; record some with `quantra daily`")
-    return compare_versions(champion, challenger, ledger.panel(), start=start)
+    return compare_versions(champion, challenger, ledger.panel(), start=start, check=check)
 
 
 def _result_of(found: VersionComparison) -> ComparisonResult:

@@ -11,6 +11,8 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
+from predictor.instance import NEVER
+from predictor.lifecycle import Check
 from predictor.registry import CHAMPION, find_version, read_aliases
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
@@ -195,7 +197,12 @@ class VersionComparison:
 
 
 def compare_versions(
-    champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, *, start: int | None = None
+    champion: ComparedVersion,
+    challenger: ComparedVersion,
+    bars: BarPanel,
+    *,
+    start: int | None = None,
+    check: Check = NEVER.check,
 ) -> VersionComparison:
     """Compare the forecasts of two versions on days after the training of both.
 
@@ -204,6 +211,7 @@ def compare_versions(
         challenger: the version to replace it.
         bars: with days after the training of both.
         start: first decision day, yyyymmdd; None for the first that neither has seen.
+        check: called between steps, the longest of which computes all forecasts of a version.
 
     Raises:
         InSampleError: one has seen all the days; the message names it.
@@ -228,10 +236,13 @@ def compare_versions(
     judged: list[JudgedForecasts] = []
     for one in (champion, challenger):
         model = one.standing.model
+        check()
         bound = bind_model(model, bars, one.source.covariates)
         windows = bound.windows(part)
+        check()
         test = EvaluationSet.of(bound.history, windows, model.manifest.quantiles)
         judged.append(JudgedForecasts(test=test, values=bound.forecasts(windows).calibrated))
+    check()
     return _compare(champion, challenger, bars, judged[0], judged[1], by="versions", seen=seen)
 
 
