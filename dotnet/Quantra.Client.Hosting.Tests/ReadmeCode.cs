@@ -33,6 +33,14 @@ internal static class ReadmeCode
         await using var client = server.OpenClient();
     }
 
+    public static void AddServer(HostApplicationBuilder builder)
+    {
+        builder.Services.AddQuantraServer(options =>
+        {
+            (options.Models, options.Ledger, options.AcceptsAdminCalls) = ("models", "ledger.db", true);
+        });
+    }
+
     public static void AddClients(IServiceCollection services, IConfiguration configuration)
     {
         services.AddQuantraClient("research", options => options.Address = new Uri("https://forecasts.example:50051"));

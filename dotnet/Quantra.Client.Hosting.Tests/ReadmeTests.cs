@@ -21,7 +21,7 @@ public sealed partial class ReadmeTests
     {
         var compiled = Plain(File.ReadAllText(PathOf("Quantra.Client.Hosting.Tests", "ReadmeCode.cs")));
         var blocks = Code.Matches(Page).Select(block => Plain(block.Groups[1].Value)).ToArray();
-        Assert.Equal(5, blocks.Length);
+        Assert.Equal(6, blocks.Length);
         Assert.All(blocks, block => Assert.Contains(block, compiled, StringComparison.Ordinal));
     }
 

@@ -91,11 +91,13 @@ public sealed class RegistrationTests
     public async Task A_server_section_can_have_lists_and_variables()
     {
         var section = Section(
-            ("Models", "models"), ("Arguments:0", "--watch"), ("Arguments:1", "--max-age=3"), ("Environment:OMP_NUM_THREADS", "2"), ("HostWaitsUntilReady", "true"));
+            ("Models", "models"), ("Arguments:0", "--watch"), ("Arguments:1", "--max-age=3"), ("Environment:OMP_NUM_THREADS", "2"), ("HostWaitsUntilReady", "true"),
+            ("Ledger", "ledger.db"), ("AcceptsAdminCalls", "true"));
         await using var provider = new ServiceCollection().AddQuantraServer(section).BuildServiceProvider();
         var options = provider.GetRequiredService<IOptions<QuantraServerOptions>>().Value;
         Assert.Equal(["--watch", "--max-age=3"], options.Arguments);
         Assert.Equal(("2", true), (options.Environment["OMP_NUM_THREADS"], options.HostWaitsUntilReady));
+        Assert.Equal(("ledger.db", true), (options.Ledger, options.AcceptsAdminCalls));
     }
 
     [Fact]
@@ -156,6 +158,8 @@ public sealed class RegistrationTests
     [InlineData("models", null, "the unnamed server: Arguments contains null")]
     [InlineData("models", "--listen=0.0.0.0:1", "the unnamed server: Arguments contains --listen")]
     [InlineData("models", "--tls-cert", "the unnamed server: Arguments contains --tls-cert")]
+    [InlineData("models", "--ledger=ledger.db", "the unnamed server: Arguments contains --ledger")]
+    [InlineData("models", "--admin-listen", "the unnamed server: Arguments contains --admin-listen")]
     public async Task Invalid_server_options_fail_the_host_at_startup(string models, string? argument, string text)
     {
         var message = await RefusalAsync(services => services.AddQuantraServer(options =>
@@ -187,6 +191,19 @@ public sealed class RegistrationTests
         Assert.NotSame(provider.GetRequiredService<QuantraServer>(), provider.GetRequiredKeyedService<QuantraServer>("own"));
         Assert.Equal(2, provider.GetServices<IHostedService>().OfType<HostedServer>().Count());
         Assert.Equal(2, provider.GetRequiredService<IOptionsMonitor<QuantraServerOptions>>().Get("own").Threads);
+    }
+
+    [Fact]
+    public async Task A_server_that_accepts_admin_calls_has_a_lifecycle()
+    {
+        var services = new ServiceCollection()
+            .AddQuantraServer("own", options => (options.Models, options.AcceptsAdminCalls) = ("models", true))
+            .AddQuantraServer(options => options.Models = "others");
+        await using var provider = services.BuildServiceProvider();
+        Assert.Same(
+            provider.GetRequiredKeyedService<ModelAdminClient>("own").Lifecycle, provider.GetRequiredKeyedService<IModelLifecycle>("own"));
+        var failure = Assert.Throws<InvalidOperationException>(provider.GetRequiredService<IModelLifecycle>);
+        Assert.Equal("the server of the unnamed client does not accept admin calls; set AcceptsAdminCalls of its options", failure.Message);
     }
 
     [Fact]

@@ -14,7 +14,7 @@ public sealed class SupervisedServer(HostingFixture fixture) : IAsyncLifetime
         Server = new QuantraServer(fixture.Options(options =>
         {
             options.MaxRestarts = 10;
-            options.Arguments.Add($"--ledger={fixture.PathOf("ledger.db")}");
+            options.Ledger = fixture.PathOf("ledger.db");
         }), Log);
         Client = Server.OpenClient();
         await Server.StartAsync();

@@ -23,7 +23,10 @@ public static class QuantraServiceCollectionExtensions
     /// <param name="services">The service collection.</param>
     /// <param name="configure">Sets the address and other options.</param>
     /// <returns>The service collection.</returns>
-    /// <remarks>The admin calls need <see cref="HostedClientOptions.AdminAddress"/>.</remarks>
+    /// <remarks>
+    /// The admin calls need <see cref="HostedClientOptions.AdminAddress"/>, or a server of this host with
+    /// <see cref="QuantraServerOptions.AcceptsAdminCalls"/>.
+    /// </remarks>
     public static IServiceCollection AddQuantraClient(this IServiceCollection services, Action<HostedClientOptions> configure) =>
         services.AddQuantraClient(Options.Options.DefaultName, configure);
 

@@ -560,10 +560,28 @@ def test_the_servers_own_token_stays_when_the_file_changes(tmp_path: Path) -> No
         rotation.guard.check("Predict", [("authorization", f"Bearer {PREDICTS}")])
 
 
+def test_the_servers_own_admin_token_permits_admin_calls_only(tmp_path: Path) -> None:
+    guard = CredentialRotation(replace(settings(tmp_path, token=PREDICTS), admin_token=NEXT)).guard
+    for name in ("LoadModel", "PromoteVersion"):
+        guard.check(name, [("authorization", f"Bearer {NEXT}")])
+        with pytest.raises(PermissionDeniedError):
+            guard.check(name, [("authorization", f"Bearer {PREDICTS}")])
+    with pytest.raises(PermissionDeniedError):
+        guard.check("Predict", [("authorization", f"Bearer {NEXT}")])
+
+
+def test_without_another_token_an_admin_token_closes_the_server(tmp_path: Path) -> None:
+    guard = CredentialRotation(replace(settings(tmp_path), admin_token=NEXT)).guard
+    with pytest.raises(UnauthenticatedError):
+        guard.check("Predict", [])
+
+
 def test_a_short_token_in_the_environment_is_reported_without_its_value(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="QUANTRA_TOKEN: the token has 6 characters") as refused:
         CredentialRotation(settings(tmp_path, token=PREDICTS[:6]))
     assert PREDICTS[:6] not in refused.value.message
+    with pytest.raises(ConfigurationError, match="QUANTRA_ADMIN_TOKEN: the token has 6 characters"):
+        CredentialRotation(replace(settings(tmp_path), admin_token=PREDICTS[:6]))
 
 
 @posix

@@ -13,6 +13,7 @@ from predictor.server import Address, ServerSettings, TlsFiles, logs
 from predictor.server import __main__ as program
 
 TOKEN = "x" * 32
+ADMIN_TOKEN = "y" * 32
 EVERY = [
     *("--models", "models", "--listen", "192.0.2.1:5", "--device", "cuda:3", "--max-batch-rows", "7", "--threads", "2"),
     *("--engine", "onnxruntime"),
@@ -40,6 +41,7 @@ ASKED = ServerSettings(
     tls=TlsFiles(Path("cert.pem"), Path("key.pem"), Path("ca.pem")),
     token_file=Path("tokens"),
     token=TOKEN,
+    admin_token=ADMIN_TOKEN,
     device="cuda:3",
     max_batch_rows=7,
     threads=2,
@@ -65,6 +67,7 @@ def no_logging(_: logs.LogSettings) -> None:
 def served_settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, logs.LogSettings]]:
     """Settings that both programs would serve with."""
     monkeypatch.setenv("QUANTRA_TOKEN", TOKEN)
+    monkeypatch.setenv("QUANTRA_ADMIN_TOKEN", ADMIN_TOKEN)
     monkeypatch.setattr("sys.platform", "linux")
     found: list[tuple[ServerSettings, logs.LogSettings]] = []
 
@@ -106,7 +109,8 @@ def test_every_flag_reaches_the_server(command: Any, served_settings: list[Any])
 @BOTH
 def test_without_flags_a_server_is_as_its_settings_have_it(command: Any, served_settings: list[Any]) -> None:
     assert command([]) == 0
-    assert served_settings == [(ServerSettings(models=Path("models"), token=TOKEN), logs.LogSettings())]
+    settings = ServerSettings(models=Path("models"), token=TOKEN, admin_token=ADMIN_TOKEN)
+    assert served_settings == [(settings, logs.LogSettings())]
 
 
 @BOTH

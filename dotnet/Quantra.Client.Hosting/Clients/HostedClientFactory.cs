@@ -25,12 +25,21 @@ internal static class HostedClientFactory
     {
         var options = services.GetRequiredService<IOptionsMonitor<HostedClientOptions>>().Get(name);
         return OpenAdminOrNull(services, options) ?? throw new InvalidOperationException(
-            $"{HostedClientOptions.Describe(name)} has no AdminAddress; set it to the server's --admin-listen, for example http://127.0.0.1:50052");
+            options.Server is null
+                ? $"{HostedClientOptions.Describe(name)} has no AdminAddress; set it to the server's --admin-listen, for example http://127.0.0.1:50052"
+                : $"the server of {HostedClientOptions.Describe(name)} does not accept admin calls; set AcceptsAdminCalls of its options");
     }
 
     /// <exception cref="ArgumentException">The admin address is invalid, or the authority file has no certificate.</exception>
     /// <exception cref="IOException">The authority file cannot be read.</exception>
-    public static ModelAdminClient? OpenAdminOrNull(IServiceProvider services, HostedClientOptions options) => options.AdminAddress is { } address
-        ? new ModelAdminClient(address, options.ToClientOptions(services.GetService<ILoggerFactory>()))
-        : null;
+    /// <exception cref="InvalidOperationException">The named server does not exist.</exception>
+    public static ModelAdminClient? OpenAdminOrNull(IServiceProvider services, HostedClientOptions options)
+    {
+        var client = options.ToClientOptions(services.GetService<ILoggerFactory>());
+        if (options.AdminAddress is { } address)
+            return new ModelAdminClient(address, client);
+        return options.Server is { } name && NamedServices.GetRequired<QuantraServer>(services, name) is { AcceptsAdminCalls: true } server
+            ? server.OpenAdminClient(client)
+            : null;
+    }
 }

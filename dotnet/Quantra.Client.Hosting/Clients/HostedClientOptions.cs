@@ -12,7 +12,7 @@ public sealed class HostedClientOptions
     /// <summary>Name of a server in this host, as passed to AddQuantraServer; "" = the unnamed one; null = use <see cref="Address"/>.</summary>
     public string? Server { get; set; }
 
-    /// <summary>Address of the server's admin calls, for example http://127.0.0.1:50052; null = ModelAdminClient and IModelLifecycle cannot be used.</summary>
+    /// <summary>Address of the server's admin calls, for example http://127.0.0.1:50052; null = those of <see cref="Server"/>, if it accepts them.</summary>
     /// <remarks>The admin calls have the same options as the others. Their token needs the role admin.</remarks>
     public Uri? AdminAddress { get; set; }
 

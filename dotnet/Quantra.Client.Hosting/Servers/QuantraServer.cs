@@ -1,4 +1,3 @@
-using System.Security.Cryptography;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 using Quantra.Client.Hosting.Processes;
@@ -27,7 +26,7 @@ public sealed class QuantraServer : IAsyncDisposable
     private readonly QuantraServerOptions _options;
     private readonly ServerLog _log;
     private readonly TimeProvider _time;
-    private readonly string _token = Convert.ToHexString(RandomNumberGenerator.GetBytes(32));
+    private readonly ServerTokens _tokens = ServerTokens.Create();
     private readonly ObservableValue<QuantraServerStatus> _status = new(new() { State = QuantraServerState.Stopped });
     private readonly object _gate = new();
     private ServerSupervisor? _supervisor;
@@ -53,6 +52,9 @@ public sealed class QuantraServer : IAsyncDisposable
     /// <summary>Current status.</summary>
     public QuantraServerStatus Status => _status.Value;
 
+    /// <summary>Whether the options allow admin calls.</summary>
+    internal bool AcceptsAdminCalls => _options.AcceptsAdminCalls;
+
     /// <summary>Starts the server and its supervision. Does nothing if the server is running or starting.</summary>
     /// <param name="cancellationToken">Checked before the start only.</param>
     /// <returns>
@@ -69,7 +71,7 @@ public sealed class QuantraServer : IAsyncDisposable
             if (_supervisor is { IsStopping: false } && Status.State is not (QuantraServerState.Stopped or QuantraServerState.Failed))
                 return Task.CompletedTask;
             var previous = _supervisor?.Ended ?? Task.CompletedTask;
-            _supervisor = new ServerSupervisor(_options, _token, _log, _time, Publish);
+            _supervisor = new ServerSupervisor(_options, _tokens, _log, _time, Publish);
             _status.Publish(new QuantraServerStatus { State = QuantraServerState.Starting });
             _supervisor.Start(after: previous);
         }
@@ -121,19 +123,18 @@ public sealed class QuantraServer : IAsyncDisposable
     /// </summary>
     /// <param name="options">Options of the client; null = the defaults. The token is replaced by the server's.</param>
     /// <returns>A client. Dispose it before the server.</returns>
-    public QuantraClient OpenClient(QuantraClientOptions? options = null)
-    {
-        var clientOptions = options ?? new QuantraClientOptions();
-        return new QuantraClient(Address, clientOptions with
-        {
-            Token = _ => new ValueTask<string?>(_token),
-            ConfigureHandler = handler =>
-            {
-                clientOptions.ConfigureHandler?.Invoke(handler);
-                new ServerConnector(this).Configure(handler);
-            },
-        });
-    }
+    public QuantraClient OpenClient(QuantraClientOptions? options = null) => new(Address, ToOwn(options, _tokens.Calls, GetPortAsync));
+
+    /// <summary>
+    /// Creates a client for the admin calls of this server. Calls wait within <see cref="QuantraClientOptions.Timeout"/> until the server is
+    /// ready. They are never repeated.
+    /// </summary>
+    /// <param name="options">Options of the client; null = the defaults. The token is replaced by the server's.</param>
+    /// <returns>A client. Dispose it before the server.</returns>
+    /// <exception cref="InvalidOperationException">The server does not accept admin calls.</exception>
+    public ModelAdminClient OpenAdminClient(QuantraClientOptions? options = null) => AcceptsAdminCalls
+        ? new(Address, ToOwn(options, _tokens.Admin, GetAdminPortAsync))
+        : throw new InvalidOperationException("the server does not accept admin calls; set AcceptsAdminCalls of its options");
 
     /// <summary>Stops the server for good, like <see cref="StopAsync"/>.</summary>
     /// <returns>A task that completes when the processes have ended.</returns>
@@ -145,16 +146,35 @@ public sealed class QuantraServer : IAsyncDisposable
         _status.Complete();
     }
 
-    /// <summary>Waits for the server's port.</summary>
-    /// <exception cref="QuantraException">The server has failed, was stopped, or was never started.</exception>
-    internal async Task<int> GetPortAsync(CancellationToken cancellationToken) =>
-        (await WaitForAsync(status => status.Port is not null, cancellationToken).ConfigureAwait(false)).Port!.Value;
+    private static QuantraClientOptions ToOwn(QuantraClientOptions? options, string token, Func<CancellationToken, Task<int>> getPort)
+    {
+        var clientOptions = options ?? new QuantraClientOptions();
+        return clientOptions with
+        {
+            Token = _ => new ValueTask<string?>(token),
+            ConfigureHandler = handler =>
+            {
+                clientOptions.ConfigureHandler?.Invoke(handler);
+                new ServerConnector(getPort).Configure(handler);
+            },
+        };
+    }
 
     private static QuantraException ToException(QuantraServerStatus status)
     {
         const string NotStarted = "the server is stopped; start it or its host";
         return ProcessError.ToException(status.Error ?? new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, NotStarted));
     }
+
+    /// <summary>Waits for the server's port.</summary>
+    /// <exception cref="QuantraException">The server has failed, was stopped, or was never started.</exception>
+    private async Task<int> GetPortAsync(CancellationToken cancellationToken) =>
+        (await WaitForAsync(status => status.Port is not null, cancellationToken).ConfigureAwait(false)).Port!.Value;
+
+    /// <summary>Waits for the port of the admin calls.</summary>
+    /// <exception cref="QuantraException">The server has failed, was stopped, or was never started.</exception>
+    private async Task<int> GetAdminPortAsync(CancellationToken cancellationToken) =>
+        (await WaitForAsync(status => status.AdminPort is not null, cancellationToken).ConfigureAwait(false)).AdminPort!.Value;
 
     private async Task<QuantraServerStatus> WaitForAsync(Func<QuantraServerStatus, bool> condition, CancellationToken cancellationToken)
     {

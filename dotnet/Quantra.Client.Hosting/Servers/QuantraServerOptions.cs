@@ -46,6 +46,19 @@ public sealed class QuantraServerOptions
         set => _maxBatchRows = AtLeast(1, value);
     }
 
+    /// <summary>
+    /// Ledger that records the forecasts and is read by <c>IForecastLedger</c>: a file, or the address of a PostgreSQL database, as for
+    /// <c>quantra serve --ledger</c>; null = none.
+    /// </summary>
+    public string? Ledger { get; set; }
+
+    /// <summary>
+    /// Whether this program can change what the server serves, by <c>ModelAdminClient</c> and <c>IModelLifecycle</c>. The lifecycle needs a
+    /// <see cref="Ledger"/>.
+    /// </summary>
+    /// <value>False by default.</value>
+    public bool AcceptsAdminCalls { get; set; }
+
     /// <summary>More flags of <c>quantra serve</c>, for example "--watch", or "--lock" followed by its file.</summary>
     /// <remarks>Flags that have a property here and flags that change the address or TLS are not allowed.</remarks>
     public IList<string> Arguments { get; } = [];

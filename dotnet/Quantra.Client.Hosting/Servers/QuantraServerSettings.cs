@@ -14,6 +14,8 @@ internal static class QuantraServerSettings
             [nameof(QuantraServerOptions.Device)] = (options, setting) => options.Device = SettingValue.Text(setting),
             [nameof(QuantraServerOptions.Threads)] = (options, setting) => options.Threads = SettingValue.Integer(setting),
             [nameof(QuantraServerOptions.MaxBatchRows)] = (options, setting) => options.MaxBatchRows = SettingValue.Integer(setting),
+            [nameof(QuantraServerOptions.Ledger)] = (options, setting) => options.Ledger = SettingValue.Text(setting),
+            [nameof(QuantraServerOptions.AcceptsAdminCalls)] = (options, setting) => options.AcceptsAdminCalls = SettingValue.Flag(setting),
             [nameof(QuantraServerOptions.Arguments)] = AddArguments,
             [nameof(QuantraServerOptions.Environment)] = AddVariables,
             [nameof(QuantraServerOptions.StartTimeout)] = (options, setting) => options.StartTimeout = SettingValue.Time(setting),

@@ -9,6 +9,9 @@ public sealed record QuantraServerStatus
     /// <summary>Port on 127.0.0.1; null = none at present. It changes with each start.</summary>
     public int? Port { get; init; }
 
+    /// <summary>Port of the admin calls on 127.0.0.1; null = none at present, or the server does not accept them.</summary>
+    public int? AdminPort { get; init; }
+
     /// <summary>Process of the server; null = none at present.</summary>
     public int? ProcessId { get; init; }
 

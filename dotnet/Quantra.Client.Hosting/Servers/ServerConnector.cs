@@ -5,7 +5,8 @@ using System.Net.Sockets;
 namespace Quantra.Client.Hosting.Servers;
 
 /// <summary>Connects clients to the current port of a server. Connections wait while the server starts.</summary>
-internal sealed class ServerConnector(QuantraServer server)
+/// <param name="getPort">Waits for the port.</param>
+internal sealed class ServerConnector(Func<CancellationToken, Task<int>> getPort)
 {
     /// <summary>Makes a handler connect to the server, regardless of the requested address.</summary>
     public void Configure(SocketsHttpHandler handler)
@@ -18,7 +19,7 @@ internal sealed class ServerConnector(QuantraServer server)
     [SuppressMessage("Reliability", "CA2000:Dispose objects before losing scope", Justification = "the returned stream owns the socket")]
     private async ValueTask<Stream> ConnectAsync(CancellationToken cancellationToken)
     {
-        var port = await server.GetPortAsync(cancellationToken).ConfigureAwait(false);
+        var port = await getPort(cancellationToken).ConfigureAwait(false);
         var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         try
         {

@@ -7,7 +7,7 @@ namespace Quantra.Client.Hosting.Servers;
 internal sealed class ServerSupervisor
 {
     private readonly QuantraServerOptions _options;
-    private readonly string _token;
+    private readonly ServerTokens _tokens;
     private readonly ServerLog _log;
     private readonly TimeProvider _time;
     private readonly Action<ServerSupervisor, QuantraServerStatus> _publish;
@@ -17,9 +17,9 @@ internal sealed class ServerSupervisor
     private bool _wasEverReady;
 
     public ServerSupervisor(
-        QuantraServerOptions options, string token, ServerLog log, TimeProvider time, Action<ServerSupervisor, QuantraServerStatus> publish)
+        QuantraServerOptions options, ServerTokens tokens, ServerLog log, TimeProvider time, Action<ServerSupervisor, QuantraServerStatus> publish)
     {
-        (_options, _token, _log, _time, _publish) = (options, token, log, time, publish);
+        (_options, _tokens, _log, _time, _publish) = (options, tokens, log, time, publish);
     }
 
     /// <summary>Whether it was asked to stop.</summary>
@@ -85,7 +85,7 @@ internal sealed class ServerSupervisor
     {
         try
         {
-            var process = new ServerProcess(_options, ServerCommand.Create(_options, _token), _log, _time);
+            var process = new ServerProcess(_options, ServerCommand.Create(_options, _tokens), _log, _time);
             await using (process.ConfigureAwait(false))
                 return await process.RunAsync(OnHealthChanged, _stop.Token, _forceStop.Token).ConfigureAwait(false);
         }
@@ -123,6 +123,7 @@ internal sealed class ServerSupervisor
         {
             State = problem is null ? QuantraServerState.Ready : QuantraServerState.Degraded,
             Port = ready.Port,
+            AdminPort = ready.AdminPort,
             ProcessId = ready.ProcessId,
             Version = ready.Version,
             Restarts = _restarts,

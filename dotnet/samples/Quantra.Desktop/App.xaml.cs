@@ -29,8 +29,7 @@ public partial class App : Application
             options.Models = settings["Models"] ?? "models";
             options.PythonEnvironment = settings["PythonEnvironment"];
             options.Arguments.Add("--watch");
-            if (settings["Ledger"] is { } ledger)
-                options.Arguments.Add($"--ledger={Path.GetFullPath(ledger)}");
+            options.Ledger = settings["Ledger"];
         });
         builder.Services.AddQuantraTrainer();
         builder.Services.AddSingleton(services => new MainViewModel(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar, final
@@ -17,6 +17,11 @@ from predictor.server.tokens import NONE, Role, Token, Tokens
 
 LOOK_S: Final = 1.0
 """Seconds between two checks of the files."""
+OWN_ROLES: Final[Mapping[str, tuple[Role, ...]]] = {
+    "QUANTRA_TOKEN": (Role.PREDICT, Role.EXPLAIN, Role.READER),
+    "QUANTRA_ADMIN_TOKEN": (Role.ADMIN,),
+}
+"""Roles of the tokens in environment variables of the server."""
 _READABLE: Final = 0o044
 """Permission bits of group and others."""
 
@@ -73,11 +78,12 @@ class CredentialRotation:
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        tls, token_file, token = settings.tls, settings.token_file, settings.token
+        tls, token_file = settings.tls, settings.token_file
+        own = {"QUANTRA_TOKEN": settings.token, "QUANTRA_ADMIN_TOKEN": settings.admin_token}
         self._tls = None if tls is None else WatchedFile("certificates", partial(Certificates.read, tls))
         self._tokens: WatchedFile[Tokens] | None = None
-        if token_file is not None or token:
-            self._tokens = WatchedFile("tokens", lambda _: read_tokens(token_file, token))
+        if token_file is not None or any(own.values()):
+            self._tokens = WatchedFile("tokens", lambda _: read_tokens(token_file, own))
         self._private = tuple(path for path in (token_file, None if tls is None else tls.key) if path is not None)
         self.guard = TokenGuard(None if self._tokens is None else self._tokens.value)
 
@@ -112,15 +118,15 @@ class CredentialRotation:
                 _log.warning("other users can read %s; restrict it with chmod 600", path.name)
 
 
-def read_tokens(file: Path | None, token: str) -> Tokens:
-    """Read the tokens of a file and add one with the roles predict and explain.
+def read_tokens(file: Path | None, own: Mapping[str, str]) -> Tokens:
+    """Read the tokens of a file and add those of environment variables.
 
     Args:
         file: Token file; None: none.
-        token: The additional token; empty: none.
+        own: The additional token of each name in OWN_ROLES; empty: none.
 
     Raises:
-        ConfigurationError: The file or the token is invalid.
+        ConfigurationError: The file or a token is invalid.
     """
     tokens = NONE
     if file is not None:
@@ -131,12 +137,12 @@ def read_tokens(file: Path | None, token: str) -> Tokens:
             raise ConfigurationError(f"--token-file {file.name} is not UTF-8; save it as UTF-8") from None
         except ConfigurationError as error:
             raise ConfigurationError(f"--token-file {file.name}: {error.message}") from None
-    if not token:
-        return tokens
-    try:
-        return tokens.with_token(Token.of("QUANTRA_TOKEN", (Role.PREDICT, Role.EXPLAIN, Role.READER), token))
-    except ConfigurationError as error:
-        raise ConfigurationError(f"QUANTRA_TOKEN: {error.message}") from None
+    for name, token in own.items():
+        try:
+            tokens = tokens.with_token(Token.of(name, OWN_ROLES[name], token)) if token else tokens
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{name}: {error.message}") from None
+    return tokens
 
 
 def _is_readable_by_others(path: Path) -> bool:

@@ -60,7 +60,7 @@ class ServeFlags:
     as_json: Annotated[bool, Flag("Log as JSON; standard output is always JSON.", spelling="--json")] = False
 
     def settings(self) -> ServerSettings:
-        """Create the server's settings, with the token of the environment variable QUANTRA_TOKEN.
+        """Create the server's settings, with the tokens of the variables QUANTRA_TOKEN and QUANTRA_ADMIN_TOKEN.
 
         Raises:
             ConfigurationError: An address is invalid, half of TLS is missing, or as `ServerSettings`.
@@ -72,6 +72,7 @@ class ServeFlags:
             tls=TlsFiles.of(self.tls_cert, self.tls_key, self.tls_client_ca),
             token_file=self.token_file,
             token=os.environ.get("QUANTRA_TOKEN", ""),
+            admin_token=os.environ.get("QUANTRA_ADMIN_TOKEN", ""),
             device=self.device,
             max_batch_rows=self.max_batch_rows,
             threads=self.threads,

@@ -105,9 +105,11 @@ class ServerSettings:
     tls: TlsFiles | None = None
     """Certificate files for every address except Unix sockets; None: no encryption."""
     token_file: Path | None = None
-    """File of access tokens; None: anyone may call, unless `token` is set."""
+    """File of access tokens; None: anyone may call, unless `token` or `admin_token` is set."""
     token: str = field(default="", repr=False)
-    """An additional token with the roles predict and explain; empty: none."""
+    """An additional token with the roles predict, explain and reader; empty: none."""
+    admin_token: str = field(default="", repr=False)
+    """An additional token with the role admin; empty: none."""
     device: str = "auto"
     """`auto`, `cpu`, `cuda` or `cuda:N`."""
     max_batch_rows: int = 256
@@ -128,7 +130,7 @@ class ServerSettings:
     """`behind`: record forecasts soon after they were sent, and go on if that fails. `strict`: record each forecast
     before it is sent, and reject the request if that fails."""
     admin_listen: Listening | None = None
-    """Address to load, unload and reload models; None: disabled. Without `token_file`, it needs no token."""
+    """Address to load, unload and reload models; None: disabled. Without tokens, anyone may call it."""
     metrics_port: int | None = None
     """Port of the Prometheus metrics on 127.0.0.1, in [0, 65535]; 0 picks a free port; None: disabled."""
     otel: bool = False
@@ -176,6 +178,6 @@ class ServerSettings:
     @property
     def is_open(self) -> bool:
         """Whether other machines can reach it without authentication."""
-        has_tokens = self.token_file is not None or bool(self.token)
+        has_tokens = self.token_file is not None or bool(self.token) or bool(self.admin_token)
         has_client_certificates = self.tls is not None and self.tls.client_ca is not None
         return not self.listen.is_loopback and not has_tokens and not has_client_certificates

@@ -1,0 +1,79 @@
+using System.Diagnostics;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+
+namespace Quantra.Client.Hosting.Tests;
+
+/// <summary>Ledger and lifecycle of a real supervised server.</summary>
+public sealed class SupervisedLifecycleTests(HostingFixture fixture) : IAsyncLifetime
+{
+    /// <summary>Versions 1, the champion, and 2 of the model mine, and a ledger with bars.</summary>
+    private const string SetupScript = """
+        import sys
+        from pathlib import Path
+
+        folder = Path(sys.argv[1])
+        sys.path.insert(0, sys.argv[2])
+        from daily_runs import HAR, LEARNT, daily_bars, save_daily_model
+        from predictor.ledger import Ledger
+
+        for version, until in ((1, LEARNT), (2, 20101231)):
+            save_daily_model(folder / "models" / "mine", version, HAR, until)
+        with Ledger.open(folder / "ledger.db", create=True) as ledger:
+            ledger.add_bars(daily_bars(20111230))
+        """;
+
+    private static readonly string[] Gates = ["losses", "shadow", "replay"];
+
+    private readonly string _folder = Directory.CreateTempSubdirectory("quantra-supervised-").FullName;
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    public async ValueTask InitializeAsync()
+    {
+        using var python = Process.Start(fixture.Interpreter, ["-c", SetupScript, _folder, Path.Combine(HostingFixture.Repository(), "tests")]);
+        await python.WaitForExitAsync();
+        Assert.Equal(0, python.ExitCode);
+    }
+
+    [Fact]
+    public async Task A_host_promotes_a_version_of_its_own_server_and_reads_its_ledger()
+    {
+        var builder = Host.CreateEmptyApplicationBuilder(null);
+        builder.Services.AddQuantraServer(options =>
+        {
+            (options.Models, options.PythonEnvironment, options.Device) = (Path.Combine(_folder, "models"), fixture.Environment, "cpu");
+            (options.Ledger, options.AcceptsAdminCalls) = (Path.Combine(_folder, "ledger.db"), true);
+        });
+        builder.Services.AddQuantraClient(options => options.Timeout = TimeSpan.FromMinutes(5));
+        using var host = builder.Build();
+        await host.StartAsync(Token);
+        var lifecycle = host.Services.GetRequiredService<IModelLifecycle>();
+        var comparison = await lifecycle.CompareAsync("mine", "mine@2", cancellationToken: Token);
+        Assert.Equal(("mine@1", "mine@2"), (comparison.Champion, comparison.Challenger));
+        Assert.True((await lifecycle.PromoteAsync("mine@2", "newer", Gates, Token)).IsPromoted);
+        Assert.Equal(2, (await host.Services.GetRequiredService<IStockPredictor>().GetModelAsync("mine", Token)).Version);
+        var ledger = host.Services.GetRequiredService<IForecastLedger>();
+        var last = await ledger.WatchEventsAsync("mine", cancellationToken: Token).FirstAsync(one => one.Version == 2, Token);
+        Assert.Equal(("champion", "promote: newer"), (last.Kind, last.Reason));
+
+        var port = host.Services.GetRequiredService<QuantraServer>().Status.AdminPort;
+        await using var stranger = new ModelAdminClient(new Uri($"http://127.0.0.1:{port}"), new() { Token = _ => default });
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => stranger.Lifecycle.RollBackAsync("mine", "too narrow", cancellationToken: Token));
+        Assert.Equal(QuantraReason.Unauthenticated, failure.Reason);
+        await host.StopAsync(Token);
+    }
+
+    [Fact]
+    public void A_server_without_admin_calls_opens_no_client_for_them()
+    {
+        var failure = Assert.Throws<InvalidOperationException>(() => new QuantraServer(fixture.Options()).OpenAdminClient());
+        Assert.Equal("the server does not accept admin calls; set AcceptsAdminCalls of its options", failure.Message);
+    }
+
+    public ValueTask DisposeAsync()
+    {
+        Directory.Delete(_folder, recursive: true);
+        return ValueTask.CompletedTask;
+    }
+}
