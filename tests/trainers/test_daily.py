@@ -311,6 +311,11 @@ def test_the_command_says_that_a_late_bar_makes_no_forecast(
     assert {one.symbol for one in rows_of(ledger, ForecastRecord)} == {"AAPL", "MSFT"}
 
 
+def test_bars_that_cannot_be_read_leave_no_ledger(models: Path, ledger: Path, csv: Path) -> None:
+    assert run_daily(models, ledger, csv.with_name("missing.csv")) == 1
+    assert not ledger.exists()
+
+
 def test_the_command_ends_with_3_if_a_person_should_look(models: Path, ledger: Path, csv: Path) -> None:
     (models / "mine" / "2" / "weights.safetensors").write_bytes(b"")
     assert [run_daily(models, ledger, csv) for _ in range(2)] == [3, 3]

@@ -86,18 +86,19 @@ def daily_command(
     It catches up on missed evenings, and a second run writes nothing. The exit code is 3 if a person should look.
     """
     torch.set_num_threads(1)
+    panel, line, covariates = bars.read(), choose_line(models, name), files.read()  # before a ledger is created
     with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
             _print_skipped(ledger, holder, as_json=as_json)
             return
         settings = DailySettings(
             ledger=opened,
-            line=choose_line(models, name),
-            covariates=files.read(),
+            line=line,
+            covariates=covariates,
             accept_suspect_bars=accept_suspect_bars,
             serve_best=evidence.serve_best,
         )
-        summary = run_due_evenings(settings, bars.read(), datetime.now(UTC), after_evening=evidence.after_evening)
+        summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=evidence.after_evening)
         write_page(report, settings, summary)
     print_summary(summary, as_json=as_json)
     if not as_json:
