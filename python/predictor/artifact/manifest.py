@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import (
-    STORED_KINDS,
     NetworkConfig,
     NetworkKind,
     Normaliser,
@@ -15,9 +14,9 @@ from predictor.networks import (
     TargetKind,
     check_quantiles,
     config_from_settings,
-    kind_named,
     read_normaliser,
     settings_from_config,
+    stored_kind_named,
     write_normaliser,
 )
 from predictor.windows import BarRequirements
@@ -196,7 +195,7 @@ def read_card(value: Json) -> Mapping[str, Json]:
 
 
 def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
-    kind, version = kind_named(record.text("kind"), STORED_KINDS), record.integer("kind_version")
+    kind, version = stored_kind_named(record.text("kind")), record.integer("kind_version")
     if version != kind.version:
         raise ArtifactError.of(MANIFEST, f"network {kind.name!r} is version {version}, this program has {kind.version}")
     if record.json("arithmetic") != kind.arithmetic:

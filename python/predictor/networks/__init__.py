@@ -16,11 +16,11 @@ from predictor.networks.inputs import Edges, Inputs, InputSizes
 from predictor.networks.kinds import (
     KINDS,
     NORMALISERS,
-    STORED_KINDS,
     UnconditionalConfig,
     UnconditionalForecaster,
     kind_named,
     read_normaliser,
+    stored_kind_named,
     write_normaliser,
 )
 from predictor.networks.layers import Highway
@@ -75,7 +75,6 @@ __all__ = [
     "KINDS",
     "NORMALISERS",
     "SMALLEST_RANGE_VOLATILITY",
-    "STORED_KINDS",
     "TAPS",
     "WINDOW",
     "ChronosConfig",
@@ -133,6 +132,7 @@ __all__ = [
     "read_normaliser",
     "restore",
     "settings_from_config",
+    "stored_kind_named",
     "uncross",
     "window_mean",
     "without_crossings",

@@ -73,20 +73,25 @@ _NORMALISERS = (
 
 KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _NETWORKS}
 """Kinds that can be trained."""
-STORED_KINDS: Mapping[str, NetworkKind] = {**KINDS, **{kind.name: kind for kind in (CHRONOS_BOLT, CHRONOS_2)}}
-"""Kinds that an artifact can hold."""
+ADOPTED_KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in (CHRONOS_BOLT, CHRONOS_2)}
+"""Kinds whose weights others trained."""
 NORMALISERS: Mapping[str, NormaliserKind] = {kind.name: kind for kind in _NORMALISERS}
 
 
-def kind_named(name: str, kinds: Mapping[str, NetworkKind] = KINDS) -> NetworkKind:
-    """The kind of a name, by default one that can be trained.
+def kind_named(name: str) -> NetworkKind:
+    """The kind of a name, which can be trained.
 
     Raises:
         ConfigurationError: the name is unknown; the message lists the kinds.
     """
-    if name not in kinds:
-        raise ConfigurationError(f"unknown network kind {name!r}; choose one of {sorted(kinds)}")
-    return kinds[name]
+    if name not in KINDS:
+        raise ConfigurationError(f"unknown network kind {name!r}; choose one of {sorted(KINDS)}")
+    return KINDS[name]
+
+
+def stored_kind_named(name: str) -> NetworkKind:
+    """The kind of a name in an artifact, which may be an adopted one; raises as `kind_named`."""
+    return ADOPTED_KINDS[name] if name in ADOPTED_KINDS else kind_named(name)
 
 
 def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:
