@@ -179,6 +179,13 @@ def test_the_card_says_where_the_weights_come_from(models: Path, kind: str) -> N
     assert (card.adopted.license_file, card.adopted.license_sha256) == ("LICENSE", digest_of(published / "LICENSE"))
 
 
+def test_other_symbols_than_those_of_the_calibration_are_named(models: Path) -> None:
+    with Forecaster.load(models / "chronos-bolt" / "1") as forecaster:
+        (warning,) = forecaster.predict(bokeh_panel("IBM", "MSFT")).warnings
+
+    assert warning.startswith("MSFT: not among the symbols that the model was calibrated on")
+
+
 def test_days_before_the_end_of_its_training_are_neither_calibration_nor_test(models: Path) -> None:
     splits = {split.name: split for split in card_of(models / "chronos-bolt" / "1").splits}
 

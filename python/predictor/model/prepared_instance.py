@@ -297,7 +297,10 @@ class TrainingSummary:
     """Facts about the training of one network."""
 
     symbols: frozenset[str] | None
-    """Training symbols, including those of the models that it was fine-tuned from; None if unknown."""
+    """Training symbols, including those of the models that it was fine-tuned from; None if unknown. Of an
+    adopted model, those that it was calibrated and scored on."""
+    is_adopted: bool
+    """Whether the network was trained by others."""
     is_adjusted: bool
     """Whether the training bars recorded splits and dividends; False if unknown."""
     knows_by_name: bool
@@ -316,6 +319,7 @@ class TrainingSummary:
         before = (frozenset(one.symbols) for one in ancestors_of(manifest.card))
         return cls(
             symbols=None if data is None else data.trained_symbols.union(*before),
+            is_adopted=manifest.kind.is_adopted,
             is_adjusted=data is not None and data.adjustment != UNADJUSTED,
             knows_by_name=manifest.kind.is_panel_model,
             reads_volume=manifest.kind.learns and pipeline.features.features.reads_volume,
@@ -342,7 +346,12 @@ def find_data_warnings(
             is_adjusted=any(one.is_adjusted for one in networks),
         )
     new = _find_unseen_symbols(networks, forecast)
-    if new:
+    if new and all(one.is_adopted for one in networks):
+        yield (
+            f"{listed(new)}: not among the symbols that the model was calibrated on, so its scores do not apply to "
+            "them; evaluate it on their bars (quantra evaluate), or adopt it again with them"
+        )
+    elif new:
         whom = "the model was" if len(networks) == 1 else "all members were"
         yield (
             f"{listed(new)}: not among the symbols that {whom} trained on, so its scores do not apply to them; "
