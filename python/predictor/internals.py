@@ -18,7 +18,7 @@ TRAINING_WINDOWS: Final = "train_windows"
 """The baseline of trees: the mean of their forecasts of the training windows."""
 
 LAST_CLOSE: Final = "last_close"
-"""The baseline of occlusion: the forecast if only the last bar is known."""
+"""The baseline of adopted models: the forecast if only the last bar is known."""
 
 
 def describe_session(offset: int) -> str:
@@ -28,13 +28,14 @@ def describe_session(offset: int) -> str:
     return f"{counted(abs(offset), 'session')} {'before' if offset < 0 else 'after'} the last"
 
 
-def describe_baseline(name: str) -> str:
+def describe_baseline(name: str, *, is_additive: bool) -> str:
     """Describe the baseline of contributions; unknown names stay unchanged."""
-    return {
+    described = {
         TYPICAL: "the typical input",
         TRAINING_WINDOWS: "the mean training window",
-        LAST_CLOSE: "the last close alone (not additive)",
+        LAST_CLOSE: "the last close alone",
     }.get(name, name)
+    return described if is_additive else f"{described} (not additive)"
 
 
 class InternalAxis(StrEnum):

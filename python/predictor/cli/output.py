@@ -26,6 +26,7 @@ from predictor.catalog import ModelInfo
 from predictor.dates import as_number, optional_number
 from predictor.errors import QuantraError, answer_of, shown_date, shown_price
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
+from predictor.instance import OCCLUSION
 from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, largest_shares
 from predictor.report.templates import iso, level
 from predictor.skill import Skill, Verdict
@@ -83,7 +84,8 @@ def contributions_table(attribution: Attribution, symbol: str) -> RenderableType
     title = (
         f"{symbol}: {attribution.horizon} sessions ahead, {level(attribution.quantile)}: "
         f"{shown(float(attribution.prediction[s]))} {unit}, "
-        f"{shown(float(attribution.baseline_prediction[s]))} for {describe_baseline(attribution.baseline)}"
+        f"{shown(float(attribution.baseline_prediction[s]))} for "
+        f"{describe_baseline(attribution.baseline, is_additive=attribution.method != OCCLUSION)}"
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     least, most = _BAR_WIDTHS

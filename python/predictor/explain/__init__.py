@@ -1,12 +1,12 @@
 """Explanations of forecasts: signed contributions of all inputs in the target's unit, which add up.
 
 Networks have integrated gradients, whose gradients come from an *attribution view*, a second module tree over the
-weights of the served network. Trees have Shapley values. Adopted models have occlusion, which does not add up.
+weights of the served network. Trees have Shapley values. Every model has occlusion, which does not add up.
 """
 
 from predictor.explain.integrated_gradients import MOST_ROWS, Contributions, Explainer, ExplanationCost
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
-from predictor.explain.occlusion import OcclusionExplainer, group_bars
+from predictor.explain.occlusion import BarOcclusionExplainer, FeatureOcclusionExplainer, group_bars
 from predictor.explain.path import Baseline
 from predictor.explain.tree_shap import TreeExplainer
 from predictor.explain.view import build_attribution_view
@@ -14,11 +14,12 @@ from predictor.explain.view import build_attribution_view
 __all__ = [
     "MOST_ROWS",
     "NODE_COUNTS",
+    "BarOcclusionExplainer",
     "Baseline",
     "Contributions",
     "Explainer",
     "ExplanationCost",
-    "OcclusionExplainer",
+    "FeatureOcclusionExplainer",
     "TreeExplainer",
     "build_attribution_view",
     "gauss_legendre",

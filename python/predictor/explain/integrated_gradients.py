@@ -91,6 +91,12 @@ class Contributions:
             + self.neighbours.sum(1)
         )
 
+    def with_gap(self, floor: FloatArray, tolerance: float) -> "Contributions":
+        """The same contributions with their gap, measured against at least `floor` [N]."""
+        difference = self.prediction - self.baseline_prediction
+        gap = np.abs(self.total() - difference) / np.maximum(np.abs(difference), floor)
+        return replace(self, relative_gap=gap, converged=gap <= tolerance)
+
 
 @final
 class ConvergenceTally:

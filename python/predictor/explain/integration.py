@@ -89,14 +89,18 @@ class PathIntegrator:
 
     def ends(self, path: StraightPath, deadline: Cancellation) -> Tensor:
         """Forecasts at the baseline and at the windows, float64 [2, N, H, Q]."""
-        positions = torch.tensor([0.0, 1.0], dtype=torch.float64, device=path.device)
-        forecasts = positions.new_empty(2, path.rows, *path.end.offsets.shape[1:])
+        return self.forecasts(path, (0.0, 1.0), deadline)
+
+    def forecasts(self, path: StraightPath, at: Sequence[float], deadline: Cancellation) -> Tensor:
+        """Forecasts at P positions between the baseline (0) and the windows (1), float64 [P, N, H, Q]."""
+        positions = torch.tensor(at, dtype=torch.float64, device=path.device)
+        forecasts = positions.new_empty(len(at), path.rows, *path.end.offsets.shape[1:])
 
         def run(block: PathBlock) -> Tensor:
             with torch.no_grad():
                 return self._forecast(*path.at(block, positions))
 
-        for block, values in self._run_blocks(path.rows, 2, run, deadline):
+        for block, values in self._run_blocks(path.rows, len(at), run, deadline):
             forecasts[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
         return forecasts
 

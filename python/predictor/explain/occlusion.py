@@ -1,18 +1,21 @@
-"""Occlusion: how a forecast changes when a group of past bars is unknown (Zeiler & Fergus 2014).
+"""Occlusion: how a forecast changes when a part of its input is hidden (Zeiler & Fergus 2014).
 
-The contributions are not additive: bars that say the same thing replace each other, and bars that matter only together
-count twice.
+The contributions are not additive: parts that say the same thing replace each other, and parts that matter only
+together count twice.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, final
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from predictor.arrays import FloatArray, PositionArray
 from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
-from predictor.explain.integration import NODE_COUNTS, Point
+from predictor.explain.integration import NODE_COUNTS, PathIntegrator, Point
+from predictor.explain.path import Baseline, PanelForecasts, PathParts, RowForecasts, StraightPath
 from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
@@ -25,7 +28,7 @@ def group_bars(length: int) -> list[PositionArray]:
 
 
 @final
-class OcclusionExplainer:
+class BarOcclusionExplainer:
     """Explains the forecasts of a network of one observed feature. Stateless and thread-safe.
 
     The contribution of a group of bars is the forecast minus the forecast without these bars, in equal parts for each
@@ -58,13 +61,10 @@ class OcclusionExplainer:
         known = inputs.mask[..., 0].cpu().numpy()
         spread, scale = self._output.spread.numpy(), inputs.scale.cpu().numpy()
         return [
-            _join(
-                _share_among_bars(effects[:, :, h, q], groups, known),
-                values[:, h, q],
-                baseline[:, h, q],
-                least=GAP_FLOOR * spread[h] * scale[:, h],
-                tolerance=tolerance,
-            )
+            replace(
+                _without_effects(values[:, h, q], baseline[:, h, q], groups=len(groups)),
+                observed=_share_among_bars(effects[:, :, h, q], groups, known)[..., None],
+            ).with_gap(GAP_FLOOR * spread[h] * scale[:, h], tolerance)
             for h, q in points
         ]
 
@@ -84,16 +84,135 @@ def _share_among_bars(effects: FloatArray, groups: Sequence[PositionArray], know
     return shares
 
 
-def _join(
-    observed: FloatArray, values: FloatArray, baseline: FloatArray, *, least: FloatArray, tolerance: float
-) -> Contributions:
-    """Contributions of bars [N, T] to values [N], with the gap between their sum and the distance to the baseline."""
+@final
+class FeatureOcclusionExplainer:
+    """Explains the forecasts of any model of several features. Stateless and thread-safe.
+
+    The contribution of a feature is the forecast minus the forecast with the feature at the baseline of integrated
+    gradients in all sessions. Location, scale, conformal offsets, and the neighbours together, count as features.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        output: OutputMap,
+        baseline: Baseline,
+        *,
+        known_groups: Sequence[int],
+        static_groups: Sequence[int],
+        device: torch.device,
+        max_rows: int,
+        members: int | None = None,
+    ) -> None:
+        """Store the parts.
+
+        Args:
+            network: the served network.
+            output: the model's output map.
+            baseline: the baseline.
+            known_groups: index of the known feature that each column belongs to.
+            static_groups: index of the static feature that each column belongs to.
+            device: device of the network's output.
+            max_rows: see `Explainer`.
+            members: see `Explainer`.
+        """
+        self._output = replace(output, spread=output.spread.to(device), offsets=output.offsets.to(device))
+        self._baseline = baseline
+        self._known, self._static = _list_columns(known_groups), _list_columns(static_groups)
+        self._is_panel, self._members = members is not None, members or 1
+        forecasting = PanelForecasts(network, self._output) if self._is_panel else RowForecasts(network, self._output)
+        self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self._members))
+
+    def explain(
+        self,
+        inputs: Inputs,
+        points: Sequence[Point],
+        *,
+        deadline: Cancellation,
+        tolerance: float = 0.01,
+        node_counts: Sequence[int] = NODE_COUNTS,  # noqa: ARG002 - the signature of `Explainer`
+        nodes: Tensor | None = None,
+    ) -> list[Contributions]:
+        """Compute the contributions to each point, in order, without their sessions; see `Explainer.explain`."""
+        check_request(inputs, points, self._output, members=self._members)
+        with torch.inference_mode(), torch.autocast(self._output.offsets.device.type, enabled=False):
+            path = StraightPath.between(self._baseline, inputs, self._output.offsets, nodes)
+            values = self._forecast(path, path.end, deadline)
+            if not bool(values.isfinite().all()):
+                raise not_finite_error()
+            baseline = self._forecast(path, path.start, deadline)
+            groups = self._groups(path.end)
+            effects = PathParts(
+                *(values[:, None] - self._hide_each(path, k, part, values, deadline) for k, part in enumerate(groups))
+            )
+            neighbours = values[:, None] - self._hide_neighbours(path, values, deadline)
+        floor = GAP_FLOOR * self._output.spread * path.scale
+        return [
+            replace(
+                _without_effects(
+                    _to_numpy(values[:, h, q]), _to_numpy(baseline[:, h, q]), groups=sum(map(len, groups))
+                ),
+                observed=_to_numpy(effects.observed[:, None, :, h, q]),
+                known=_to_numpy(effects.known[:, None, :, h, q]),
+                static=_to_numpy(effects.static[..., h, q]),
+                location=_to_numpy(effects.location[:, 0, h, q]),
+                scale=_to_numpy(effects.scale[:, 0, h, q]),
+                conformal=_to_numpy(effects.offsets[:, 0, h, q]),
+                neighbours=_to_numpy(neighbours[..., h, q]),
+            ).with_gap(_to_numpy(floor[:, h]), tolerance)
+            for h, q in points
+        ]
+
+    def _groups(self, parts: PathParts) -> tuple[list[list[int]], ...]:
+        """The columns of each feature in each part."""
+        observed, _, _, *others = (list(range(part.shape[-1])) for part in parts)
+        return ([[f] for f in observed], self._known, self._static, *([columns] for columns in others))
+
+    def _hide_each(
+        self, path: StraightPath, k: int, groups: Sequence[Sequence[int]], values: Tensor, deadline: Cancellation
+    ) -> Tensor:
+        """[N, width, H, Q] forecasts without each group of columns of part `k`, at the group's first column.
+
+        Other columns have the forecasts `values` [N, H, Q].
+        """
+        forecasts = values[:, None].repeat(1, path.end[k].shape[-1], 1, 1)
+        for columns in groups:
+            parts = PathParts(*(part.clone() for part in path.end))
+            # all parts of a panel but the offsets have a dimension of stocks, and the first is the explained one
+            own = (slice(None), 0) if self._is_panel and k < len(parts) - 1 else (slice(None),)
+            parts[k][*own, ..., columns] = path.start[k][*own, ..., columns]
+            forecasts[:, columns[0]] = self._forecast(path, parts, deadline)
+        return forecasts
+
+    def _hide_neighbours(self, path: StraightPath, values: Tensor, deadline: Cancellation) -> Tensor:
+        """[N, 1, H, Q] forecasts with all neighbours at the baseline; [N, 0, H, Q] without neighbours."""
+        if self._members == 1:
+            return values[:, None][:, :0]
+        parts = PathParts(*(part.clone() for part in path.end))
+        for part, reference in zip(parts[:-1], path.start[:-1], strict=True):
+            part[:, 1:] = reference[:, 1:]
+        return self._forecast(path, parts, deadline)[:, None]
+
+    def _forecast(self, path: StraightPath, parts: PathParts, deadline: Cancellation) -> Tensor:
+        """[N, H, Q] forecasts of a path's windows with these inputs, always in batches of the same sizes."""
+        return self._integrator.forecasts(replace(path, end=parts), (1.0,), deadline)[0]
+
+
+def _list_columns(groups: Sequence[int]) -> list[list[int]]:
+    """The columns of each group."""
+    return [[k for k, own in enumerate(groups) if own == group] for group in dict.fromkeys(groups)]
+
+
+def _to_numpy(values: Tensor) -> FloatArray:
+    return values.cpu().numpy()
+
+
+def _without_effects(values: FloatArray, baseline: FloatArray, *, groups: int) -> Contributions:
+    """The forecasts [N] of windows and baseline, without contributions; `groups` is how many were hidden."""
     count = len(values)
-    distance = values - baseline
-    gap = np.abs(observed.sum(axis=1) - distance) / np.maximum(np.abs(distance), least)
     return Contributions(
-        observed=observed[..., None],
-        known=np.zeros((count, observed.shape[1], 0)),
+        observed=np.zeros((count, 1, 0)),
+        known=np.zeros((count, 1, 0)),
         static=np.zeros((count, 0)),
         location=np.zeros(count),
         scale=np.zeros(count),
@@ -101,7 +220,7 @@ def _join(
         neighbours=np.zeros((count, 0)),
         prediction=values,
         baseline_prediction=baseline,
-        relative_gap=gap,
-        converged=gap <= tolerance,
-        nodes=np.full(count, len(group_bars(observed.shape[1])), np.int32),
+        relative_gap=np.zeros(count),
+        converged=np.ones(count, np.bool_),
+        nodes=np.full(count, groups, np.int32),
     )

@@ -7,7 +7,7 @@ polynomial, which Gauss-Legendre nodes integrate exactly.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -195,6 +195,4 @@ class TreeExplainer:
             converged=np.ones(len(values), np.bool_),
             nodes=np.full(len(values), self._paths[h * len(self._output.levels) + q].nodes, np.int32),
         )
-        least = np.maximum(np.abs(values - start), GAP_FLOOR * unit)
-        gap = np.abs(whole.total() - (values - start)) / least
-        return replace(whole, relative_gap=gap, converged=gap <= tolerance)
+        return whole.with_gap(GAP_FLOOR * unit, tolerance)

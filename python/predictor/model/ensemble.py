@@ -21,11 +21,18 @@ from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, Quan
 from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
-from predictor.instance import NEVER, Cancellation, Instance, Query, ReadInstance
+from predictor.instance import NEVER, OCCLUSION, Cancellation, Instance, Query, ReadInstance
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
-from predictor.model.explanations import compute_cost, index_targets
+from predictor.model.explanations import choose_method, compute_cost, index_targets
 from predictor.model.model import Model
-from predictor.model.predictor import ModelIdentity, PreparedBatch, compute_prices, default_targets, prepare_batch
+from predictor.model.predictor import (
+    NOT_ADDITIVE,
+    ModelIdentity,
+    PreparedBatch,
+    compute_prices,
+    default_targets,
+    prepare_batch,
+)
 from predictor.model.preparation import InstancePreparation
 from predictor.model.prepared_instance import (
     PreparedInstance,
@@ -228,15 +235,20 @@ def describe_ensemble(
         calendar=manifest.calendar,
         calendar_ends=min(info.calendar_ends for info in members),
         is_panel_model=any(info.is_panel_model for info in members),
-        explain_methods=_common_methods([info.explain_methods for info in members]),
+        explain_methods=find_common_methods([info.explain_methods for info in members]),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes({**manifest.card, **_describe_members(manifest, members)}).decode(),
     )
 
 
-def _common_methods(methods: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The methods of all members; none if they differ, because their contributions have different baselines."""
-    return methods[0] if len(set(methods)) == 1 else ()
+def find_common_methods(methods: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The methods of all members, the default first.
+
+    Occlusion of adopted models hides bars and not features, so they have no method in common with others.
+    """
+    if (OCCLUSION,) in methods and len(set(methods)) > 1:
+        return ()
+    return tuple(method for method in methods[0] if all(method in others for others in methods))
 
 
 def _describe_members(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) -> dict[str, Json]:
@@ -339,38 +351,40 @@ class Ensemble:
         """Explain one query; returns the weighted mean of the members' attributions, one per target.
 
         Raises:
-            ExplainUnsupportedError: the members are explained by different methods.
+            ExplainUnsupportedError: the members have no common method, or not this one.
             RequestTooLargeError: all members together may need more than `explain.MOST_ROWS`.
             QuantraError: see `prepare` and `Model.attributions`.
         """
-        self._check_methods()
+        method = self._choose_method(query)
         self._cost(query).check()
-        complete = replace(query, targets=query.targets or self.default_targets())
+        complete = replace(query, targets=query.targets or self.default_targets(), method=method)
         prepared = self.prepare(complete.instance, now)
         attributions = [
             member.attributions(complete, panel, deadline)
             for member, panel in zip(self.members.values(), prepared.members, strict=True)
         ]
+        warnings = (NOT_ADDITIVE, *prepared.warnings) if method == OCCLUSION else prepared.warnings
         (forecast,), shown = self.forecast([prepared], deadline), prepared.only(complete.symbols)
         return tuple(
             combine_attributions(
                 self.identity,
                 dict(zip(self.members, answers, strict=True)),
                 self._predict_point(target, forecast, shown, query.tolerance),
-                prepared.warnings,
+                warnings,
                 self._skill,
             )
             for target, answers in zip(complete.targets, zip(*attributions, strict=True), strict=True)
         )
 
-    def _check_methods(self) -> None:
-        methods = {name: member.method for name, member in self.members.items()}
-        if len(set(methods.values())) > 1:
-            listing = ", ".join(f"{name} by {method}" for name, method in methods.items())
+    def _choose_method(self, query: Query) -> str:
+        common = find_common_methods([member.methods for member in self.members.values()])
+        if not common:
+            adopted = ", ".join(name for name, member in self.members.items() if member.manifest.kind.is_adopted)
             raise ExplainUnsupportedError(
-                f"the members of this ensemble are explained by methods with different baselines ({listing}), so their "
-                "contributions cannot be averaged; explain the members separately"
+                f"this ensemble has adopted members ({adopted}), whose explanations hide bars, and others, whose "
+                "explanations hide features, so their contributions cannot be averaged; explain the members separately"
             )
+        return choose_method(query.method, common)
 
     def explain_cost(self, query: Query) -> int:
         """See `Predictor.explain_cost`; the sum over the members."""

@@ -152,7 +152,8 @@ def _prefix_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -
 def _merge_rows(members: Sequence[Attribution]) -> list[RowKey]:
     """Merge the rows of all members, sorted by kind, then by first appearance."""
     kinds = list(RowKind)
-    keys = dict.fromkeys(key for member in members for key in _keys(member))
+    offsets = (RowKind.CONFORMAL, RowKind.CONFORMAL.value)  # which adopted members lack
+    keys = dict.fromkeys([*(key for member in members for key in _keys(member)), offsets])
     return sorted(keys, key=lambda key: kinds.index(key[0]))
 
 

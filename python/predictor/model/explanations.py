@@ -34,6 +34,17 @@ def check_tolerance(tolerance: float) -> None:
         )
 
 
+def choose_method(method: str, supported: Sequence[str]) -> str:
+    """Return the method of a query; by default, the first one that the model supports.
+
+    Raises:
+        ExplainUnsupportedError: the model does not support it.
+    """
+    if method and method not in supported:
+        raise ExplainUnsupportedError(f"unknown method {method!r}; the model supports {list(supported)}")
+    return method or supported[0]
+
+
 def index_targets(targets: Sequence[TargetPoint], target: Target, levels: Sequence[float]) -> list[Point]:
     """Return the indices (h, q) of the targets in a forecast.
 

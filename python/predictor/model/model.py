@@ -16,10 +16,11 @@ from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
 from predictor.explain import (
+    BarOcclusionExplainer,
     Baseline,
     Explainer,
     ExplanationCost,
-    OcclusionExplainer,
+    FeatureOcclusionExplainer,
     TreeExplainer,
     build_attribution_view,
 )
@@ -37,7 +38,7 @@ from predictor.instance import (
     ReadInstance,
 )
 from predictor.internals import LAST_CLOSE, TRAINING_WINDOWS, Internal, InternalAxis
-from predictor.model.explanations import check_tolerance, compute_cost, index_targets
+from predictor.model.explanations import check_tolerance, choose_method, compute_cost, index_targets
 from predictor.model.predictor import (
     ForecastSource,
     ModelIdentity,
@@ -71,9 +72,6 @@ from predictor.windows import Pipeline
 EXPLAINED_AT_ONCE: Final = 32
 """Rows of one forward and backward pass on a CPU: about 15 ms, after which a prediction can interrupt."""
 
-BASELINES: Final = {TREE_SHAP: TRAINING_WINDOWS, OCCLUSION: LAST_CLOSE}
-"""Baselines of methods that do not compare with the one of the manifest."""
-
 SHARE_KNOWN = "share of known cells"
 """The last variable of every past session."""
 
@@ -85,13 +83,21 @@ class Model:
     """One loaded model version. Thread-safe: it is immutable except for its cache of dates."""
 
     def __init__(
-        self, identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine, runner: Runner
+        self,
+        identity: ModelIdentity,
+        manifest: Manifest,
+        pipeline: Pipeline,
+        engine: Engine,
+        runner: Runner,
+        occlusion: Runner,
     ) -> None:
+        """Store the parts; `runner` explains by the model's own method, `occlusion` by occlusion."""
         self.identity = identity
         self.manifest = manifest
         self.pipeline = pipeline
         self.engine = engine
         self.runner = runner
+        self._occlusion = occlusion
         self.training_summary = TrainingSummary.of(manifest, pipeline)
         self._preparation = InstancePreparation(pipeline, together=not manifest.kind.is_panel_model)
         self._source = ForecastSource(
@@ -99,8 +105,8 @@ class Model:
             target=manifest.target,
             levels=manifest.quantiles,
             features=pipeline.features,
-            baseline=BASELINES.get(method_of(manifest), manifest.baseline.name),
-            method=method_of(manifest),
+            baseline=_baseline_of(manifest, methods_of(manifest)[0]),
+            method=methods_of(manifest)[0],
             skill=skill_of(manifest.card),
             start_note=start_note_of(manifest.card),
             fingerprint=_compute_fingerprint(identity, manifest, pipeline, engine),
@@ -122,25 +128,37 @@ class Model:
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
-        if isinstance(network, TreesForecaster):
-            runner = RowRunner(engine, TreeExplainer(network, output, baseline))
-            return cls(identity, manifest, artifact.pipeline, engine, runner)
         if isinstance(network, ChronosForecaster):
             in_steps = Engine(network, output, device=device, max_rows=rows)
-            runner = RowRunner(engine, OcclusionExplainer(in_steps.values, output))
-            return cls(identity, manifest, artifact.pipeline, engine, runner)
+            runner = RowRunner(engine, BarOcclusionExplainer(in_steps.values, output))
+            return cls(identity, manifest, artifact.pipeline, engine, runner, runner)
         members = _count_members(network)
-        explainer = Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members)
-        runner: Runner = (
-            PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
-            if isinstance(network, GraphForecaster)
-            else RowRunner(engine, explainer)
+        occlusion = FeatureOcclusionExplainer(
+            network,
+            output,
+            baseline,
+            known_groups=artifact.pipeline.features.known_groups,
+            static_groups=artifact.pipeline.features.static_groups,
+            device=torch.device("cpu") if isinstance(network, TreesForecaster) else device,  # NumPy evaluates trees
+            max_rows=rows,
+            members=members,
         )
-        return cls(identity, manifest, artifact.pipeline, engine, runner)
+
+        def run(explainer: Explainer | FeatureOcclusionExplainer) -> Runner:
+            if isinstance(network, GraphForecaster):
+                return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
+            return RowRunner(engine, explainer)
+
+        runner = (
+            RowRunner(engine, TreeExplainer(network, output, baseline))
+            if isinstance(network, TreesForecaster)
+            else run(Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members))
+        )
+        return cls(identity, manifest, artifact.pipeline, engine, runner, run(occlusion))
 
     def with_engine(self, engine: Engine) -> "Model":
         """The same model with another engine for its forecasts."""
-        return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine))
+        return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine), self._occlusion)
 
     def prepare(self, instance: Instance, now: datetime) -> PreparedInstance:
         """Check an instance and compute its inputs.
@@ -222,14 +240,19 @@ class Model:
             RequestTooLargeError: too many targets and symbols for one explanation.
             QuantraError: the deadline passed.
         """
-        if query.method not in ("", self.method):
-            raise ExplainUnsupportedError(f"unknown method {query.method!r}; the model supports [{self.method!r}]")
-        if self.method == TREE_SHAP and query.detail is not Detail.FEATURES:
+        method = choose_method(query.method, self.methods)
+        if method == TREE_SHAP and query.detail is not Detail.FEATURES:
             raise ExplainUnsupportedError(
                 f"detail is {query.detail.value!r}, but a model of trees reads each feature as one summary of its "
                 f"sessions; ask for {Detail.FEATURES.value!r}"
             )
-        if self.method == OCCLUSION and query.detail is Detail.CELLS:
+        source = replace(self._source, method=method, baseline=_baseline_of(self.manifest, method))
+        if method == OCCLUSION and source.baseline != LAST_CLOSE and query.detail is not Detail.FEATURES:
+            raise ExplainUnsupportedError(
+                f"detail is {query.detail.value!r}, but occlusion hides a feature in all sessions at once; ask for "
+                f"{Detail.FEATURES.value!r}"
+            )
+        if method == OCCLUSION and query.detail is Detail.CELLS:
             raise ExplainUnsupportedError(
                 f"detail is {query.detail.value!r}, but occlusion hides groups of bars; ask for "
                 f"{Detail.FEATURES.value!r} or {Detail.TIMES.value!r}"
@@ -240,12 +263,11 @@ class Model:
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
             raise no_usable_symbol_error(prepared.refusals)
-        explained = self.runner.contributions(
-            prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline
-        )
+        runner = self._occlusion if method == OCCLUSION else self.runner
+        explained = runner.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
         internals = self._read_internals(prepared, [h for h, _ in points], deadline)
         return tuple(
-            build_attribution(self._source, prepared, target, contributions, query.detail, own)
+            build_attribution(source, prepared, target, contributions, query.detail, own)
             for target, contributions, own in zip(targets, explained, internals, strict=True)
         )
 
@@ -273,9 +295,9 @@ class Model:
         return _count_members(self.engine.network) or 1
 
     @property
-    def method(self) -> str:
-        """Method of its explanations."""
-        return self._source.method
+    def methods(self) -> tuple[str, ...]:
+        """Methods of its explanations, the default first."""
+        return methods_of(self.manifest)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""
@@ -320,17 +342,24 @@ def describe_model(
         calendar=pipeline.calendar.name,
         calendar_ends=pipeline.calendar.last,
         is_panel_model=manifest.kind.is_panel_model,
-        explain_methods=(method_of(manifest),),
+        explain_methods=methods_of(manifest),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes(manifest.card).decode(),
     )
 
 
-def method_of(manifest: Manifest) -> str:
-    """The method of a model's explanations."""
+def methods_of(manifest: Manifest) -> tuple[str, ...]:
+    """The methods of a model's explanations, the default first."""
     if manifest.kind.is_adopted:
-        return OCCLUSION
-    return TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS
+        return (OCCLUSION,)
+    return (TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS, OCCLUSION)
+
+
+def _baseline_of(manifest: Manifest, method: str) -> str:
+    """The baseline of a model's explanations by a method."""
+    if manifest.kind.is_adopted:
+        return LAST_CLOSE
+    return TRAINING_WINDOWS if method == TREE_SHAP else manifest.baseline.name
 
 
 def build_internals(internals: Internals, features: FittedFeatures, target: Target, h: int) -> tuple[Internal, ...]:

@@ -17,7 +17,7 @@ from predictor.explain import Contributions, group_bars
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
 from predictor.instance import OCCLUSION, Cancellation, Instance, Query, ReadInstance
-from predictor.internals import Internal
+from predictor.internals import LAST_CLOSE, Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
 from predictor.networks import Inputs, Target, TargetKind, anchor_index
@@ -31,7 +31,7 @@ WINDOW_ROWS = (RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL)
 """Rows of every attribution that hold one number per window."""
 
 NOT_ADDITIVE: Final = (
-    "occlusion is not additive: each contribution is the forecast minus the forecast without these bars, and their sum "
+    "occlusion is not additive: each contribution is the forecast minus the forecast without this input, and their sum "
     "is not the difference from the baseline"
 )
 """Warning of explanations by occlusion."""
@@ -264,12 +264,13 @@ def build_attribution(
 ) -> Attribution:
     """Build the attribution of one point of a query; the internals cover the N usable symbols."""
     usable = prepared.usable
-    if source.method == OCCLUSION:
+    warnings = (NOT_ADDITIVE, *prepared.warnings) if source.method == OCCLUSION else prepared.warnings
+    if source.baseline == LAST_CLOSE:
         names, per_row = _sum_bars(contributions)
-        kinds, warnings = (RowKind.OBSERVED,) * len(names), (NOT_ADDITIVE, *prepared.warnings)
+        kinds = (RowKind.OBSERVED,) * len(names)
     else:
         names, kinds = _list_rows(source.features, _list_window_rows(contributions))
-        per_row, warnings = _sum_rows(source.features, contributions), prepared.warnings
+        per_row = _sum_rows(source.features, contributions)
     length = contributions.observed.shape[1]
     per_time = contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)  # rows have the rest
     return Attribution(

@@ -9,13 +9,21 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.errors import listed
-from predictor.explain import NODE_COUNTS, Contributions, Explainer, OcclusionExplainer, TreeExplainer
+from predictor.explain import (
+    NODE_COUNTS,
+    BarOcclusionExplainer,
+    Contributions,
+    Explainer,
+    FeatureOcclusionExplainer,
+    TreeExplainer,
+)
 from predictor.inference import Engine
 from predictor.instance import Cancellation
 from predictor.model.prepared_instance import PreparedInstance, find_indices
 from predictor.networks import Inputs, PanelOutput
 
 Point = tuple[int, int]
+RowExplainer = Explainer | TreeExplainer | BarOcclusionExplainer | FeatureOcclusionExplainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,7 +40,7 @@ class NetworkForecast:
 class RowRunner:
     """Runs a network that reads each window independently; instances share a forward pass."""
 
-    def __init__(self, engine: Engine, explainer: Explainer | TreeExplainer | OcclusionExplainer) -> None:
+    def __init__(self, engine: Engine, explainer: RowExplainer) -> None:
         self._engine = engine
         self._explainer = explainer
 
@@ -100,7 +108,14 @@ def stack_rows(prepared: Sequence[PreparedInstance]) -> Inputs:
 class PanelRunner:
     """Runs a network that looks across the stocks of a panel; each instance is a separate forward pass."""
 
-    def __init__(self, engine: Engine, explainer: Explainer, *, universe: Sequence[str], neighbours: Tensor) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        explainer: Explainer | FeatureOcclusionExplainer,
+        *,
+        universe: Sequence[str],
+        neighbours: Tensor,
+    ) -> None:
         """Store the parts.
 
         Args:

@@ -144,16 +144,17 @@ def reason_view(
     moved = np.flatnonzero(values)
     label = f"{sessions(attribution.horizon)}, {level(attribution.quantile)}"
     rows = _reason_rows(attribution, values)
+    is_additive = attribution.method != OCCLUSION
     return ReasonView(
         label=label,
         unit=unit,
         method=attribution.method,
-        baseline=describe_baseline(attribution.baseline),
+        baseline=describe_baseline(attribution.baseline, is_additive=is_additive),
         prediction=factor * float(attribution.prediction[s]),
         baseline_prediction=factor * float(attribution.baseline_prediction[s]),
         relative_gap=float(attribution.relative_gap[s]),
         converged=bool(attribution.converged[s]),
-        is_additive=attribution.method != OCCLUSION,
+        is_additive=is_additive,
         rows=rows,
         unmoved=values.size - moved.size,
         bars=page.chart(
