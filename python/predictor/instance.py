@@ -176,7 +176,7 @@ def bars_of(instance: Instance, purpose: str) -> BarPanel:
 INTEGRATED_GRADIENTS = "integrated-gradients"
 TREE_SHAP = "tree-shap"
 OCCLUSION = "occlusion"
-"""Of adopted models; the only method whose contributions do not add up."""
+"""Of every model; the only method whose contributions do not add up."""
 
 LEAST_TOLERANCE: Final = 1e-4
 """Smallest allowed tolerance; a smaller completeness gap is float32 rounding."""

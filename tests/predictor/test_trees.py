@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
-from ensembles import ensemble_of, manifest_of
+from artifacts import recent_bars, small_artifact, small_model
 from torch import Tensor
 
-from predictor import artifact
-from predictor.errors import ArtifactError, ExplainUnsupportedError
+from predictor.errors import ArtifactError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, Instance, Query
 from predictor.networks import Inputs, InputSizes, Target, TreesConfig, TreesForecaster, WindowSummaries
@@ -168,13 +165,3 @@ def test_a_tree_that_reads_one_feature_moves_its_row_only() -> None:
     (found, *_) = small_model(replace(made, weights=weights)).explain(query, AFTER_ALL_SESSIONS, Deadline())
     moving = {name for name, value in zip(found.row_names, found.per_row[0], strict=True) if abs(value) > 1e-15}
     assert moving == {"gap", "scale"}
-
-
-def test_an_ensemble_of_trees_and_a_network_forecasts_but_is_not_explained(tmp_path: Path) -> None:
-    stored = {kind: artifact.load(save_small_artifact(tmp_path / kind / "1", kind)) for kind in ("lstm", "trees")}
-    joint = ensemble_of(manifest_of(stored), stored)
-    instance = Instance(input=recent_bars("AAPL", "IBM"))
-    assert np.isfinite(joint.forecast([joint.prepare(instance, AFTER_ALL_SESSIONS)])[0].values).all()
-    assert joint.info((), is_default=True).explain_methods == ()
-    with pytest.raises(ExplainUnsupportedError, match="lstm by integrated-gradients, trees by tree-shap"):
-        joint.explain(Query(instance=instance), AFTER_ALL_SESSIONS, Deadline())

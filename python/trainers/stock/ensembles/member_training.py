@@ -26,7 +26,7 @@ BEST: Final = "best"
 
 MEMBER_KINDS: Final = ("har", "garch", "lstm", "gru", "hybrid", "tft")
 """Kinds of the members, roughly by their training time. `graph` is none: by default it has another lag, and its ranking
-is lost in an ensemble with kinds that do not rank. `trees` is none: an ensemble with it cannot be explained."""
+is lost in an ensemble with kinds that do not rank. `trees` is none: its training needs the extra `baselines`."""
 
 MORE_SEEDS: Final = 2
 """Further seeds of the best network, if time is left."""
