@@ -3,7 +3,7 @@ using System.Globalization;
 
 namespace Quantra.Client.Testing;
 
-/// <summary>A predictor for tests. It returns what the test sets, records the requests, and fails on demand.</summary>
+/// <summary>A predictor and path simulator for tests. It returns what the test sets, records the requests, and fails on demand.</summary>
 /// <remarks>
 /// By default it returns valid made-up results of its models. Handlers run synchronously on the caller's thread. To simulate a slow call,
 /// return a task that the test completes. Thread-safe.
@@ -18,10 +18,11 @@ namespace Quantra.Client.Testing;
 /// predictor.Failure = new QuantraError(QuantraStatus.Unavailable, QuantraReason.Unavailable, "the server is down").ToException();
 /// </code>
 /// </example>
-public sealed class FakeStockPredictor : IStockPredictor
+public sealed class FakeStockPredictor : IStockPredictor, IPathSimulator
 {
     private readonly ConcurrentQueue<PredictionRequest> _predictions = new();
     private readonly ConcurrentQueue<ManyExplanationsRequest> _explanations = new();
+    private readonly ConcurrentQueue<PathSimulationRequest> _simulations = new();
     private volatile bool _isDisposed;
 
     /// <summary>Creates a predictor that serves some models.</summary>
@@ -34,6 +35,7 @@ public sealed class FakeStockPredictor : IStockPredictor
         Models = models.Length > 0 ? [.. models] : [new ModelInfoBuilder().Build()];
         OnPredict = (request, _) => Task.FromResult(ForecastBuilder.For(Find(request.Model), request).Build());
         OnExplain = (request, _) => Task.FromResult(Explain(Find(request.Instance.Model), request));
+        OnSimulate = (request, _) => Task.FromResult(new PathSimulationBuilder(request) { Model = Find(request.Instance.Model) }.Build());
     }
 
     /// <summary>Every served version.</summary>
@@ -45,6 +47,9 @@ public sealed class FakeStockPredictor : IStockPredictor
     /// <summary>Creates the attributions for a request, one per target, or throws.</summary>
     public Func<ManyExplanationsRequest, CancellationToken, Task<IReadOnlyList<Attribution>>> OnExplain { get; set; }
 
+    /// <summary>Creates the price paths for a request and the answers from them, or throws.</summary>
+    public Func<PathSimulationRequest, CancellationToken, Task<PathSimulation>> OnSimulate { get; set; }
+
     /// <summary>Exception that every call throws, as if the server were down; null = none.</summary>
     public Exception? Failure { get; set; }
 
@@ -53,6 +58,9 @@ public sealed class FakeStockPredictor : IStockPredictor
 
     /// <summary>All explanation requests so far, in order. Requests for a single number are converted to the form for several.</summary>
     public IReadOnlyList<ManyExplanationsRequest> Explanations => [.. _explanations];
+
+    /// <summary>All requests for price paths so far, in order.</summary>
+    public IReadOnlyList<PathSimulationRequest> Simulations => [.. _simulations];
 
     /// <summary>Whether the predictor is disposed. It then rejects calls.</summary>
     public bool IsDisposed => _isDisposed;
@@ -95,6 +103,15 @@ public sealed class FakeStockPredictor : IStockPredictor
         _explanations.Enqueue(request);
         Begin(cancellationToken);
         return await OnExplain(request, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <inheritdoc/>
+    public async Task<PathSimulation> SimulatePathsAsync(PathSimulationRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        _simulations.Enqueue(request);
+        Begin(cancellationToken);
+        return await OnSimulate(request, cancellationToken).ConfigureAwait(false);
     }
 
     /// <inheritdoc/>

@@ -126,7 +126,7 @@ public sealed record ForecastBuilder
     }
 
     /// <summary>Quantile of a logistic distribution, which needs no table, in units of the daily size.</summary>
-    private double Usual(int horizon, double quantile)
+    internal double Usual(int horizon, double quantile)
     {
         var spread = 0.55 * Math.Log(quantile / (1 - quantile));
         return TargetKind == Returns ? DailySize * Math.Sqrt(horizon) * spread : LogVolatility + (0.3 * spread);

@@ -47,6 +47,37 @@ internal static class AssertValid
         Assert.Equal(64, model.WeightsHash.Length);
     }
 
+    /// <summary>Checks the answers to a request with holdings, with the paths that it includes.</summary>
+    public static void Simulation(PathSimulation found, PathSimulationRequest request)
+    {
+        Assert.Equal((request.Paths, request.Day ?? found.Days), (found.Paths, found.Day));
+        Assert.Equal(found.Paths * found.Symbols.Count * found.Days, found.Returns!.Value.Length);
+        double[] losses = [.. Each(path => -request.Holdings.Sum(one => one.Value * ((found.Price(path, one.Key, found.Day) / AnchorOf(one.Key)) - 1)))];
+        AssertShare(1 - request.Level, losses.Select(loss => loss > found.ValueAtRisk!.Value));
+        var worst = Math.Max(1, (int)Math.Round((1 - request.Level) * found.Paths));
+        Assert.Equal(losses.OrderDescending().Take(worst).Average(), found.ExpectedShortfall!.Value, 6);
+        Assert.InRange(found.Drawdown!.Value, 0, 1);
+        Assert.Equal(request.PriceLevels, found.PriceProbabilities.Select(one => new PriceLevel(one.Symbol, one.Price)));
+        foreach (var one in found.PriceProbabilities)
+        {
+            AssertShare(one.Above.Value, Each(path => found.Price(path, one.Symbol, found.Day) > one.Price));
+            AssertShare(one.Touched.Value, Each(path => Enumerable.Range(1, found.Day).Any(day => IsBeyond(found.Price(path, one.Symbol, day), one))));
+        }
+
+        Estimate[] estimates = [found.ValueAtRisk!, found.ExpectedShortfall, found.Drawdown, .. found.PriceProbabilities.SelectMany(one => new[] { one.Above, one.Touched })];
+        Assert.All(estimates, one => Assert.InRange(one.Value, one.Lower, one.Upper));
+        Assert.NotEmpty(found.ForecastId);
+
+        IEnumerable<T> Each<T>(Func<int, T> value) => Enumerable.Range(0, found.Paths).Select(value);
+
+        double AnchorOf(string symbol) => found.AnchorPrice.Span[found.Symbols.ToList().IndexOf(symbol)];
+
+        bool IsBeyond(double close, PriceProbability one) => one.Price >= AnchorOf(one.Symbol) ? close >= one.Price : close <= one.Price;
+
+        void AssertShare(double share, IEnumerable<bool> outcomes) =>
+            Assert.InRange(outcomes.Count(isTrue => isTrue), (share * found.Paths) - 0.99, (share * found.Paths) + 0.99);
+    }
+
     /// <summary>Checks that the quantiles of one symbol and horizon are ordered, or all missing.</summary>
     private static void AssertRow(Forecast forecast, ForecastRow[] row)
     {

@@ -24,6 +24,13 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
     }
 
     [Fact]
+    public async Task Real_price_paths_satisfy_the_validity_checks()
+    {
+        var request = Questions(new("small", await BarPanel.ReadCsvAsync(fixture.PathOf("past.csv"), Token)));
+        AssertValid.Simulation(await ((IPathSimulator)fixture.Grpc).SimulatePathsAsync(request, Token), request);
+    }
+
+    [Fact]
     public void Results_are_valid_with_defaults_and_with_set_values()
     {
         var refusals = new Dictionary<string, QuantraError> { ["B"] = Down.Error };
@@ -84,6 +91,64 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
     }
 
     [Fact]
+    public async Task By_default_it_simulates_the_forecast_of_the_request()
+    {
+        await using var fake = new FakeStockPredictor();
+        var request = Questions(new("stock", Panel));
+        var (found, forecast) = (await fake.SimulatePathsAsync(request, Token), await fake.PredictAsync(request.Instance, Token));
+        AssertValid.Simulation(found, request);
+        Assert.Equal((forecast.Symbols, forecast.AsOf, forecast.ForecastId, 20), (found.Symbols, found.AsOf, found.ForecastId, found.Days));
+        var closes = Enumerable.Range(0, found.Paths).Select(path => found.Price(path, "IBM", 20)).Order().ToArray();
+        Assert.InRange(forecast.Price("IBM", 20, 0.9), closes[(9 * closes.Length / 10) - 1], closes[9 * closes.Length / 10]);
+        var unasked = await fake.SimulatePathsAsync(new(request.Instance), Token);
+        Assert.Equal((1000, 20, null, null, null, null), (unasked.Paths, unasked.Day, unasked.ValueAtRisk, unasked.ExpectedShortfall, unasked.Drawdown, unasked.Returns));
+        Assert.Equal([request, new(request.Instance)], fake.Simulations);
+    }
+
+    [Fact]
+    public void Answers_follow_from_the_set_paths()
+    {
+        double[][] closes = [[90, 80, 1], [110, 95, 1], [120, 130, 1], [100, 105, 1]];
+        var bars = Panel.Select("IBM") with { Close = Enumerable.Repeat(100.0, Panel.Sessions.Length).ToArray() };
+        var request = new PathSimulationRequest(new("stock", bars))
+        {
+            Paths = 4,
+            Day = 2,
+            Level = 0.5,
+            Holdings = new Dictionary<string, double> { ["IBM"] = 1000 },
+            PriceLevels = [new("IBM", 109), new("IBM", 96)],
+        };
+        var builder = new PathSimulationBuilder(request) { Model = new ModelInfoBuilder { Horizons = [3] }.Build() };
+        var found = (builder with { Return = (path, _, day) => Math.Log(closes[path][day - 1] / 100) }).Build();
+        Assert.Equal((3, 2), (found.Days, found.Day));
+        Assert.Equal(0, found.ValueAtRisk!.Value, 9); // profits are -200, -50, 300 and 50
+        Assert.Equal(125, found.ExpectedShortfall!.Value, 9);
+        Assert.Equal((200, 50), (Math.Round(found.ExpectedShortfall.Upper, 9), Math.Round(found.ExpectedShortfall.Lower, 9))); // paths 0 and 2, 1 and 3
+        Assert.Equal(0.1925, found.Drawdown!.Value, 9); // 0.2, 0.15, 0 and 0
+        Assert.Equal([(0.25, 0.5), (0.5, 0.5)], found.PriceProbabilities.Select(one => (one.Above.Value, one.Touched.Value)));
+    }
+
+    [Fact]
+    public void A_question_that_no_simulator_answers_is_refused()
+    {
+        var request = Questions(new("stock", Panel));
+        AssertRefused(QuantraReason.UnknownHorizon, "day 21 is not simulated", new(request with { Day = 21 }));
+        AssertRefused(QuantraReason.InvalidInput, "there are no paths of X", new(request with { PriceLevels = [new("X", 1)] }));
+        AssertRefused(QuantraReason.InvalidInput, "price 0 is not above 0", new(request with { PriceLevels = [new("IBM", 0)] }));
+        AssertRefused(QuantraReason.InvalidInput, "all holdings are 0", new(request with { Holdings = new Dictionary<string, double> { ["IBM"] = 0 } }));
+        AssertRefused(QuantraReason.InvalidInput, "with a lag of 1", new(request) { Model = new ModelInfoBuilder { Lag = 1 }.Build() });
+        var endless = Assert.Throws<ArgumentException>(new PathSimulationBuilder(request) { Return = (_, _, day) => 1.0 / (day - 3) }.Build);
+        Assert.Contains("path 0 of AAPL on day 3", endless.Message, StringComparison.Ordinal);
+
+        static void AssertRefused(string reason, string message, PathSimulationBuilder builder)
+        {
+            var failure = Assert.Throws<QuantraException>(builder.Build);
+            Assert.Equal(reason, failure.Reason);
+            Assert.Contains(message, failure.Message, StringComparison.Ordinal);
+        }
+    }
+
+    [Fact]
     public async Task Handlers_answer_one_request_at_a_time()
     {
         await using var fake = new FakeStockPredictor();
@@ -94,6 +159,8 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
         Assert.Same(Down.Error, (await Assert.ThrowsAsync<QuantraException>(() => fake.PredictAsync(requests[1], Token))).Error);
         fake.OnExplain = (_, _) => throw new TimeoutException();
         await Assert.ThrowsAsync<TimeoutException>(() => fake.ExplainAsync(new(requests[0], 5), Token));
+        fake.OnSimulate = (_, _) => throw Down;
+        Assert.Same(Down, await Assert.ThrowsAsync<QuantraException>(() => fake.SimulatePathsAsync(new(requests[0]), Token)));
         Assert.Equal(["good", "bad", "bad"], fake.Predictions.Select(asked => asked.RequestId));
     }
 
@@ -108,6 +175,7 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
             () => fake.PredictManyAsync([request], Token),
             () => fake.ExplainAsync(new(request, 5), Token),
             () => fake.ExplainManyAsync(new(request, []), Token),
+            () => fake.SimulatePathsAsync(new(request), Token),
             () => fake.ListModelsAsync(Token),
             () => fake.GetModelAsync("stock", Token),
         ];
@@ -183,4 +251,14 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
 
     private static async Task AssertRefusedAsync(string reason, Func<Task> call) =>
         Assert.Equal(reason, (await Assert.ThrowsAsync<QuantraException>(call)).Reason);
+
+    private static PathSimulationRequest Questions(PredictionRequest instance) => new(instance)
+    {
+        Paths = 300,
+        Day = 10,
+        Level = 0.95,
+        Holdings = new Dictionary<string, double> { ["AAPL"] = 800, ["IBM"] = -300 },
+        PriceLevels = [new("AAPL", 440), new("IBM", 190)],
+        IncludePaths = true,
+    };
 }
