@@ -39,14 +39,7 @@ public sealed class SupervisedLifecycleTests(HostingFixture fixture) : IAsyncLif
     [Fact]
     public async Task A_host_promotes_a_version_of_its_own_server_and_reads_its_ledger()
     {
-        var builder = Host.CreateEmptyApplicationBuilder(null);
-        builder.Services.AddQuantraServer(options =>
-        {
-            (options.Models, options.PythonEnvironment, options.Device) = (Path.Combine(_folder, "models"), fixture.Environment, "cpu");
-            (options.Ledger, options.AcceptsAdminCalls) = (Path.Combine(_folder, "ledger.db"), true);
-        });
-        builder.Services.AddQuantraClient(options => options.Timeout = TimeSpan.FromMinutes(5));
-        using var host = builder.Build();
+        using var host = CreateHost();
         await host.StartAsync(Token);
         var lifecycle = host.Services.GetRequiredService<IModelLifecycle>();
         var comparison = await lifecycle.CompareAsync("mine", "mine@2", cancellationToken: Token);
@@ -65,6 +58,23 @@ public sealed class SupervisedLifecycleTests(HostingFixture fixture) : IAsyncLif
     }
 
     [Fact]
+    public async Task Admin_calls_work_again_after_a_killed_server_has_restarted()
+    {
+        using var host = CreateHost();
+        await host.StartAsync(Token);
+        var (server, lifecycle) = (host.Services.GetRequiredService<QuantraServer>(), host.Services.GetRequiredService<IModelLifecycle>());
+        Assert.True((await lifecycle.PromoteAsync("mine@2", "newer", Gates, Token)).IsPromoted);
+        var before = server.Status;
+        ProcessSignals.Kill(before.ProcessId!.Value);
+        var after = await server.WatchAsync(Token).FirstAsync(one => one.State == QuantraServerState.Ready && one.ProcessId != before.ProcessId, Token);
+        Assert.NotEqual(before.AdminPort, after.AdminPort);
+        Assert.Equal(new RollbackResult(1, 2), await lifecycle.RollBackAsync("mine", "too narrow", cancellationToken: Token));
+        var reloaded = await host.Services.GetRequiredService<ModelAdminClient>().ReloadAsync("mine", Token);
+        Assert.Equal([1], reloaded.Models.Where(model => model.IsDefault).Select(model => model.Version));
+        await host.StopAsync(Token);
+    }
+
+    [Fact]
     public void A_server_without_admin_calls_opens_no_client_for_them()
     {
         var failure = Assert.Throws<InvalidOperationException>(() => new QuantraServer(fixture.Options()).OpenAdminClient());
@@ -75,5 +85,18 @@ public sealed class SupervisedLifecycleTests(HostingFixture fixture) : IAsyncLif
     {
         Directory.Delete(_folder, recursive: true);
         return ValueTask.CompletedTask;
+    }
+
+    /// <summary>Creates a host of a supervised server that accepts admin calls, and of its clients.</summary>
+    private IHost CreateHost()
+    {
+        var builder = Host.CreateEmptyApplicationBuilder(null);
+        builder.Services.AddQuantraServer(options =>
+        {
+            (options.Models, options.PythonEnvironment, options.Device) = (Path.Combine(_folder, "models"), fixture.Environment, "cpu");
+            (options.Ledger, options.AcceptsAdminCalls) = (Path.Combine(_folder, "ledger.db"), true);
+        });
+        builder.Services.AddQuantraClient(options => options.Timeout = TimeSpan.FromMinutes(5));
+        return builder.Build();
     }
 }
