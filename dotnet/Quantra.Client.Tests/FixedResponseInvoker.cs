@@ -35,8 +35,8 @@ internal sealed class FixedResponseInvoker(Task<object> answer) : CallInvoker
     public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(
         Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request)
     {
-        Requests.Add(request);
         var (messages, end) = _streams.Count > 1 ? _streams.Dequeue() : _streams.Peek(); // the last one repeats
+        Requests.Add(request);
         var reader = new Reader<TResponse>(messages, end, options.CancellationToken);
         return new(reader, Task.FromResult(Metadata.Empty), () => Status.DefaultSuccess, () => Metadata.Empty, () => { });
     }

@@ -52,6 +52,31 @@ public sealed class GrpcPathSimulationTests(PredictorFixture fixture) : PathSimu
         await AssertInvalidAsync("a probability is missing", includesPaths: false, bare);
     }
 
+    [Fact]
+    public async Task A_client_makes_no_fifth_simulation_while_four_are_running()
+    {
+        var (token, end) = (TestContext.Current.CancellationToken, new TaskCompletionSource());
+        var invoker = new FixedResponseInvoker(Task.FromResult(new object()));
+        foreach (var ending in (Task[])[end.Task, end.Task, end.Task, end.Task, Task.CompletedTask])
+            invoker.Stream(ending, Answers());
+        await using var client = new QuantraClient(invoker, new QuantraClientOptions());
+        var request = new PathSimulationRequest(new("small", Bars));
+        var running = new List<Task>();
+        while (running.Count < 4)
+        {
+            running.Add(client.SimulatePathsAsync(request, token));
+            while (invoker.Requests.Count < running.Count)
+                await Task.Yield();
+        }
+
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => client.WithTimeout(TimeSpan.FromSeconds(0.5)).SimulatePathsAsync(request, token));
+        Assert.Equal(QuantraReason.DeadlineExceeded, failure.Reason);
+        end.SetResult();
+        await Task.WhenAll(running);
+        Assert.Equal(2, (await client.SimulatePathsAsync(request, token)).Paths);
+        Assert.Equal(5, invoker.Requests.Count);
+    }
+
     private static V1.SimulatePathsResponse Answers() =>
         new() { Symbols = { "A" }, AnchorPrice = Doubles(1), Paths = 2, Days = 2, Day = 2 };
 
