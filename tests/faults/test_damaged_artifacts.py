@@ -181,8 +181,8 @@ def _endless(weights: dict[str, Tensor]) -> None:
 
 
 FORGED_WEIGHTS: Sequence[tuple[Callable[[dict[str, Tensor]], object], str]] = [
-    (lambda w: w.update(extra=torch.zeros(1)), "unknown weights ['extra']"),
-    (lambda w: w.pop("context.mix.bias"), "missing weights ['context.mix.bias']"),
+    (lambda w: w.update(extra=torch.zeros(1)), "unknown weights extra"),
+    (lambda w: w.pop("context.mix.bias"), "missing weights context.mix.bias"),
     (
         lambda w: w.update({"context.mix.bias": torch.zeros(9)}),
         "context.mix.bias is torch.float32 [9], expected torch.float32 [8]",
@@ -233,7 +233,7 @@ FORGED_EDGES: Sequence[tuple[Callable[[dict[str, Tensor]], object], str]] = [
     (lambda w: w["weights"][0].fill_(torch.nan), "weights holds a value that is not finite"),
     (lambda w: w.update(neighbours=w["neighbours"].float()), "neighbours is torch.float32 [4, 2]"),
     (lambda w: w.update(neighbours=w["neighbours"][:3]), "neighbours is torch.int64 [3, 2]"),
-    (lambda w: w.pop("neighbours"), "missing weights ['neighbours']"),
+    (lambda w: w.pop("neighbours"), "missing weights neighbours"),
 ]
 
 

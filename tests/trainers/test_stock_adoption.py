@@ -18,6 +18,7 @@ from command_exits import program_exit_code
 from market import bokeh_panel, without_bars
 from numpy.typing import NDArray
 from published_models import CONFIGS, REACH, random_model, write_published_folder
+from safetensors.torch import load_file, save_file
 from serving import serving
 
 from predictor.artifact import load
@@ -277,14 +278,18 @@ def test_without_the_package_a_model_is_refused_with_the_name_of_the_extra(
         Forecaster.load(models / "chronos-2" / "1")
 
 
-def test_an_evaluation_of_an_adopted_model_suggests_no_audit(
-    models: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["evaluate", "inspect", "report", "backtest"])
+def test_an_audit_of_an_adopted_model_is_not_suggested(
+    models: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    assert call("evaluate", models / "chronos-bolt" / "1", "--bars", bars_file) == 0
-    shown = capsys.readouterr().out
-
-    assert "quantra backtest" in shown
-    assert "quantra audit" not in shown
+    artifact = models / "chronos-bolt" / "1"
+    flags: dict[str, tuple[object, ...]] = {
+        "inspect": (),
+        "report": ("--bars", bars_file, "--output", tmp_path / "page.html"),
+        "backtest": ("--bars", bars_file, "--refit", "never", "--out", tmp_path / "backtest"),
+    }
+    assert call(command, artifact, *flags.get(command, ("--bars", bars_file))) == 0
+    assert "quantra audit" not in capsys.readouterr().out
 
 
 def add_pickle(folder: Path) -> None:
@@ -304,6 +309,11 @@ def claim_huge_header(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes((2**40).to_bytes(8, "little") + b"{}")
 
 
+def enlarge_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    save_file({name: 1e37 * tensor for name, tensor in load_file(path).items()}, path)
+
+
 def drop_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
@@ -313,6 +323,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None] | dict[str, Any], str]] = {
     "code": (add_code, "holds code: modeling.py"),
     "link": (link_weights, "model.safetensors is a link"),
     "header": (claim_huge_header, "its header claims 1099511627776 bytes"),
+    "overflow": (enlarge_weights, "not finite"),
     "no weights": (drop_weights, "model.safetensors is missing"),
     "auto_map": ({"auto_map": {"AutoModel": "modeling.Model"}}, "has the key 'auto_map', which loads code"),
     "trust_remote_code": ({"trust_remote_code": True}, "has the key 'trust_remote_code', which loads code"),
@@ -320,12 +331,30 @@ HOSTILE: dict[str, tuple[Callable[[Path], None] | dict[str, Any], str]] = {
     "gated": ({"is_gated_act": True}, "is_gated_act is True, but only False is supported"),
     "other width": ({"d_ff": 48}, "model.safetensors does not fit config.json"),
     "huge": ({"d_model": 10**9}, "d_model is 1000000000, but must be 1 to 32768"),
-    "more layers": ({"num_layers": 3}, "missing weights"),
+    "more layers": ({"num_layers": 30}, "missing weights"),
+    "distance": ({"relative_attention_max_distance": 1}, "relative_attention_max_distance is 1, but"),
     "unknown setting": (
         {"chronos_config": {**CONFIGS["chronos-bolt"]["chronos_config"], "scaling": "max"}},
         "chronos_config.scaling",
     ),
 }
+
+
+def test_a_model_whose_forecasts_are_not_finite_is_not_calibrated(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_published_folder(tmp_path / "published")
+    enlarge_weights(source)
+
+    assert adopt(source, tmp_path / "1", "--bars", bars_file) == 1
+    assert "forecasts of the split calibration are not finite" in capsys.readouterr().err
+
+
+def test_a_refused_folder_is_named_in_a_short_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_published_folder(tmp_path / "published", num_layers=100)
+
+    assert adopt(source, tmp_path / "1") == 1
+    assert len(capsys.readouterr().err) < 1000
 
 
 @pytest.mark.parametrize("case", HOSTILE)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from predictor import canonical
 from predictor.artifact.manifest import WEIGHTS, Manifest
 from predictor.canonical import Json
-from predictor.errors import ArtifactError, ConfigurationError
+from predictor.errors import ArtifactError, ConfigurationError, listed
 from predictor.networks import Edges, GraphForecaster, InputSizes, TreesForecaster, build_network
 from predictor.windows import Pipeline
 
@@ -149,7 +149,9 @@ def _check_trees(network: TreesForecaster) -> None:
 def _check_names(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:
     missing, unknown = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
     if missing or unknown:
-        raise ArtifactError.of(WEIGHTS, f"missing weights {missing}, unknown weights {unknown}")
+        sides = (("missing", missing), ("unknown", unknown))
+        problems = [f"{word} weights {listed(names)}" for word, names in sides if names]
+        raise ArtifactError.of(WEIGHTS, ", ".join(problems))
 
 
 def _check_tensor(name: str, actual: Tensor, expected: Tensor) -> None:

@@ -198,12 +198,12 @@ def inspect(
     parts = _whole(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
     for part in parts:
         console.print(part)
-    print_next_commands(*_after_inspecting(artifact, audit))
+    print_next_commands(*_after_inspecting(artifact, audit, card))
 
 
-def _after_inspecting(artifact: Path, audit: AuditRecord | None) -> Iterator[str]:
+def _after_inspecting(artifact: Path, audit: AuditRecord | None, card: Card) -> Iterator[str]:
     yield quantra("predict", "--artifact", artifact, "--bars", "BARS")
-    if audit is None:
+    if audit is None and card.adopted is None:  # an audit trains the model again
         yield quantra("audit", artifact, "--bars", "BARS")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from predictor.audit_record import AuditRecord, read_audit
+from predictor.card import Card
 from predictor.cli.flags import with_flags
 from predictor.cli.options import (
     ArtifactArgument,
@@ -65,8 +66,9 @@ def report(
     if as_json:
         write_json({"report": str(page), "symbol": shown[0], "symbols": shown, "audited": audit is not None})
     else:
-        typer.echo(f"Wrote {page}" + ("" if audit else "; the model is not audited yet"))
-        if audit is None:
+        can_audit = audit is None and Card.from_json(content.info.card_json).adopted is None
+        typer.echo(f"Wrote {page}" + ("; the model is not audited yet" if can_audit else ""))
+        if can_audit:
             print_next_commands(quantra("audit", artifact, *given(bars, files)))
 
 

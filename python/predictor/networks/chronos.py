@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.errors import ConfigurationError, MissingPackageError, listed
 from predictor.flags import numbers
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
@@ -30,6 +30,7 @@ CHRONOS_ARITHMETIC: Final[Mapping[str, str | float]] = {
 MOST_LAYERS: Final = 100
 MOST_WIDTH: Final = 2**15
 MOST_SESSIONS: Final = 2**16
+_FEWEST_BUCKETS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,9 @@ class ChronosConfig:
             raise ConfigurationError(f"layer_norm_epsilon is {self.layer_norm_epsilon:g}, but must be between 0 and 1")
         levels = self.levels
         if not all(0 < level < 1 for level in levels) or any(a >= b for a, b in pairwise(levels)):
-            raise ConfigurationError(f"quantiles are {self.quantiles}, but must rise between 0 and 1")
+            raise ConfigurationError(
+                f"quantiles are {listed(self.quantiles.split(','))}, but must rise between 0 and 1"
+            )
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -79,8 +82,15 @@ class ChronosBoltConfig(ChronosConfig):
     def __post_init__(self) -> None:
         super(ChronosBoltConfig, self).__post_init__()
         check_whole("num_decoder_layers", self.num_decoder_layers, MOST_LAYERS)
-        check_whole("relative_attention_num_buckets", self.relative_attention_num_buckets, MOST_WIDTH)
-        check_whole("relative_attention_max_distance", self.relative_attention_max_distance, MOST_SESSIONS)
+        buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        check_whole("relative_attention_num_buckets", buckets, MOST_WIDTH)
+        check_whole("relative_attention_max_distance", farthest, MOST_SESSIONS)
+        # Half of the buckets are for one distance each, and the others are spaced by logarithms up to the farthest.
+        if buckets < _FEWEST_BUCKETS or farthest <= buckets // 2:
+            raise ConfigurationError(
+                f"relative_attention_num_buckets is {buckets} and relative_attention_max_distance is {farthest}, but "
+                f"there must be at least {_FEWEST_BUCKETS} buckets, and the distance must be more than half of them"
+            )
         check_whole("prediction_length", self.prediction_length, MOST_SESSIONS)
 
     @property

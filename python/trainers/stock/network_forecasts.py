@@ -98,8 +98,12 @@ def calibrate(
         horizons: [H] trading days.
 
     Raises:
-        ConfigurationError: a horizon has no known outcome.
+        ConfigurationError: a horizon has no known outcome, or a forecast is not finite.
     """
+    if not np.isfinite(units).all():
+        raise ConfigurationError(
+            "forecasts of the split calibration are not finite; the weights are damaged or too large"
+        )
     for h, horizon in enumerate(horizons):
         if not np.isfinite(outcomes[:, h]).any():
             raise ConfigurationError(

@@ -18,7 +18,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import AdoptionFacts
 from predictor.dates import as_number
-from predictor.errors import ArtifactError, ConfigurationError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, InvalidInputError, shown_date
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.flags import Flag, integers, numbers
 from predictor.inference import freeze
@@ -157,7 +157,10 @@ def adopt(
         content["splits"] = card.describe_splits(splits, history)
         made = _with_card(made, content | scores | {"notes": list(notes)})
     announce("recording the golden instance, and saving")
-    save_artifact(out, made)
+    try:
+        save_artifact(out, made)
+    except InvalidInputError as error:  # its own instance has no forecast
+        raise ConfigurationError(f"{folder}: {error.message}; its weights are damaged or too large") from error
     return TrainingResult(folder=out, card=dict(made.manifest.card))
 
 

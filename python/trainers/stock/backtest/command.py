@@ -18,6 +18,7 @@ from rich.text import Text
 from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import adoption_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report
 from predictor.cli.output import given, print_next_commands, quantra
@@ -263,7 +264,7 @@ def backtest_command(
     if report is not None:
         replace_file(report, render_backtest(artifact_name(subject.path or folder.path), result).encode())
     _print_backtest(result, folder.path, as_json=run.as_json)
-    if subject.artifact is not None and not run.as_json:
+    if subject.artifact is not None and adoption_of(source.card) is None and not run.as_json:
         print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
 
 
