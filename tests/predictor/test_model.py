@@ -620,7 +620,7 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")))
     with pytest.raises(
-        ExplainUnsupportedError, match=r"unknown method 'shap'; the model supports \['integrated-gradients'\]"
+        ExplainUnsupportedError, match=r"'shap'; the model supports \['integrated-gradients', 'occlusion'\]"
     ):
         model.explain(replace(query, method="shap"), AFTER_ALL_SESSIONS, Deadline())
     with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
