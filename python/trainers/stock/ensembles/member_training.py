@@ -26,7 +26,8 @@ BEST: Final = "best"
 
 MEMBER_KINDS: Final = ("har", "garch", "lstm", "gru", "hybrid", "tft")
 """Kinds of the members, roughly by their training time. `graph` is none: by default it has another lag, and its ranking
-is lost in an ensemble with kinds that do not rank. `trees` is none: its training needs the extra `baselines`."""
+is lost in an ensemble with kinds that do not rank. `trees` is none: on few stocks it loses to `har`, and with it the
+ensemble's contributions would not add up."""
 
 MORE_SEEDS: Final = 2
 """Further seeds of the best network, if time is left."""
