@@ -1,5 +1,7 @@
 """A ledger in PostgreSQL: addresses, passwords, lost connections, and what else only a server has."""
 
+import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -205,6 +207,26 @@ def test_a_lost_connection_fails_one_write_and_the_next_one_connects_again(
         ledger.append([event("two")])
     assert ledger.append([event("two")]) == 1
     assert (keys(ledger), ledger.verify().problem) == (["one", "two"], "")
+
+
+def test_a_suspended_server_fails_a_write_instead_of_blocking_it(
+    ledger: Ledger, postgresql_database: LedgerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "_SILENCE_SECONDS", 0.3)
+    with psycopg.connect(postgresql_database.address) as connection:
+        activity = "select pid from pg_stat_activity where application_name like 'Quantra%'"
+        suspended = [pid for (pid,) in connection.execute(activity)]
+    for pid in suspended:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(LedgerError, match=r"the connection was lost \(no answer for 0.3 seconds\)"):
+            ledger.append([event("first")])
+    finally:
+        for pid in suspended:
+            os.kill(pid, signal.SIGCONT)
+    ledger.append([event("second")])
+
+    assert keys(ledger) == ["second"]
 
 
 def test_a_connection_lost_within_a_batch_leaves_nothing_of_it(

@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row, tuple_row
 
@@ -22,6 +23,8 @@ from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, list_defini
 from predictor.ledger.store import Cursor, LedgerStore
 
 _PATIENCE_SECONDS: Final = 10
+_SILENCE_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.1
 _LONGEST_NAME: Final = 63
 """Characters of an application's name that PostgreSQL keeps."""
 _STREAMED_ROWS: Final = 100
@@ -58,6 +61,8 @@ _HOLDER: Final = (
     f"and l.objid = ({_SCHEMA})::oid"
 )
 
+_Result = TypeVar("_Result")
+
 _log = logging.getLogger(__name__)
 
 
@@ -77,6 +82,40 @@ def _list_statements() -> list[str]:
         for table in ("ledger", "chain", *TABLES)
     ]
     return [*definitions, refuse, *triggers, f"comment on table ledger is '{_MARK}{VERSION}'"]
+
+
+def _expect_progress(steps: PQGen[_Result]) -> PQGen[_Result]:
+    """Run a call of the driver, which resumes it at every poll, and fail when the server is silent."""
+    last = time.monotonic()
+    try:
+        waits_for = next(steps)
+        while True:
+            ready = yield waits_for
+            if ready:
+                last = time.monotonic()
+            elif time.monotonic() - last > _SILENCE_SECONDS:
+                raise _SilentServerError(f"no answer for {_SILENCE_SECONDS:g} seconds")
+            waits_for = steps.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+class _SilentServerError(psycopg.OperationalError):
+    """The server has the connection open, but does not answer."""
+
+
+@final
+class _Connection(psycopg.Connection[Any]):
+    """A connection that does not wait forever for a suspended server, whose machine still acknowledges packets."""
+
+    def wait(  # pyright: ignore[reportIncompatibleMethodOverride] - newer drivers have a `timeout`, only for notifications
+        self, gen: PQGen[_Result], interval: float = _POLL_SECONDS
+    ) -> _Result:
+        try:
+            return super().wait(_expect_progress(gen), interval)
+        except _SilentServerError:
+            self.close()  # otherwise a rollback would wait as long
+            raise
 
 
 @final
@@ -121,7 +160,7 @@ class PostgresStore(LedgerStore):
         name = f"Quantra process {os.getpid()} on {socket.gethostname()}"[:_LONGEST_NAME]
         try:
             settings: dict[str, Any] = {**_CONNECTION, "application_name": name, **conninfo_to_dict(self.address)}
-            connection = psycopg.connect(make_conninfo("", **settings), autocommit=True)
+            connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)
         except psycopg.Error as error:
             reason = " ".join(str(error).split())
             advice = "give the password in the environment variable PGPASSWORD or in the file ~/.pgpass"
