@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from command_exits import program_exit_code
+from ensembles import save_ensemble
 from market import bokeh_panel, without_bars
 from numpy.typing import NDArray
 from published_models import CONFIGS, REACH, random_model, write_published_folder
@@ -426,3 +427,15 @@ def card_of(folder: Path) -> Card:
 
 def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_an_ensemble_of_adopted_models_is_explained_by_bars(models: Path, bars: BarPanel, tmp_path: Path) -> None:
+    folder = save_ensemble(tmp_path / "1", {"one": models / "chronos-bolt" / "1", "two": models / "chronos-bolt" / "1"})
+    query = Query(instance=Instance(input=bars), targets=(TargetPoint(20, 0.9),))
+    with Forecaster.load(folder) as both, Forecaster.load(models / "chronos-bolt" / "1") as one:
+        (found,), (alone,) = both.explain(query).attributions, one.explain(query).attributions
+
+    assert found.baseline == "last_close"
+    assert found.row_names == (*alone.row_names, "conformal")
+    np.testing.assert_allclose(found.per_row[:, :-1], alone.per_row, rtol=0, atol=1e-9)
+    assert "occlusion is not additive" in found.warnings[0]
