@@ -313,6 +313,29 @@ def test_the_command_writes_a_page_of_the_holdings_and_each_symbol(files: tuple[
         assert f"Within 10 sessions, {symbol} closes below an earlier close by at most" in words
 
 
+def test_a_page_of_many_symbols_names_the_first_ones(files: tuple[str, ...], tmp_path: Path) -> None:
+    source, lines = Path(files[-1]), Path(files[-1]).read_text().splitlines()
+    apple = [line.removeprefix("AAPL") for line in lines if line.startswith("AAPL")]
+    many = source.with_name("many.csv")
+    many.write_text("\n".join([lines[0], *(f"S{n}{line}" for n in range(8) for line in apple)]))
+    report = tmp_path / "paths.html"
+    done = CliRunner().invoke(app, ["paths", *files[:-1], str(many), "--paths", "9", "--report", str(report)])
+    assert done.exit_code == 0, done.output
+    assert "Price paths of S0, S1, S2, S3, S4 and 3 more" in page_of(report.read_text("utf-8")).words
+
+
+def test_the_command_warns_once_of_a_symbol_without_a_forecast(files: tuple[str, ...]) -> None:
+    source = Path(files[-1])
+    young = [f"YOUNG{line[4:]}" for line in source.read_text().splitlines() if line.startswith("AAPL")][-5:]
+    longer = source.with_name("young.csv")
+    longer.write_text("\n".join((source.read_text(), *young)))
+    done = CliRunner().invoke(app, ["paths", *files[:-1], str(longer), "--paths", "1"])
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert text.count("have 5 bars") == 1
+    assert "1 path from" in text
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

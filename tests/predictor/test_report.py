@@ -26,7 +26,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED, Card
 from predictor.catalog import FeatureInfo
-from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
+from predictor.errors import ArtifactError, ConfigurationError, InvalidInputError, MissingPackageError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import INTERNALS_NOTE, Internal, InternalAxis
 from predictor.price_paths import simulate_paths
@@ -395,6 +395,15 @@ def test_a_symbol_without_a_forecast_is_refused_with_the_reason() -> None:
 
     with pytest.raises(ConfigurationError, match="AAPL has no forecast to report: nothing is real"):
         render_report(broken)
+
+
+def test_a_symbol_without_a_forecast_is_refused_without_the_warnings_of_others() -> None:
+    asked = content()
+    refusal = InvalidInputError("AAPL: have 5 bars")
+    broken = replace(asked.forecast, values=asked.forecast.values * np.nan, refusals={"AAPL": refusal})
+
+    with pytest.raises(ConfigurationError, match=r"AAPL has no forecast to report: AAPL: have 5 bars$"):
+        render_report(replace(asked, forecast=broken))
 
 
 def test_a_damaged_card_is_refused_by_its_key() -> None:

@@ -75,7 +75,8 @@ def paths(
     simulated = simulate_paths(forecast, past, paths=wanted.count, seed=wanted.seed)
     questions = PathQuestions(day=wanted.day or 0, level=wanted.level, holdings=holdings, prices=tuple(prices.items()))
     answers = simulated.answer(questions)
-    doubts = (*forecast.warnings, *(error.message for error in simulated.refusals.values()))
+    short = [error for symbol, error in simulated.refusals.items() if symbol not in forecast.refusals]
+    doubts = (*forecast.warnings, *(error.message for error in short))
     if out is not None:
         _write_paths(simulated, out)
     if report is not None:

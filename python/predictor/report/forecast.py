@@ -199,7 +199,9 @@ def forecast_view(
         raise ConfigurationError(f"the forecast has no symbol {symbol!r}; it has {list(forecast.symbols)}")
     s = forecast.symbols.index(symbol)
     if not np.isfinite(forecast.values[s]).all():
-        raise ConfigurationError(f"{symbol} has no forecast to report: {'; '.join(forecast.warnings)}")
+        refusal = forecast.refusals.get(symbol)
+        reason = "; ".join(forecast.warnings) if refusal is None else refusal.message
+        raise ConfigurationError(f"{symbol} has no forecast to report: {reason}")
     chart = fan_chart(bars, forecast, symbol, past)
     figure = forecast.plot(symbol) if chart is None else charts.fan(chart)
     return ForecastView(

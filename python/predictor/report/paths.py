@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor import charts
 from predictor.bars import BarPanel
-from predictor.errors import TooFewBarsError
+from predictor.errors import TooFewBarsError, listed
 from predictor.forecast import Forecast
 from predictor.price_paths import PathAnswers, PricePaths, simulate_paths
 from predictor.replacement import replace_file
@@ -61,11 +61,11 @@ def draw_paths(forecast: Forecast, bars: BarPanel, symbols: Sequence[str]) -> Dr
 
 def describe_origin(simulated: PricePaths) -> str:
     """How many days the paths come from, and what their ranges do not include."""
-    independent = max(1, simulated.past_days // simulated.days)
+    independent, count = max(1, simulated.past_days // simulated.days), len(simulated.returns)
     return (
-        f"{len(simulated.returns):,} paths from {simulated.past_days:,} past days, about {independent} of them "
-        "independent. Ranges are over other draws of these days; they do not include errors of the forecast's "
-        "quantiles, and a crisis that the past does not have is missing."
+        f"{count:,} {'path' if count == 1 else 'paths'} from {simulated.past_days:,} past days, about "
+        f"{independent} of them independent. Ranges are over other draws of these days; they do not include errors of "
+        "the forecast's quantiles, and a crisis that the past does not have is missing."
     )
 
 
@@ -162,6 +162,7 @@ def write_paths_page(
     """
     page = PageBuilder("predictor.report", "paths_page.html.j2")
     parts = {
+        "symbols": listed(simulated.symbols),
         "model": f"Model {simulated.model}, version {simulated.version}",
         "as_of": iso(simulated.as_of_session),
         "day": answers.day,
