@@ -52,10 +52,23 @@ def test_an_address_with_a_password_is_refused_without_showing_it(address: str) 
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["sqlite:///ledger.db", "mysql://me@host/db", "postgresql://me@ho st/db"])
+@pytest.mark.parametrize("address", ["sqlite:///ledger.db", "mysql://me@host/db", "s3://bucket/ledger.db"])
 def test_another_address_is_refused(address: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"postgresql://"):
+    with pytest.raises(ConfigurationError, match=r"give the path of a file, or postgresql://user@host/database"):
         Ledger.open(address)
+
+
+def test_an_address_that_is_not_encoded_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"postgresql://"):
+        Ledger.open("postgresql://me@ho st/db")
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "PostgreSQL"])
+def test_the_scheme_of_an_address_can_be_written_in_other_ways(
+    postgresql_database: LedgerDatabase, scheme: str
+) -> None:
+    with Ledger.open(postgresql_database.address.replace("postgresql", scheme, 1), create=True) as ledger:
+        assert ledger.address == postgresql_database.address
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,12 +102,12 @@ class Ledger:
         """
         if not is_address(str(address)):
             return cls(SqliteStore(Path(address), create=create))
-        _check_address(str(address))
+        uri = _read_address(str(address))
         try:
             from predictor.ledger.postgres_store import PostgresStore
         except ImportError as error:
             raise MissingPackageError.of("psycopg", "postgres", "a ledger in PostgreSQL") from error
-        return cls(PostgresStore(str(address), create=create, can_wait=can_wait))
+        return cls(PostgresStore(uri, create=create, can_wait=can_wait))
 
     def close(self) -> None:
         """Close the file or the connection."""
@@ -456,19 +456,21 @@ def as_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     return frame
 
 
-def _check_address(address: str) -> None:
-    """Refuse a URI that is malformed, of another database, or with a password."""
-    parsed = DatabaseAddress.parse(address, "the ledger's address")
-    if parsed.scheme != "postgresql":
+def _read_address(address: str) -> str:
+    """The URI with the usual scheme; one that is malformed, of another database, or with a password is refused."""
+    scheme = address.partition(":")[0]
+    if scheme.lower() not in {"postgresql", "postgres"}:
         raise ConfigurationError(
-            f"the ledger's address begins with {parsed.scheme}://, but a ledger is a file or in PostgreSQL; give the "
+            f"the ledger's address begins with {scheme}://, but a ledger is a file or in PostgreSQL; give the "
             "path of a file, or postgresql://user@host/database"
         )
+    parsed = DatabaseAddress.parse(address, "the ledger's address")
     if parsed.passwords:
         raise ConfigurationError(
             "the ledger's address holds a password, and other users can see a command line; leave it out, and put it "
             "into the environment variable PGPASSWORD or the file ~/.pgpass"
         )
+    return parsed.uri
 
 
 def _read_blocks(rows: Sequence[LedgerRow], universe: _Universe | None) -> dict[str, list[tuple[IntArray, FloatArray]]]:

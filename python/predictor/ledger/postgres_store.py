@@ -23,7 +23,8 @@ from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, list_defini
 from predictor.ledger.store import Cursor, LedgerStore
 
 _PATIENCE_SECONDS: Final = 10
-_SILENCE_SECONDS: Final = 30.0
+_SILENCE_SECONDS: Final = 20.0
+"""Longer than a wait for the lock, and shorter than the usual timeout of a client, 30 seconds."""
 _POLL_SECONDS: Final = 0.1
 _LONGEST_NAME: Final = 63
 """Characters of an application's name that PostgreSQL keeps."""
