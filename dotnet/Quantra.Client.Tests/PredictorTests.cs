@@ -370,7 +370,7 @@ public abstract class PredictorTests
         Assert.Equal(("small", 1, "lstm"), (model.Name, model.Version, model.Kind));
         Assert.Equal(_expected.BarsNeeded, model.BarsNeeded);
         Assert.Equal(_expected.Of("window").Text("schema_hash"), model.SchemaHash);
-        Assert.Equal(["integrated-gradients"], model.ExplainMethods);
+        Assert.Equal(["integrated-gradients", "occlusion"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
         Assert.Equal(["covariates", "delayed", "fitted", "graph", "small", "tft"], (await _predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }

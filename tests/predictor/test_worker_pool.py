@@ -53,6 +53,7 @@ EVERYTHING = ServerSettings(
     tls=TlsFiles(Path("cert.pem"), Path("key.pem"), Path("ca.pem")),
     token_file=Path("tokens"),
     token="x" * 32,
+    admin_token="y" * 32,
     device="cuda:3",
     max_batch_rows=7,
     threads=2,
