@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from predictor.networks import Target
 from trainers.stock.evaluation import confidence_set
+from trainers.stock.evaluation.comparison import average_days
 from trainers.stock.evaluation.confidence_set import (
     MISSING_PACKAGE,
     ConfidenceSet,
-    average_days,
     find_confidence_set,
     note_missing_package,
 )

@@ -46,6 +46,11 @@ def average_horizons(test: EvaluationSet, losses: FloatArray) -> FloatArray:
     return quotient(np.where(known, losses / test.spread, 0.0).sum(axis=1), known.sum(axis=1))
 
 
+def average_days(test: EvaluationSet, losses: FloatArray) -> FloatArray:
+    """[D] mean loss of each decision day over symbols and horizons, from losses [N, H]; NaN where unknown."""
+    return quotient(*by_day(test, average_horizons(test, losses)))
+
+
 def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] continuous ranked probability score, approximated from Q quantiles.
 

@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from trainers.stock.evaluation.comparison import average_horizons
-from trainers.stock.evaluation.evaluation_set import RESAMPLES, EvaluationSet, by_day, quotient
+from trainers.stock.evaluation.evaluation_set import RESAMPLES, EvaluationSet
 
 SIZE: Final = 0.1
 """A model is left out if its p value is at most this."""
@@ -46,11 +45,6 @@ def note_missing_package() -> tuple[str, ...]:
     return () if find_spec("arch") is not None else (MISSING_PACKAGE,)
 
 
-def average_days(test: EvaluationSet, losses: FloatArray) -> FloatArray:
-    """[D] mean loss of each decision day over symbols and horizons, from losses [N, H]; NaN where unknown."""
-    return quotient(*by_day(test, average_horizons(test, losses)))
-
-
 def find_confidence_set(test: EvaluationSet, daily: Mapping[str, FloatArray]) -> ConfidenceSet | None:
     """The confidence set of models; None without the package arch, or with too few days to tell skill from luck.
 
@@ -58,7 +52,7 @@ def find_confidence_set(test: EvaluationSet, daily: Mapping[str, FloatArray]) ->
 
     Args:
         test: The windows.
-        daily: [D] losses of each day, see `average_days`, by model.
+        daily: [D] losses of each day, see `comparison.average_days`, by model.
     """
     if test.days_short or find_spec("arch") is None:
         return None

@@ -49,10 +49,9 @@ from trainers.stock.evaluation.calibration import (
     compare_calibration,
     forecast_adaptively,
 )
-from trainers.stock.evaluation.comparison import LossComparison, SkillScore, compare, pinball
+from trainers.stock.evaluation.comparison import LossComparison, SkillScore, average_days, compare, pinball
 from trainers.stock.evaluation.confidence_set import (
     ConfidenceSet,
-    average_days,
     find_confidence_set,
     note_missing_package,
 )

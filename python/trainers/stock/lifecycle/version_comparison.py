@@ -21,10 +21,10 @@ from trainers.stock.card import identify_features
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import check_outcomes_vary, drop_before_calendar
 from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_trained_symbols
-from trainers.stock.evaluation.comparison import LossComparison, average_horizons, compare, mark_inside, pinball
+from trainers.stock.evaluation.comparison import LossComparison, average_days, compare, mark_inside, pinball
 from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import encode_plain
-from trainers.stock.evaluation.evaluation_set import EvaluationSet, by_day
+from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.lifecycle.walk_forward import JudgedForecasts, RecipeInputs, walk_forward
 from trainers.stock.recipe import ROLLING, SHARE, SPLIT, StockRecipe
 
@@ -328,7 +328,7 @@ def _compare(
     inside = [float(np.nanmean(mark_inside(test, one.values))) for one in (old, new)]
     before, after = (pinball(test, one.values) for one in (old, new))
     attempt = max(1, challenger.version - champion.version) if challenger.line == champion.line else 1
-    daily = [_average_days(test, losses) for losses in (before, after)]
+    daily = [days[np.isfinite(days)] for days in (average_days(test, losses) for losses in (before, after))]
     compared = tuple(bars.symbols[row] for row in np.unique(test.symbols))
     return VersionComparison(
         champion=champion.reference,
@@ -350,12 +350,6 @@ def _compare(
         coverage=(inside[0], inside[1]),
         promised=test.levels[-1] - test.levels[0],
     )
-
-
-def _average_days(test: EvaluationSet, losses: FloatArray) -> FloatArray:
-    """[D] mean loss of each day with a known outcome."""
-    total, count = by_day(test, average_horizons(test, losses))
-    return total[count > 0] / count[count > 0]
 
 
 def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
