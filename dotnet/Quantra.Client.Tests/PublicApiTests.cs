@@ -2,6 +2,7 @@ using System.Reflection;
 using System.Runtime.Versioning;
 using Quantra.Client.Embedded;
 using Quantra.Client.Hosting;
+using Quantra.Client.Managed;
 using Quantra.Client.Testing;
 
 namespace Quantra.Client.Tests;
@@ -28,6 +29,7 @@ public sealed class PublicApiTests
     [InlineData(typeof(QuantraServer))]
     [InlineData(typeof(FakeStockPredictor))]
     [InlineData(typeof(EmbeddedPredictor))]
+    [InlineData(typeof(ManagedPredictor))]
     public void The_public_API_equals_the_recorded_one(Type member)
     {
         ArgumentNullException.ThrowIfNull(member);

@@ -35,10 +35,14 @@ ROOT = Path(__file__).parents[2]
 DOTNET = ROOT / "dotnet"
 DOORS = ("Quantra.Client", "Quantra.Client.Embedded")
 TESTING = "Quantra.Client.Testing"
-INTERNAL = r'name=".:Quantra\.(?:V1|Rpc|Client\.(?:Wire|Transport|Hosting\.(?:Health|Servers|Processes|Training)))\.'
+INTERNAL = (
+    r'name=".:Quantra\.(?:V1|Rpc|Client\.(?:Wire|Transport|Managed\.[A-Z][a-z]+|'
+    r"Hosting\.(?:Health|Servers|Processes|Training)))\."
+)
 """XML documentation of internal types, which packages omit."""
 HOSTING = "Quantra.Client.Hosting"
-PACKAGES = ("Quantra.Client.Abstractions", HOSTING, TESTING, *DOORS)
+MANAGED = "Quantra.Client.Managed"
+PACKAGES = ("Quantra.Client.Abstractions", HOSTING, MANAGED, TESTING, *DOORS)
 FRAMEWORKS = ("net8.0", "net10.0")
 PROGRAMS = {
     **dict.fromkeys((*DOORS, TESTING), (None, "")),
@@ -287,7 +291,7 @@ def test_a_package_has_its_documentation_and_symbols_and_nothing_of_the_machine_
     files, symbols = packed_files(feed, package), packed_files(feed, package, "snupkg")
     for framework in FRAMEWORKS:
         documented = files[f"lib/{framework}/{package}.xml"].decode("utf-8")
-        assert f"T:{package if package == TESTING else 'Quantra.Client'}." in documented
+        assert f"T:{package if package in {MANAGED, TESTING} else 'Quantra.Client'}." in documented
         assert not re.findall(INTERNAL, documented)
         for binary in (files[f"lib/{framework}/{package}.dll"], symbols[f"lib/{framework}/{package}.pdb"]):
             assert str(ROOT).encode() not in binary

@@ -1,0 +1,10 @@
+"""C# package that computes forecasts without Python: its tests run from committed artifacts."""
+
+import pytest
+from csharp import assembly, built_solution, run_program
+
+
+@pytest.mark.slow
+def test_models_are_computed_without_python() -> None:
+    done = run_program(built_solution(), str(assembly("Quantra.Client.Managed.Tests")))
+    assert done.returncode == 0, done.stdout + done.stderr
