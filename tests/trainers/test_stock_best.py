@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_exits import exit_code
 from market import bokeh_panel
@@ -19,11 +21,14 @@ from predictor.errors import ConfigurationError, InvalidInputError
 from predictor.flags import ParsedFlags
 from predictor.forecaster import Forecaster
 from predictor.networks import TargetKind, kind_named
+from trainers import StockTrainer
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
 from trainers.progress import ReportConsumer
 from trainers.stock import StockRecipe, TrainingResult, command
+from trainers.stock.ensembles import member_training
 from trainers.stock.ensembles.member_training import (
     MEMBER_KINDS,
+    BestPlan,
     BestTraining,
     BudgetExceededError,
     TimeBudget,
@@ -231,7 +236,7 @@ class BestRun:
 @contextmanager
 def few_kinds() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "MEMBER_KINDS", ("har", "garch", "lstm"))
+        patch.setattr(member_training, "MEMBER_KINDS", ("har", "garch", "lstm"))
         yield
 
 
@@ -294,6 +299,75 @@ def test_a_target_that_a_kind_does_not_have_leaves_it_out() -> None:
         target=ParsedFlags({"kind": TargetKind.LOG_VOLATILITY}),
         optimisation=ParsedFlags(),
     )
-    recipes, left_out = command._plan_members(changes, bokeh_panel("AAPL").last(300))
+    recipes, left_out = BestPlan(changes=changes, reads=ParsedFlags(), budget=1.0).plan_recipes()
     assert list(recipes) == [kind for kind in MEMBER_KINDS if kind != "garch"]
     assert "scale garch forecasts the volatility of returns" in left_out["garch"]
+
+
+# --- from Python
+
+
+@pytest.fixture(scope="module")
+def fitted(bars_file: Path) -> Generator[tuple[StockTrainer, Forecaster]]:
+    """A training with the settings of `trained`."""
+    made = StockTrainer(model="best", epochs=1, horizons=[1, 3], encoder_length=10, budget="1h", quiet=True)
+    with few_kinds():
+        forecaster = made.fit(bars_file)
+    with forecaster:
+        yield made, forecaster
+
+
+@pytest.mark.slow
+def test_best_from_python_has_the_bytes_of_the_command(
+    fitted: tuple[StockTrainer, Forecaster], trained: BestRun, tmp_path: Path
+) -> None:
+    saved = fitted[0].save(tmp_path / "best" / "1")
+    assert files_of(saved) == files_of(trained.out)
+    assert artifact.is_ensemble(saved)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_best_from_python_forecasts_and_is_evaluated(
+    fitted: tuple[StockTrainer, Forecaster], trained: BestRun, bars_file: Path
+) -> None:
+    made, forecaster = fitted
+    recent = bokeh_panel("AAPL").last(100)
+    with Forecaster.load(trained.out) as loaded:
+        assert np.array_equal(forecaster.predict(recent).values, loaded.predict(recent).values)
+    evaluation = made.evaluate(bars_file, seeds=2)
+    assert "an ensemble has no recipe, so it is not trained from other seeds" in evaluation.notes
+    assert made.card.weighting is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({"hidden": 4}, "hidden belong to one kind of model"),
+        ({"scale": "window"}, "scale belong to one kind of model"),
+        ({"from_artifact": "models/x/1"}, "from_artifact is for one model"),
+        ({"edges": "edges.csv"}, "edges is for one model"),
+        ({"recipe": recipe_of("gru")}, "recipe is for one model"),
+        ({"splits": "rolling"}, "splits has no test part"),
+        ({"budget": "soon"}, "budget: 'soon' is not a time"),
+        ({"quantiles": [0.9, 0.1]}, "quantiles"),
+        ({"model": "gru", "budget": "5m"}, "budget is the time of model best"),
+        ({"model": None, "budget": "5m"}, "budget is the time of model best"),
+    ],
+)
+def test_settings_that_do_not_go_with_best_are_refused(given: dict[str, Any], cause: str) -> None:
+    settings: dict[str, Any] = {"model": "best", **given}
+    with pytest.raises(ConfigurationError, match=cause):
+        StockTrainer(**settings)
+
+
+def test_a_failed_member_of_best_leaves_no_folder_behind(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with few_kinds(), pytest.raises(ConfigurationError, match="no kind of model could be trained: har: "):
+        StockTrainer(model="best", encoder_length=900, horizons=[1], quiet=True).fit(bars_file)
+    assert list(tmp_path.iterdir()) == []

@@ -3,10 +3,9 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import torch
 import typer
@@ -30,16 +29,14 @@ from trainers.progress import ConsumerChain, ReportConsumer, no_progress, progre
 from trainers.stock.card import hash_bars
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
-from trainers.stock.ensembles import join
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.ensembles.member_training import (
     BEST,
-    MEMBER_KINDS,
-    BestTraining,
-    TimeBudget,
-    check_best,
+    USUAL_BUDGET,
+    BestPlan,
+    TrainMember,
     parse_budget,
-    plan_recipe,
+    train_best,
 )
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import (
@@ -56,9 +53,6 @@ from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, reci
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 from trainers.stock.training_plan import inherit_recipe, set_calendar
-
-USUAL_BUDGET: Final = 600.0
-"""Seconds."""
 
 
 def _budget(text: str) -> float:
@@ -103,7 +97,8 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         if start is not None or edges is not None:
             flag = "--edges" if start is None else "--from"
             raise ConfigurationError(f"{flag} is for one model; leave it out of --model {BEST}")
-        _train_best(changes, bars, files, reads, out, run, USUAL_BUDGET if budget is None else budget)
+        plan = BestPlan(changes=changes, reads=reads, budget=USUAL_BUDGET if budget is None else budget)
+        _train_best(plan, bars, files, out, run)
         return
     if budget is not None:
         raise ConfigurationError(f"--budget is the time of --model {BEST}; leave it out for model {changes.kind}")
@@ -134,19 +129,10 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
             print_artifact_commands(out, bars, files)
 
 
-def _train_best(
-    changes: RecipeChanges,
-    bars: BarsFlags,
-    files: CovariateFlags,
-    reads: ParsedFlags[FeatureSelection],
-    out: Path,
-    run: RunOptions,
-    budget: float,
-) -> None:
+def _train_best(plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Path, run: RunOptions) -> None:
     """Train several kinds one after the other, and combine them into an ensemble."""
     if launched_size() > 1:
         raise ConfigurationError(f"--model {BEST} runs in one process; start it without torchrun")
-    check_best(changes)
     out = choose_version_folder(out, resume=run.resume)
     if run.resume and (out / "manifest.json").is_file():
         print_finished(out, as_json=run.as_json)
@@ -162,52 +148,33 @@ def _train_best(
     if run.parent_watch:
         exit_with_parent()
     covariates, panel = files.read(), bars.read()
-    recipes, left_out = _plan_members(changes, panel)
-    features = reads.over(FeatureSelection()).beside(covariates, next(iter(recipes.values())).calendar)
-    material = TrainingMaterial(panel, features, covariates)
 
-    def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
-        place = folder / name
-        if artifact.is_artifact(place):
-            return _load_member(place, recipe, panel)
-        return run_training(material, recipe, place, run, 0, limit=limit)
+    def train_with(material: TrainingMaterial) -> TrainMember:
+        def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
+            place = folder / name
+            if artifact.is_artifact(place):
+                return _load_member(place, recipe, panel)
+            return run_training(material, recipe, place, run, 0, limit=limit)
 
-    announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
-    members = BestTraining(train_member, TimeBudget(budget), announce, warn).run(recipes, left_out)
-    joined = join(
+        return train_member
+
+    joined, left_out = train_best(
+        plan,
         panel,
-        members.folders,
         out,
+        train_with,
         covariates=covariates,
-        announce=announce,
-        warn=warn,
+        set_calendar=lambda recipe: set_calendar(recipe, panel, partial(say, style="dim")),
+        announce=announcer(as_json=run.as_json),
+        warn=warner(as_json=run.as_json),
         stepwise=no_progress if run.as_json else progress_on(sys.stdout),
     )
     if run.as_json:
-        reasons = [{"name": name, "reason": reason} for name, reason in members.left_out.items()]
+        reasons = [{"name": name, "reason": reason} for name, reason in left_out.items()]
         sys.stdout.write(json.dumps({**describe_joined(joined), "left_out": reasons}) + "\n")
         return
     print_joined(joined)
     print_artifact_commands(out, bars, files)
-
-
-def _plan_members(changes: RecipeChanges, panel: BarPanel) -> tuple[dict[str, StockRecipe], dict[str, str]]:
-    """The recipe of each kind, and the kinds that the settings do not allow, by reason.
-
-    Raises:
-        ConfigurationError: the settings allow no kind.
-    """
-    recipes: dict[str, StockRecipe] = {}
-    left_out: dict[str, str] = {}
-    for kind in MEMBER_KINDS:
-        try:
-            recipes[kind] = plan_recipe(kind, changes)
-        except ConfigurationError as error:
-            left_out[kind] = error.message
-    if not recipes:
-        raise ConfigurationError("; ".join(dict.fromkeys(left_out.values())))
-    calendar = set_calendar(next(iter(recipes.values())), panel, partial(say, style="dim")).calendar
-    return {kind: replace(recipe, calendar=calendar) for kind, recipe in recipes.items()}, left_out
 
 
 def _load_member(place: Path, recipe: StockRecipe, panel: BarPanel) -> TrainingResult:

@@ -17,18 +17,23 @@ from typing import Any, Final, Self, final
 import torch
 
 from predictor import artifact, canonical
-from predictor.artifact import StoredArtifact
+from predictor.artifact import StoredEnsemble
+from predictor.bars import BarPanel
 from predictor.card import Card
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.inference import choose_device
-from predictor.model import Model
+from predictor.model import Ensemble, Model
 from predictor.networks import TargetKind
-from predictor.registry import Runtime, built_single, claim_first_champion
+from predictor.registry import Runtime, claim_first_champion
+from predictor.registry.loading import Stored, built, read_version
 from trainers.loop import LoopError
 from trainers.loop.device import HostGenerators, PrecisionName
 from trainers.loop.run_parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
+from trainers.options import RunOptions
+from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock import data_warnings
 from trainers.stock.backtest import (
     Backtest,
@@ -43,11 +48,19 @@ from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import use_model
 from trainers.stock.data import ROWS
+from trainers.stock.ensembles.member_training import (
+    BEST,
+    BestPlan,
+    TrainMember,
+    train_best,
+)
+from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.progress_output import ProgressOutput, open_progress
-from trainers.stock.recipe import Scale, Schedule, StockRecipe
+from trainers.stock.recipe import Optimisation, Scale, Schedule, StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits
-from trainers.stock.training import train_in_memory
+from trainers.stock.training import TrainingResult, train_in_memory
+from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.training_plan import (
     Bars,
     CovariateFiles,
@@ -57,6 +70,7 @@ from trainers.stock.training_plan import (
     parse_day,
     parse_settings,
     read_covariates,
+    set_calendar,
     suggest_names,
 )
 
@@ -69,7 +83,8 @@ class FittedArtifact:
     """An artifact that is not saved yet."""
 
     files: Mapping[str, bytes]
-    stored: StoredArtifact
+    """By path in the artifact's folder."""
+    stored: Stored
     """The same files, parsed."""
 
     @classmethod
@@ -77,10 +92,18 @@ class FittedArtifact:
         """Parse the files of a new artifact."""
         return cls(files=files, stored=artifact.unpack_artifact(files))
 
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the folder of an artifact or an ensemble."""
+        places = (place for place in sorted(folder.rglob("*")) if place.is_file())
+        files = {place.relative_to(folder).as_posix(): place.read_bytes() for place in places}
+        return cls(files=files, stored=read_version(folder))
+
     @property
     def card(self) -> Card:
         """Its training record and scores."""
-        return Card.from_json(canonical.to_bytes(dict(self.stored.artifact.manifest.card)).decode())
+        manifest = self.stored.manifest if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest
+        return Card.from_json(canonical.to_bytes(dict(manifest.card)).decode())
 
     @property
     def sentence(self) -> str:
@@ -88,14 +111,16 @@ class FittedArtifact:
         skill = self.card.skill
         return "the model has no scores" if skill is None else skill.sentence
 
-    def model(self, device: str, *, max_rows: int) -> Model:
+    def model(self, device: str, *, max_rows: int) -> Judgeable:
         """The model, verified with its golden instance as after loading; it is named after its kind.
 
         Raises:
             ConfigurationError: the device is not available.
         """
-        name = self.stored.artifact.manifest.kind.name
-        return built_single(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
+        name = BEST if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest.kind.name
+        model = built(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
+        assert isinstance(model, Model | Ensemble)  # noqa: S101 - an artifact or an ensemble
+        return model
 
     def save(self, folder: Path) -> None:
         """Write the artifact's folder atomically.
@@ -136,7 +161,8 @@ class StockTrainer:
         trainer.save("models/mine/1")
 
     Attributes:
-        model: Kind of model: lstm, gru, hybrid, tft, graph, trees, har, garch; lstm if left out.
+        model: Kind of model: lstm, gru, hybrid, tft, graph, trees, har, garch, or best, which trains several kinds and
+            combines them into one ensemble; lstm if left out.
         target: Target of the forecast: log-return or log-volatility.
         horizons: Sessions ahead, rising, such as [1, 5, 20].
         lag: 0 counts returns from the last close, 1 from the next.
@@ -176,6 +202,7 @@ class StockTrainer:
         threads: CPU threads of training and evaluation, 1 by default; another count gives other bits.
         edges: CSV file of a graph's edges: symbol, neighbour, weight.
         from_artifact: Folder of an artifact whose weights the training starts from (`--from`).
+        budget: Time for all trainings of the model best, such as 90s, 10m or 2h; 10m if left out.
         recipe: Settings to start with instead of the defaults of the kind, for those without a flag.
         quiet: Show neither progress nor warnings.
 
@@ -223,16 +250,17 @@ class StockTrainer:
     threads: int | None = None
     edges: str | Path | None = None
     from_artifact: str | Path | None = None
+    budget: str | None = None
     recipe: StockRecipe | None = None
     quiet: bool = False
     _slot: _LastFit = field(init=False, default_factory=_LastFit)
 
     def __post_init__(self) -> None:
-        _ = self.plan  # checks all settings
+        _ = self.plan if self._best is None else self._best  # checks all settings
 
     @cached_property
     def plan(self) -> TrainingPlan:
-        """The checked settings, merged with the defaults."""
+        """The checked settings of one kind, merged with the defaults."""
         return TrainingPlan.of(
             self._given(), recipe=self.recipe, start=_path(self.from_artifact), edges=_path(self.edges)
         )
@@ -263,15 +291,10 @@ class StockTrainer:
         """
         panel = load_bars(bars)
         with self._working(self._threads) as output:
-            plan = self.plan.beside(panel, output.tell)
-            files = train_in_memory(
-                plan.material(panel, covariates),
-                plan.recipe,
-                consume=output.consume,
-                announce=output.announce,
-                warn=output.warn,
-            )
-            fitted = FittedArtifact.of(files)
+            if self._best is None:
+                fitted = self._fit_one(panel, covariates, output)
+            else:
+                fitted = _fit_best(self._best, panel, read_covariates(covariates), output)
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
@@ -415,6 +438,17 @@ class StockTrainer:
                 watch=output.watch,
             )
 
+    def _fit_one(self, panel: BarPanel, covariates: CovariateFiles, output: ProgressOutput) -> FittedArtifact:
+        plan = self.plan.beside(panel, output.tell)
+        files = train_in_memory(
+            plan.material(panel, covariates),
+            plan.recipe,
+            consume=output.consume,
+            announce=output.announce,
+            warn=output.warn,
+        )
+        return FittedArtifact.of(files)
+
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
         return f"StockTrainer({', '.join([*given, 'not fitted' if self._slot.fitted is None else 'fitted'])})"
@@ -428,14 +462,28 @@ class StockTrainer:
             raise ConfigurationError(f"nothing was fitted yet; call fit(bars) before {purpose}")
         return self._slot.fitted
 
+    @cached_property
+    def _best(self) -> BestPlan | None:
+        """The settings of several kinds; None for one kind."""
+        if self.model != BEST:
+            if self.budget is not None:
+                raise ConfigurationError(f"budget is the time of model {BEST}; leave it out for one kind of model")
+            return None
+        for name in ("from_artifact", "edges", "recipe"):
+            if getattr(self, name) is not None:
+                raise ConfigurationError(f"{name} is for one model; leave it out of model {BEST}")
+        return BestPlan.of(self._given(), self.budget)
+
     @property
     def _threads(self) -> int:
-        return self.plan.run.threads
+        return parse_settings(RunOptions, self._given()).over(RunOptions()).threads
 
     @property
     def _forecast_device(self) -> str:
         """The device of forecasts: the CPU for mps, which has no float64."""
-        device = self.plan.recipe.optimisation.device
+        best = self._best
+        optimisation = self.plan.recipe.optimisation if best is None else best.changes.optimisation.over(Optimisation())
+        device = optimisation.device
         return "cpu" if device == "mps" else device
 
     @contextmanager
@@ -450,6 +498,42 @@ class StockTrainer:
                 raise ConfigurationError(str(error)) from error
             finally:
                 torch.set_num_threads(before)
+
+
+def _fit_best(plan: BestPlan, panel: BarPanel, covariates: CovariateSource, output: ProgressOutput) -> FittedArtifact:
+    """Train and combine several kinds, by way of a temporary folder."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+
+        def train_with(material: TrainingMaterial) -> TrainMember:
+            def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
+                try:
+                    files = train_in_memory(
+                        material,
+                        recipe,
+                        consume=ConsumerChain([output.consume, limit]),
+                        announce=output.announce,
+                        warn=output.warn,
+                    )
+                except LoopError as error:
+                    raise ConfigurationError(str(error)) from error
+                artifact.write_folder(folder / name, files)
+                card = artifact.unpack_artifact(files).artifact.manifest.card
+                return TrainingResult(folder=folder / name, card=dict(card))
+
+            return train_member
+
+        joined, _ = train_best(
+            plan,
+            panel,
+            folder / BEST,
+            train_with,
+            covariates=covariates,
+            set_calendar=lambda recipe: set_calendar(recipe, panel, output.tell, setting="calendar=NAME"),
+            announce=output.announce,
+            warn=output.warn,
+        )
+        return FittedArtifact.read(joined.folder)
 
 
 def _path(given: str | Path | None) -> Path | None:

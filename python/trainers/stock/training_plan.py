@@ -262,7 +262,8 @@ class TrainingPlan:
             ConfigurationError: a value is invalid, the kind has no such setting, or settings contradict each other.
             ArtifactError: the artifact to start from is damaged.
         """
-        changes = _parse_changes(values, recipe)
+        changes = parse_changes(values, recipe)
+        kind_named(changes.kind)
         if start is None:
             _check_learning(changes)
         parent = None if start is None else _load_parent(start, changes, recipe)
@@ -302,14 +303,17 @@ class TrainingPlan:
         return read_edges(self.edges, symbols, neighbours=config.neighbours)
 
 
-def _parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
-    """The recipe's settings that were given; the kind defaults to that of `recipe`."""
+def parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
+    """The recipe's settings that were given; the kind defaults to that of `recipe`.
+
+    Raises:
+        ConfigurationError: a value is invalid, or the kind is not that of `recipe`.
+    """
     asked = parse_settings(StockRecipe, values)
     if recipe is not None:
         if (kind := asked.value("kind", recipe.kind)) != recipe.kind:
             raise ConfigurationError(f"model is {kind}, but the recipe's is {recipe.kind}; leave one of them out")
         asked = ParsedFlags({"kind": recipe.kind, **asked.values}, asked.flags)
-    kind_named(asked.value("kind", StockRecipe().kind))
     return RecipeChanges(
         recipe=asked,
         target=parse_settings(Target, values),

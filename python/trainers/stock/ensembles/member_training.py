@@ -6,20 +6,25 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Final, final
+from typing import Any, Final, Self, final
 
+from predictor.bars import BarPanel
 from predictor.card import Card
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError
 from predictor.flags import ParsedFlags
 from predictor.networks import NetworkConfig, kind_named
 from trainers.loop import EpochReport, Report
-from trainers.progress import ReportConsumer
+from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.progress.consumer import duration
 from trainers.stock.data_warnings import Warn
+from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
+from trainers.stock.feature_selection import FeatureSelection, check_features
 from trainers.stock.recipe import RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training import TrainingResult
-from trainers.stock.training_plan import WITHOUT_LEARNING
+from trainers.stock.training_data import TrainingMaterial
+from trainers.stock.training_plan import WITHOUT_LEARNING, parse_changes, parse_settings
 
 BEST: Final = "best"
 """The value of `--model` for an ensemble of several kinds."""
@@ -28,6 +33,9 @@ MEMBER_KINDS: Final = ("har", "garch", "lstm", "gru", "hybrid", "tft")
 """Kinds of the members, roughly by their training time. `graph` is none: by default it has another lag, and its ranking
 is lost in an ensemble with kinds that do not rank. `trees` is none: on few stocks it loses to `har`, and with it the
 ensemble's contributions would not add up."""
+
+USUAL_BUDGET: Final = 600.0
+"""Seconds."""
 
 MORE_SEEDS: Final = 2
 """Further seeds of the best network, if time is left."""
@@ -68,26 +76,71 @@ def parse_budget(text: str) -> float:
     return seconds
 
 
-def check_best(changes: RecipeChanges) -> None:
-    """Refuse settings that belong to one kind of model.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestPlan:
+    """The settings of a training of several kinds.
 
     Raises:
-        ConfigurationError: such settings are given; the message names them.
+        ConfigurationError: Settings belong to one kind of model; the message names them.
     """
-    own = [*changes.network.flags.values(), *(flag for name, flag in changes.recipe.flags.items() if name == "scale")]
-    if own:
-        raise ConfigurationError(
-            f"{', '.join(own)} belong to one kind of model, but --model {BEST} trains several; leave them out"
-        )
-    parts: DataSplits | RollingSplits | None = changes.recipe.values.get("parts")
-    if parts is not None and (isinstance(parts, RollingSplits) or parts.test is None):
-        raise ConfigurationError(
-            f"--splits has no test part, but --model {BEST} scores its ensemble on one; give four ranges, or leave "
-            "--splits out"
-        )
+
+    changes: RecipeChanges
+    """Settings of all members."""
+    reads: ParsedFlags[FeatureSelection]
+    budget: float
+    """Seconds for all members together."""
+
+    def __post_init__(self) -> None:
+        flags = self.changes.recipe.flags
+        own = [*self.changes.network.flags.values(), *(flag for name, flag in flags.items() if name == "scale")]
+        if own:
+            raise ConfigurationError(
+                f"{', '.join(own)} belong to one kind of model, but model {BEST} trains several; leave them out"
+            )
+        parts: DataSplits | RollingSplits | None = self.changes.recipe.values.get("parts")
+        if parts is not None and (isinstance(parts, RollingSplits) or parts.test is None):
+            flag = flags["parts"]
+            raise ConfigurationError(
+                f"{flag} has no test part, but model {BEST} scores its ensemble on one; give four ranges, or leave "
+                f"{flag} out"
+            )
+
+        self.plan_recipes()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], budget: str | None) -> Self:
+        """Check settings from Python, by flag name; None means not given.
+
+        Raises:
+            ConfigurationError: A value is invalid, or belongs to one kind of model.
+        """
+        reads = parse_settings(FeatureSelection, values)
+        check_features(reads.over(FeatureSelection()).features)
+        try:
+            seconds = USUAL_BUDGET if budget is None else parse_budget(budget)
+        except ValueError as error:
+            raise ConfigurationError(f"budget: {error}") from error
+        return cls(changes=parse_changes(values, None), reads=reads, budget=seconds)
+
+    def plan_recipes(self) -> tuple[dict[str, StockRecipe], dict[str, str]]:
+        """The recipe of each kind, and the kinds that the settings do not allow, by reason.
+
+        Raises:
+            ConfigurationError: The settings allow no kind.
+        """
+        recipes: dict[str, StockRecipe] = {}
+        left_out: dict[str, str] = {}
+        for kind in MEMBER_KINDS:
+            try:
+                recipes[kind] = _plan_recipe(kind, self.changes)
+            except ConfigurationError as error:
+                left_out[kind] = error.message
+        if not recipes:
+            raise ConfigurationError("; ".join(dict.fromkeys(left_out.values())))
+        return recipes, left_out
 
 
-def plan_recipe(kind: str, changes: RecipeChanges) -> StockRecipe:
+def _plan_recipe(kind: str, changes: RecipeChanges) -> StockRecipe:
     """The recipe of a member: the kind's defaults with the given settings that apply to it.
 
     Raises:
@@ -117,6 +170,47 @@ class TrainedMembers:
 
 TrainMember = Callable[[str, StockRecipe, ReportConsumer], TrainingResult]
 """Trains or finds the member of a name; the consumer stops it when its time is over."""
+
+
+def train_best(
+    plan: BestPlan,
+    bars: BarPanel,
+    out: Path,
+    train_with: Callable[[TrainingMaterial], TrainMember],
+    *,
+    covariates: CovariateSource,
+    set_calendar: Callable[[StockRecipe], StockRecipe],
+    announce: Callable[[str], None],
+    warn: Warn,
+    stepwise: StepProgress = no_progress,
+) -> tuple[JoinedEnsemble, Mapping[str, str]]:
+    """Train several kinds within a budget and combine them into an ensemble.
+
+    Args:
+        plan: Settings of all members.
+        bars: Bars of all splits.
+        out: Folder of the ensemble, which must not exist.
+        train_with: Returns the function that trains one member on the material.
+        covariates: Files of the covariates that the members read.
+        set_calendar: Adds the calendar to a recipe without one.
+        announce: Receives the name of each stage.
+        warn: Receives warnings about the data, and the reason of each member that is left out.
+        stepwise: Shows the progress of the scoring.
+
+    Returns:
+        The ensemble, and the members that are left out before their comparison, by reason.
+
+    Raises:
+        ConfigurationError: No kind could be trained, or as `join`.
+    """
+    recipes, left_out = plan.plan_recipes()
+    calendar = set_calendar(next(iter(recipes.values()))).calendar
+    recipes = {kind: replace(recipe, calendar=calendar) for kind, recipe in recipes.items()}
+    features = plan.reads.over(FeatureSelection()).beside(covariates, calendar)
+    train = train_with(TrainingMaterial(bars, features, covariates))
+    members = BestTraining(train, TimeBudget(plan.budget), announce, warn).run(recipes, left_out)
+    joined = join(bars, members.folders, out, covariates=covariates, announce=announce, warn=warn, stepwise=stepwise)
+    return joined, members.left_out
 
 
 @final
