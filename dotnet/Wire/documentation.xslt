@@ -15,13 +15,5 @@
   <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Hosting.Training.')]" />
   <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Hosting.Clients.')]" />
   <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Hosting.Configuration.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Artifacts.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Bars.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Calendar.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Expressions.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Features.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Forecasts.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Models.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Networks.')]" />
-  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.Explanations.')]" />
+  <xsl:template match="member[starts-with(substring(@name, 3), 'Quantra.Client.Managed.') and not(starts-with(substring(@name, 3), 'Quantra.Client.Managed.ManagedPredictor'))]" />
 </xsl:stylesheet>

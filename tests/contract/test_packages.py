@@ -36,8 +36,8 @@ DOTNET = ROOT / "dotnet"
 DOORS = ("Quantra.Client", "Quantra.Client.Embedded")
 TESTING = "Quantra.Client.Testing"
 INTERNAL = (
-    r'name=".:Quantra\.(?:V1|Rpc|Client\.(?:Wire|Transport|Managed\.[A-Z][a-z]+|'
-    r"Hosting\.(?:Health|Servers|Processes|Training)))\."
+    r'name=".:Quantra\.(?:V1\.|Rpc\.|Client\.(?:Wire\.|Transport\.|Managed\.(?!ManagedPredictor)|'
+    r"Hosting\.(?:Health|Servers|Processes|Training)\.))"
 )
 """XML documentation of internal types, which packages omit."""
 HOSTING = "Quantra.Client.Hosting"
