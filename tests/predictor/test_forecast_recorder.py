@@ -3,7 +3,7 @@
 import logging
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +61,10 @@ def ask(service: PredictionService, bars: BarPanel = BARS, caller: str = "") -> 
     return outcome
 
 
+def calls_in(ledger: Ledger) -> int:
+    return sum(one.calls for one in ledger.records(ClientRequest))
+
+
 def fill_disk(ledger: Ledger, *, free: bool) -> None:
     """Allow the file no further page, or many."""
     pages = ledger._store.number("pragma page_count")
@@ -92,6 +96,29 @@ def test_a_repeated_request_is_recorded_with_the_same_forecast(models: Path, led
         ask(service, caller="other")
     assert len(ledger.records(ForecastRecord)) == 2
     assert ledger.requests(symbol="IBM")["caller"].tolist() == ["one", "other"]
+
+
+def test_calls_that_are_recorded_together_are_counted(models: Path, ledger: Ledger) -> None:
+    service, recorder = recording(models, ledger)
+    instances = [Instance(input=BARS)] * 3
+    with service:
+        outcomes = service.predict("small", instances, Deadline(caller="desk")).result()
+        service.predict("small", instances[:1], Deadline(caller="other")).result()
+    assert isinstance(outcomes[0], Forecast)
+    rows = ledger.records(ClientRequest)
+    assert {one.forecast_id for one in rows} == {outcomes[0].forecast_id}
+    assert Counter(one.caller for one in rows for _ in range(one.calls)) == {"desk": 3, "other": 1}
+    assert len(rows) == 2
+    assert recorder.recorded == 8
+
+
+def test_the_oldest_forecasts_are_forgotten(models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_REMEMBERED", 1)
+    service, recorder = recording(models, ledger)
+    with service:
+        ask(service, BARS.select("AAPL"))
+        newest = ask(service, BARS.select("IBM"))
+    assert list(recorder._remembered) == [newest.forecast_id]
 
 
 def test_a_refused_symbol_is_left_out(models: Path, ledger: Ledger) -> None:
@@ -168,7 +195,7 @@ def test_forecasts_wait_for_room_on_the_disk(
         fill_disk(ledger_file, free=True)
     (warning,) = caplog.records
     assert "forecasts are not recorded: the ledger: the disk is full" in warning.message
-    assert (recorder.recorded, recorder.lost) == (len(ledger_file.requests()), 0)
+    assert (recorder.recorded, recorder.lost) == (ledger_file.requests()["calls"].sum(), 0)
 
 
 def test_forecasts_wait_for_a_database_that_is_away(
@@ -187,7 +214,7 @@ def test_forecasts_wait_for_a_database_that_is_away(
                 ask(service)
             unreliable_database.come_back()
         assert "forecasts are not recorded: the ledger: the connection was lost" in caplog.records[0].message
-        assert (recorder.recorded, recorder.lost) == (2 * len(ledger.records(ClientRequest)), 0)
+        assert (recorder.recorded, recorder.lost) == (2 * calls_in(ledger), 0)
         assert ledger.verify().problem == ""
 
 

@@ -36,6 +36,7 @@ from predictor.ledger import (
     sqlite_store,
 )
 from predictor.ledger.records import LedgerRecord
+from predictor.ledger.schema import VERSION
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(30)
 DAYS = PANEL.sessions.tolist()
@@ -429,14 +430,14 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         Ledger.open(database, create=True)
 
 
-@pytest.mark.parametrize(("schema", "advice"), [(2, "move it away to begin a new one"), (4, "update Quantra")])
+@pytest.mark.parametrize(("schema", "advice"), [(2, "move it away"), (VERSION + 1, "update Quantra")])
 def test_another_schema_is_refused(tmp_path: Path, schema: int, advice: str) -> None:
     path = tmp_path / "ledger.db"
     Ledger.open(path, create=True).close()
     other = sqlite3.connect(path)
     other.execute(f"pragma user_version = {schema}")
     other.close()
-    with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 3; {advice}"):
+    with pytest.raises(LedgerError, match=f"is {schema}, but this version of Quantra reads {VERSION}; {advice}"):
         Ledger.open(path)
 
 

@@ -16,6 +16,7 @@ from postgresql import PASSWORD, Server
 from predictor.errors import ConfigurationError, LedgerError, MissingPackageError
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger, LedgerEvent, postgres_store
+from predictor.ledger.schema import VERSION
 
 
 @pytest.fixture
@@ -114,11 +115,11 @@ def test_tables_of_another_program_are_left_alone(
     Ledger.open(postgresql_database.address, create=True).close()
 
 
-@pytest.mark.parametrize(("schema", "advice"), [(2, "move it away"), (4, "update Quantra")])
+@pytest.mark.parametrize(("schema", "advice"), [(2, "move it away"), (VERSION + 1, "update Quantra")])
 def test_another_schema_is_refused(postgresql_database: LedgerDatabase, schema: int, advice: str) -> None:
     Ledger.open(postgresql_database.address, create=True).close()
     postgresql_database.execute(f"comment on table ledger is 'Quantra ledger, schema {schema}'")
-    with pytest.raises(LedgerError, match=f"its schema is {schema}, but this version of Quantra reads 3; {advice}"):
+    with pytest.raises(LedgerError, match=f"is {schema}, but this version of Quantra reads {VERSION}; {advice}"):
         Ledger.open(postgresql_database.address)
 
 

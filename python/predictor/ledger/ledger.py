@@ -380,7 +380,10 @@ class Ledger:
         return as_frame(self.columns(LedgerTable.EVENTS, model=model))
 
     def requests(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
-        """One row per request of a client and symbol, with the time of its answer; arguments as in `forecasts`."""
+        """What clients asked for: one row per caller, symbol and write; arguments as in `forecasts`.
+
+        `calls` counts the calls, and `asked_at` is when the last of them was answered.
+        """
         return as_frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
 
     def columns(
@@ -411,7 +414,7 @@ _QUERIES: Final[Mapping[LedgerTable, str]] = {
         "from event e join chain c on c.batch = e.batch where {} order by e.id"
     ),
     LedgerTable.REQUESTS: (
-        "select r.forecast_id, r.asked_at, r.caller, f.model, f.version, f.symbol, f.as_of from request r "
+        "select r.forecast_id, r.asked_at, r.caller, r.calls, f.model, f.version, f.symbol, f.as_of from request r "
         "left join forecast f on f.forecast_id = r.forecast_id and f.role = 'client' where {} order by r.id"
     ),
 }

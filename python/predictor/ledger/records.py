@@ -205,14 +205,19 @@ class LedgerEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """A client's request for a forecast; the same request gets the same forecast, which is recorded once."""
+    """How often a client asked for a forecast since the last write.
+
+    The same request gets the same forecast, which is recorded once, and many calls in a tenth of a second are one row.
+    """
 
     forecast_id: str
     """The id of its forecasts, in the role CLIENT."""
     asked_at: int
-    """Nanoseconds since 1970 by the machine's clock, when it was answered."""
+    """Nanoseconds since 1970 by the machine's clock, when the last of the calls was answered."""
     caller: str
     """Name of the caller's token; empty without tokens."""
+    calls: int = 1
+    """Number of the calls."""
 
 
 LedgerRecord = ForecastRecord | Label | Score | EvidenceRecord | LedgerEvent | ClientRequest

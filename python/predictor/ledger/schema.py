@@ -27,7 +27,7 @@ from predictor.ledger.records import (
 
 APPLICATION_ID: Final = 0x51424C47
 """Marks a ledger: "QBLG"."""
-VERSION: Final = 3
+VERSION: Final = 4
 
 TABLES: Final = ("universe", "bar", "forecast", "label", "score", "evidence", "event", "request")
 """The chained tables, in the order in which a batch's rows are hashed."""
@@ -74,7 +74,7 @@ create table event (
 create unique index event_by_key on event (key) where key <> '';
 create table request (
     id integer primary key, batch integer not null, forecast_id text not null, asked_at integer not null,
-    caller text not null);
+    caller text not null, calls integer not null);
 """
 """`target_sessions` has ten characters per horizon: "[20130103, 20130104]"."""
 

@@ -3,10 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import chain, islice
-from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 from predictor.errors import LedgerError, QuantraError, counted
@@ -23,10 +22,8 @@ MOST_WAITING: Final = 20_000
 GAP: Final = "gap"
 """Kind of the event that counts forecasts of clients that were not recorded."""
 _WARN_S: Final = 60.0
-_MOST_WRITTEN: Final = 1_000
-"""Requests of one batch."""
 _MOST_REMEMBERED: Final = 20_000
-"""Recorded calls whose ids and rows are remembered, because many clients ask for the same forecasts."""
+"""Recorded forecasts whose ids are remembered, because many clients ask for the same ones."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,15 +31,53 @@ QueuedPrediction = QueuedRequest[Any, tuple[Outcome, ...]]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _AnsweredRequest:
-    """A request and its outcomes."""
+@dataclass(slots=True)
+class _RequestedForecast:
+    """A forecast that a caller asked for, once or several times."""
 
-    item: QueuedPrediction
-    outcomes: tuple[Outcome, ...]
-    rows: int
+    forecast: Forecast
+    caller: str
     batch_rows: int
     made_at: int
+    asked_at: int
+    calls: int = 1
+
+    def records(self, engine: str) -> list[ForecastRecord]:
+        """A record per symbol that has a forecast."""
+        found = ForecastRecord.of(
+            self.forecast,
+            role=ForecastRole.CLIENT,
+            engine=engine,
+            batch_rows=self.batch_rows,
+            bars_batch=0,
+            made_at=self.made_at,
+        )
+        return list(found)
+
+    def request(self) -> ClientRequest:
+        """The record of the calls."""
+        return ClientRequest(
+            forecast_id=self.forecast.forecast_id, asked_at=self.asked_at, caller=self.caller, calls=self.calls
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is recorded at once."""
+
+    requested: dict[tuple[str, str], _RequestedForecast] = field(
+        default_factory=dict[tuple[str, str], _RequestedForecast]
+    )
+    """By forecast id and caller."""
+    unanswered: list[tuple[QueuedPrediction, tuple[Outcome, ...]]] = field(
+        default_factory=list[tuple[QueuedPrediction, tuple[Outcome, ...]]]
+    )
+    """Requests that are answered after it is recorded."""
+
+    @property
+    def rows(self) -> int:
+        return sum(len(one.forecast.symbols) for one in self.requested.values())
 
 
 @final
@@ -64,9 +99,9 @@ class ForecastRecorder:
     ) -> None:
         self._ledger, self._engine, self._is_strict = ledger, engine, is_strict
         self._most_waiting = most_waiting
-        self._queue: SimpleQueue[_AnsweredRequest | None] = SimpleQueue()
+        self._next = _Batch()
+        self._is_filled, self._is_closing = threading.Event(), threading.Event()
         self._thread = LazyThread(self._run, "record")
-        self._is_closing = threading.Event()
         self._lock = threading.Lock()
         self._waiting = self._unreported = 0
         self._remembered: dict[str, int] = {}
@@ -78,119 +113,109 @@ class ForecastRecorder:
 
     def answer(self, item: QueuedPrediction, outcomes: tuple[Outcome, ...], batch_rows: int) -> None:
         """Set the outcomes of a request, and record its forecasts."""
-        answered = _AnsweredRequest(item, outcomes, item.request.rows, batch_rows, time.time_ns())
         if not self._is_strict:
             item.answer.set_result(outcomes)
-            if not self._has_room(answered.rows):
-                return
-        self._queue.put(answered)
-        self._thread.begin()
+        made_at, caller = time.time_ns(), item.deadline.caller
+        with self._lock:
+            for outcome in outcomes:
+                if isinstance(outcome, Forecast):
+                    self._add(outcome, caller, batch_rows, made_at)
+            if self._is_strict:
+                self._next.unanswered.append((item, outcomes))
+        if not self._is_filled.is_set():
+            self._is_filled.set()
+            self._thread.begin()
 
     def close(self) -> None:
         """Record what waits; forecasts that cannot be recorded now are lost."""
         self._is_closing.set()
-        self._queue.put(None)
+        self._is_filled.set()
         self._thread.join()
 
-    def _has_room(self, rows: int) -> bool:
-        with self._lock:
-            if self._waiting + rows > self._most_waiting:
-                self.lost += rows
-                self._unreported += rows
-                return False
-            self._waiting += rows
-            return True
+    def _add(self, forecast: Forecast, caller: str, batch_rows: int, made_at: int) -> None:
+        """Count a call for a forecast that waits, or let it wait if there is room."""
+        key = forecast.forecast_id, caller
+        requested = self._next.requested.get(key)
+        if requested is not None:
+            requested.calls += 1
+            requested.asked_at = made_at
+            return
+        rows = len(forecast.symbols)
+        if not self._is_strict and self._waiting + rows > self._most_waiting:
+            self.lost += rows
+            self._unreported += rows
+            return
+        self._waiting += rows
+        self._next.requested[key] = _RequestedForecast(forecast, caller, batch_rows, made_at, made_at)
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
+        is_last = False
+        while not is_last:
+            self._is_filled.wait()
             if not self._is_strict:
                 self._is_closing.wait(DELAY_S)
-            answered = [first, *self._take_waiting()]
+            is_last = self._is_closing.is_set()
+            self._is_filled.clear()
+            with self._lock:
+                batch, self._next = self._next, _Batch()
             if self._is_strict:
-                self._record_then_answer(answered)
+                self._record_then_answer(batch)
             else:
-                self._record(answered)
+                self._record(batch)
+            with self._lock:
+                self._waiting -= batch.rows
 
-    def _take_waiting(self) -> Iterator[_AnsweredRequest]:
-        for _ in range(_MOST_WRITTEN):
-            try:
-                answered = self._queue.get_nowait()
-            except Empty:
-                return
-            if answered is None:
-                self._queue.put(None)  # the end, after this batch
-                return
-            yield answered
-
-    def _record_then_answer(self, answered: Sequence[_AnsweredRequest]) -> None:
+    def _record_then_answer(self, batch: _Batch) -> None:
         try:
-            self._write(answered)
+            self._write(batch)
         except Exception as error:  # noqa: BLE001 - thread boundary: the callers get the error
             known = self._without_path(error)
             self._warn(known)
-            for one in answered:
-                one.item.fail(known)
+            for item, _ in batch.unanswered:
+                item.fail(known)
         else:
-            for one in answered:
-                one.item.answer.set_result(one.outcomes)
+            for item, outcomes in batch.unanswered:
+                item.answer.set_result(outcomes)
 
-    def _record(self, answered: Sequence[_AnsweredRequest]) -> None:
+    def _record(self, batch: _Batch) -> None:
         """Record forecasts, and try again until it works or the recorder is closed."""
         while True:
             is_last = self._is_closing.is_set()
             try:
-                self._write(answered)
+                self._write(batch)
             except Exception as error:  # noqa: BLE001 - thread boundary: the server continues
                 self._warn(self._without_path(error))
                 if isinstance(error, LedgerError | OSError) and not is_last:
                     self._is_closing.wait(RETRY_S)
                     continue
-                self._lose(sum(one.rows for one in answered))
-            with self._lock:
-                self._waiting -= sum(one.rows for one in answered)
+                self._lose(batch.rows)
             return
 
-    def _write(self, answered: Sequence[_AnsweredRequest]) -> None:
-        """Record one row per request, and the forecasts that were not recorded before."""
-        new: dict[str, int] = {}
-        repeated = 0
+    def _write(self, batch: _Batch) -> None:
+        """Record who asked for which forecast how often, and the forecasts that were not recorded before."""
+        rows = dict[str, int]()
         forecasts: list[ForecastRecord] = []
-        requests: list[ClientRequest] = []
-        for one in answered:
-            caller = one.item.deadline.caller
-            for forecast in one.outcomes:
-                if isinstance(forecast, Forecast):
-                    forecast_id = forecast.forecast_id
-                    requests.append(ClientRequest(forecast_id=forecast_id, asked_at=one.made_at, caller=caller))
-                    if forecast_id in self._remembered:
-                        repeated += self._remembered[forecast_id]
-                    else:
-                        records = list(self._records(forecast, one))
-                        forecasts += records
-                        new[forecast_id] = len(records)
+        for (forecast_id, _), requested in batch.requested.items():
+            if forecast_id in self._remembered:
+                rows[forecast_id] = self._remembered[forecast_id]
+            elif forecast_id not in rows:
+                records = requested.records(self._engine)
+                forecasts += records
+                rows[forecast_id] = len(records)
         sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
         self._lose(len(forecasts) - len(sound))
+        requests = [requested.request() for requested in batch.requested.values()]
         self._ledger.append(chain(sound, requests, gaps := self._gaps()))
-        self.recorded += len(sound) + repeated
+        self.recorded += sum(rows[one.forecast_id] * one.calls for one in requests) - (len(forecasts) - len(sound))
         if len(sound) == len(forecasts):
-            self._remember(new)
+            self._remember(rows)
         if gaps:
             self._unreported = 0
 
-    def _remember(self, new: Mapping[str, int]) -> None:
-        self._remembered.update(new)
+    def _remember(self, rows: Mapping[str, int]) -> None:
+        self._remembered.update(rows)
         for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MOST_REMEMBERED))):
             del self._remembered[oldest]
-
-    def _records(self, forecast: Forecast, one: _AnsweredRequest) -> Iterator[ForecastRecord]:
-        return ForecastRecord.of(
-            forecast,
-            role=ForecastRole.CLIENT,
-            engine=self._engine,
-            batch_rows=one.batch_rows,
-            bars_batch=0,
-            made_at=one.made_at,
-        )
 
     def _gaps(self) -> list[LedgerEvent]:
         if not self._unreported:
