@@ -1,0 +1,168 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>Adjusts prices and volumes for splits and dividends, relative to each symbol's last bar.</summary>
+/// <remarks>The order of operations is part of the artifact format: features depend on every bit.</remarks>
+internal static class BarAdjustment
+{
+    /// <summary>Adjusts bars. A symbol that cannot be adjusted gets no bars.</summary>
+    /// <returns>The bars, and the error of each row that cannot be adjusted.</returns>
+    public static (AdjustedBars Bars, SortedDictionary<int, QuantraError> Faults) Adjust(RawBars bars)
+    {
+        var adjusted = Compute(bars);
+        var faults = new SortedDictionary<int, QuantraError>();
+        for (var cell = 0; cell < bars.Close.Length; cell++)
+        {
+            var isSound = adjusted.Low[cell] > 0 && adjusted.High[cell] < double.PositiveInfinity && adjusted.Money[cell] != double.PositiveInfinity;
+            if (!isSound && !double.IsNaN(bars.Close[cell]) && !faults.ContainsKey(cell / bars.Count))
+                faults.Add(cell / bars.Count, Fault(bars, adjusted, cell));
+        }
+
+        foreach (var row in faults.Keys)
+        {
+            foreach (var column in (double[][])[adjusted.Open, adjusted.High, adjusted.Low, adjusted.Close, adjusted.Volume, adjusted.Money])
+                column.AsSpan(row * bars.Count, bars.Count).Fill(double.NaN);
+        }
+
+        return (adjusted, faults);
+    }
+
+    /// <summary>The last close before each session, [S, T]; NaN before the first one.</summary>
+    public static double[] CloseBefore(RawBars bars, double[] close)
+    {
+        var before = new double[close.Length];
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            var last = double.NaN;
+            for (var cell = row * bars.Count; cell < (row + 1) * bars.Count; cell++)
+            {
+                before[cell] = last;
+                if (!double.IsNaN(close[cell]))
+                    last = close[cell];
+            }
+        }
+
+        return before;
+    }
+
+    /// <summary>The number of shares [S, T] that one share of each day becomes by the last day.</summary>
+    public static double[] LaterShares(RawBars bars)
+    {
+        if (bars.SplitRatio is not { } ratios)
+            return Ones(bars.Close.Length);
+        return ProductOfLater(bars, Array.ConvertAll(ratios, ratio => double.IsNaN(ratio) ? 1.0 : ratio));
+    }
+
+    /// <summary>The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.</summary>
+    public static double[] KeptShares(RawBars bars, double[] later)
+    {
+        var kept = Ones(bars.Close.Length);
+        if (bars.CashDividend is not { } dividends)
+            return kept;
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            var before = -1;
+            for (var cell = row * bars.Count; cell < (row + 1) * bars.Count; cell++)
+            {
+                if (dividends[cell] > 0 && before >= 0)
+                    kept[cell] = 1.0 - (dividends[cell] / (bars.Close[before] * (later[cell] / later[before])));
+                if (!double.IsNaN(bars.Close[cell]))
+                    before = cell;
+            }
+        }
+
+        return kept;
+    }
+
+    private static AdjustedBars Compute(RawBars bars)
+    {
+        if (bars.AdjustedClose is { } adjusted)
+        {
+            var factor = Rebased(bars, Map(adjusted, bars.Close, (a, c) => a / c));
+            return Scaled(bars, factor, Map(bars.Volume, factor, (v, f) => v / f));
+        }
+
+        if (bars.SplitRatio is null && bars.CashDividend is null)
+            return Scaled(bars, null, (double[])bars.Volume.Clone());
+        var later = LaterShares(bars);
+        var paid = ProductOfLater(bars, KeptShares(bars, later));
+        return Scaled(bars, Rebased(bars, Map(paid, later, (p, l) => p / l)), Map(bars.Volume, Rebased(bars, later), (v, l) => v * l));
+    }
+
+    private static AdjustedBars Scaled(RawBars bars, double[]? factor, double[] volume)
+    {
+        return new AdjustedBars
+        {
+            Symbols = bars.Symbols.Count,
+            Sessions = bars.Count,
+            Open = Times(bars.Open),
+            High = Times(bars.High),
+            Low = Times(bars.Low),
+            Close = Times(bars.Close),
+            Volume = volume,
+            Money = Map(bars.Close, bars.Volume, (c, v) => c * v),
+        };
+
+        double[] Times(double[] price) => factor is null ? (double[])price.Clone() : Map(price, factor, (p, f) => p * f);
+    }
+
+    /// <summary>Divides each row by its value at the symbol's last bar; NaN without a bar.</summary>
+    private static double[] Rebased(RawBars bars, double[] values)
+    {
+        var rebased = new double[values.Length];
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            var (first, end) = (row * bars.Count, (row + 1) * bars.Count);
+            var last = end - 1;
+            while (last > first && double.IsNaN(bars.Close[last]))
+                last--;
+            for (var cell = first; cell < end; cell++)
+                rebased[cell] = double.IsNaN(bars.Close[cell]) ? double.NaN : values[cell] / values[last];
+        }
+
+        return rebased;
+    }
+
+    /// <summary>The product of the values of all later days, multiplied from the last day backwards.</summary>
+    private static double[] ProductOfLater(RawBars bars, double[] values)
+    {
+        var product = Ones(values.Length);
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            var total = double.NaN;
+            for (var cell = ((row + 1) * bars.Count) - 2; cell >= row * bars.Count; cell--)
+            {
+                total = double.IsNaN(total) ? values[cell + 1] : total * values[cell + 1];
+                product[cell] = total;
+            }
+        }
+
+        return product;
+    }
+
+    private static QuantraError Fault(RawBars bars, AdjustedBars adjusted, int cell)
+    {
+        var isPrice = adjusted.Money[cell] != double.PositiveInfinity;
+        var (row, column) = Math.DivRem(cell, bars.Count);
+        return PredictionError.BarsAt(
+            bars.Symbols[row],
+            bars.Sessions[column],
+            isPrice ? "adjusted close" : "close times volume",
+            isPrice ? adjusted.Close[cell] : adjusted.Money[cell],
+            "it must be within the range of a double; check prices, volume, and later splits and dividends");
+    }
+
+    private static double[] Map(double[] left, double[] right, Func<double, double, double> operation)
+    {
+        var result = new double[left.Length];
+        for (var index = 0; index < result.Length; index++)
+            result[index] = operation(left[index], right[index]);
+        return result;
+    }
+
+    private static double[] Ones(int count)
+    {
+        var ones = new double[count];
+        Array.Fill(ones, 1.0);
+        return ones;
+    }
+}

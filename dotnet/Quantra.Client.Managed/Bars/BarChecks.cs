@@ -1,0 +1,235 @@
+using System.Globalization;
+using System.Text;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>Checks a request's bars; errors name the symbol, date, field and value.</summary>
+internal static class BarChecks
+{
+    private const int LongestName = 64;
+    private const int MostListed = 5;
+
+    /// <summary>Checks a panel.</summary>
+    /// <exception cref="QuantraException">MALFORMED_REQUEST: an array has the wrong length. BARS_INVALID: a bar is impossible.</exception>
+    public static RawBars Check(BarPanel panel)
+    {
+        if (panel.Symbols.Count == 0)
+            throw PredictionError.Malformed("symbols: have 0, need at least 1; name each row", ("field", "symbols")).ToException();
+        var (symbols, count) = (panel.Symbols.Count, panel.Sessions.Length);
+        var bars = new RawBars
+        {
+            Symbols = panel.Symbols,
+            Sessions = [.. panel.Sessions.ToArray().Select(Day.Of)],
+            Open = Column("open", panel.Open, symbols, count),
+            High = Column("high", panel.High, symbols, count),
+            Low = Column("low", panel.Low, symbols, count),
+            Close = Column("close", panel.Close, symbols, count),
+            Volume = Column("volume", panel.Volume, symbols, count),
+            AdjustedClose = OptionalColumn("adj_close", panel.AdjustedClose, symbols, count),
+            SplitRatio = OptionalColumn("split_ratio", panel.SplitRatio, symbols, count),
+            CashDividend = OptionalColumn("cash_dividend", panel.CashDividend, symbols, count),
+            Calendar = panel.Calendar,
+        };
+        CheckSymbols(bars.Symbols);
+        CheckLabel("calendar", panel.Calendar);
+        CheckLabel("currency", panel.Currency);
+        CheckSessions(bars);
+        if (bars.AdjustedClose is not null && (bars.SplitRatio is not null || bars.CashDividend is not null))
+            throw PredictionError.Bars("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree").ToException();
+        CheckBars(bars);
+        if (bars.SplitRatio is { } ratios)
+        {
+            var sound = Array.ConvertAll(ratios, ratio => ratio > 0 && double.IsFinite(ratio));
+            CheckEvents(bars, "split_ratio", ratios, sound, "a split ratio must be positive and finite, 3 for 3:1; 1 or empty for none");
+        }
+
+        CheckDividends(bars);
+        return bars;
+    }
+
+    /// <summary>Checks that no bar is dated in the future; the exchange may be a day ahead.</summary>
+    public static void CheckPast(RawBars bars, DateOnly today)
+    {
+        var last = bars.Sessions[^1];
+        if (last > Day.Of(today.AddDays(1)))
+        {
+            var shown = today.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
+            throw WrongSession(bars.Symbols, last, $"is in the future: today is {shown}; check its year, and whether day and month are swapped");
+        }
+    }
+
+    private static double[] Column(string name, ReadOnlyMemory<double> values, int symbols, int sessions)
+    {
+        if (values.Length == symbols * sessions)
+            return values.ToArray();
+        var (have, need) = (values.Length * 8L, symbols * sessions * 8L);
+        throw PredictionError.Malformed(
+            FormattableString.Invariant($"bars.{name}: have {have} bytes, need {need} ({symbols} x {sessions} values of 8 bytes, float64, little-endian, row-major)"),
+            ("field", "bars." + name),
+            ("have", have.ToString(CultureInfo.InvariantCulture)),
+            ("need", need.ToString(CultureInfo.InvariantCulture))).ToException();
+    }
+
+    private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, int symbols, int sessions) =>
+        values.IsEmpty ? null : Column(name, values, symbols, sessions);
+
+    private static void CheckSymbols(IReadOnlyList<string> symbols)
+    {
+        foreach (var symbol in symbols)
+        {
+            if (string.IsNullOrWhiteSpace(symbol) || !IsShortAndPrintable(symbol))
+                throw PredictionError.Bars($"symbol {Quoted(symbol)} must have 1 to {LongestName} printable characters, not only blanks").ToException();
+        }
+
+        if (symbols.Distinct(StringComparer.Ordinal).Count() != symbols.Count)
+        {
+            var twice = symbols.GroupBy(symbol => symbol, StringComparer.Ordinal).First(group => group.Count() > 1).Key;
+            throw PredictionError.Bars($"symbol {twice} appears twice in the panel; give each symbol one row").ToException();
+        }
+    }
+
+    private static void CheckLabel(string name, string text)
+    {
+        if (!IsShortAndPrintable(text))
+            throw PredictionError.Bars($"{name} {Quoted(text)} must have at most {LongestName} printable characters").ToException();
+    }
+
+    private static bool IsShortAndPrintable(string text)
+    {
+        var count = 0;
+        foreach (var rune in text.EnumerateRunes())
+        {
+            count++;
+            var isOther = Rune.GetUnicodeCategory(rune) is UnicodeCategory.Control or UnicodeCategory.Format or UnicodeCategory.Surrogate
+                or UnicodeCategory.PrivateUse or UnicodeCategory.OtherNotAssigned or UnicodeCategory.LineSeparator
+                or UnicodeCategory.ParagraphSeparator or UnicodeCategory.SpaceSeparator;
+            if (isOther && rune.Value != ' ')
+                return false;
+        }
+
+        return count <= LongestName;
+    }
+
+    private static string Quoted(string text) => $"'{(text.Length > LongestName + 1 ? text[..(LongestName + 1)] : text)}'";
+
+    private static void CheckSessions(RawBars bars)
+    {
+        if (bars.Count == 0)
+            throw PredictionError.Bars("a panel needs at least one session, but has none").ToException();
+        for (var index = 1; index < bars.Count; index++)
+        {
+            var (session, before) = (bars.Sessions[index], bars.Sessions[index - 1]);
+            if (session == before)
+                throw WrongSession(bars.Symbols, session, "appears twice; give each session one bar");
+            if (session < before)
+                throw WrongSession(bars.Symbols, session, FormattableString.Invariant($"comes after {before}; sort the sessions, oldest first"));
+        }
+    }
+
+    private static QuantraException WrongSession(IReadOnlyList<string> symbols, int session, string problem)
+    {
+        var (names, day) = (PredictionError.Listed(symbols), session.ToString(CultureInfo.InvariantCulture));
+        return PredictionError.Bars($"{names}: session {day} {problem}", ("symbol", names), ("date", day), ("field", "session"), ("value", day)).ToException();
+    }
+
+    private static void CheckBars(RawBars bars)
+    {
+        var sound = new bool[bars.Close.Length];
+        for (var cell = 0; cell < sound.Length; cell++)
+            sound[cell] = IsSound(bars, cell) || IsEmpty(bars, cell);
+        var wrong = Array.IndexOf(sound, false);
+        if (wrong < 0)
+            return;
+        var (row, column) = Math.DivRem(wrong, bars.Count);
+        var (field, value, rule) = BrokenRule(bars, wrong);
+        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, value, rule + MixedAdjustment(bars, row) + AndMore(bars, sound)).ToException();
+    }
+
+    private static bool IsSound(RawBars bars, int cell)
+    {
+        var (open, high, low, close, volume) = (bars.Open[cell], bars.High[cell], bars.Low[cell], bars.Close[cell], bars.Volume[cell]);
+        return low > 0 && low <= open && open <= high && low <= close && close <= high && high < double.PositiveInfinity
+            && !(volume < 0) && volume != double.PositiveInfinity
+            && (bars.AdjustedClose is null || bars.AdjustedClose[cell] is > 0 and < double.PositiveInfinity);
+    }
+
+    private static bool IsEmpty(RawBars bars, int cell) => Fields(bars).All(field => double.IsNaN(field.Values[cell]));
+
+    private static IEnumerable<(string Name, double[] Values)> Fields(RawBars bars)
+    {
+        yield return ("open", bars.Open);
+        yield return ("high", bars.High);
+        yield return ("low", bars.Low);
+        yield return ("close", bars.Close);
+        yield return ("volume", bars.Volume);
+        if (bars.AdjustedClose is { } adjusted)
+            yield return ("adj_close", adjusted);
+    }
+
+    private static (string Field, double Value, string Rule) BrokenRule(RawBars bars, int cell)
+    {
+        foreach (var (field, values) in Fields(bars))
+        {
+            var value = values[cell];
+            if (double.IsNaN(value) && field != "volume")
+                return (field, value, "the bar's other fields are numbers; leave all fields empty if there is no bar");
+            if (double.IsInfinity(value))
+                return (field, value, "it must be finite");
+            if (field == "volume" && value < 0)
+                return (field, value, "a volume must not be negative");
+            if (field != "volume" && value <= 0)
+                return (field, value, "a price must be positive");
+        }
+
+        var (low, high) = (bars.Low[cell], bars.High[cell]);
+        var (name, price) = bars.Open[cell] < low || bars.Open[cell] > high ? ("open", bars.Open[cell]) : ("close", bars.Close[cell]);
+        return price < low
+            ? (name, price, $"it must not be below the low, {NumberText.General(low)}")
+            : (name, price, $"it must not be above the high, {NumberText.General(high)}");
+    }
+
+    /// <summary>The part of a message that explains closes outside low and high on most days of a symbol.</summary>
+    private static string MixedAdjustment(RawBars bars, int row)
+    {
+        var (outside, finite) = (0, 0);
+        for (var cell = row * bars.Count; cell < (row + 1) * bars.Count; cell++)
+        {
+            outside += bars.Close[cell] > bars.High[cell] || bars.Close[cell] < bars.Low[cell] ? 1 : 0;
+            finite += double.IsFinite(bars.Close[cell]) ? 1 : 0;
+        }
+
+        return outside <= finite / 2.0
+            ? ""
+            : FormattableString.Invariant($"; the close is outside low and high on {outside} of {finite} days: if open, high and low are adjusted and the close is not, or the reverse, give all four from columns of one kind");
+    }
+
+    private static string AndMore(RawBars bars, bool[] sound)
+    {
+        int[] places = [.. Enumerable.Range(0, sound.Length).Where(cell => !sound[cell]).Skip(1)];
+        if (places.Length == 0)
+            return "";
+        string[] named = [.. places.Take(MostListed).Select(cell => $"{bars.Symbols[cell / bars.Count]} {Day.Show(bars.Sessions[cell % bars.Count])}")];
+        return FormattableString.Invariant($"; {places.Length} more bar{(places.Length > 1 ? "s" : "")} must be corrected: {PredictionError.Listed(named, places.Length)}");
+    }
+
+    private static void CheckEvents(RawBars bars, string field, double[] values, bool[] sound, string rule)
+    {
+        for (var cell = 0; cell < values.Length; cell++)
+            sound[cell] |= double.IsNaN(values[cell]);
+        var wrong = Array.IndexOf(sound, false);
+        if (wrong < 0)
+            return;
+        var (row, column) = Math.DivRem(wrong, bars.Count);
+        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, values[wrong], rule + AndMore(bars, sound)).ToException();
+    }
+
+    private static void CheckDividends(RawBars bars)
+    {
+        if (bars.CashDividend is not { } paid)
+            return;
+        var sound = Array.ConvertAll(paid, dividend => dividend >= 0 && double.IsFinite(dividend));
+        CheckEvents(bars, "cash_dividend", paid, sound, "a dividend must be finite and not negative; 0 or empty for none");
+        var kept = BarAdjustment.KeptShares(bars, BarAdjustment.LaterShares(bars));
+        CheckEvents(bars, "cash_dividend", paid, Array.ConvertAll(kept, share => share > 0), "a dividend must be less than the close before it");
+    }
+}
