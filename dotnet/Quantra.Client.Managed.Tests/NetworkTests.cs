@@ -1,0 +1,87 @@
+using System.Runtime.Intrinsics.X86;
+
+namespace Quantra.Client.Managed.Tests;
+
+public sealed class NetworkTests
+{
+    public static TheoryData<string> Names { get; } =
+    [
+        .. Directory.EnumerateFiles(Path.Combine(AppContext.BaseDirectory, "Fixtures", "networks"), "*.json")
+            .Select(path => Path.GetFileNameWithoutExtension(path))
+            .Order(StringComparer.Ordinal),
+    ];
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void Outputs_equal_those_of_torch_within_a_millionth(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var units = fixture.Run(fixture.Create(), fixture.Inputs);
+        Assert.InRange(Largest(units, fixture.Units), 0, 1e-6);
+    }
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void Outputs_are_as_exact_as_those_of_torch(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var units = fixture.Run(fixture.Create(), fixture.Inputs);
+        Assert.InRange(Largest(units, fixture.Exact), 0, (2 * Largest(fixture.Units, fixture.Exact)) + 1e-7);
+    }
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void The_bits_of_a_row_do_not_depend_on_the_other_rows(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var network = fixture.Create();
+        var alone = fixture.Run(network, fixture.Inputs);
+        foreach (var rows in new[] { 1, 2, 32, 75 })
+        {
+            var units = fixture.Run(network, fixture.Repeated(rows));
+            Assert.Equal(Enumerable.Range(0, units.Length).Select(k => alone[k % alone.Length]), units);
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void All_widths_of_vectors_give_the_same_bits(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var inputs = fixture.Repeated(7);
+        if (!Fma.IsSupported)
+            Assert.Skip("this processor has no AVX2");
+        var units = fixture.Run(fixture.Create(VectorWidth.Bits256), inputs);
+        Assert.Equal(units, fixture.Run(fixture.Create(VectorWidth.Bits128), inputs));
+        if (Avx512F.IsSupported)
+            Assert.Equal(units, fixture.Run(fixture.Create(VectorWidth.Bits512), inputs));
+    }
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public async Task Two_threads_give_the_bits_of_one(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var network = fixture.Create();
+        var inputs = fixture.Repeated(40);
+        var expected = fixture.Run(network, inputs);
+        var results = await Task.WhenAll(Enumerable.Range(0, 8).Select(_ => Task.Run(() => fixture.Run(network, inputs))));
+        Assert.All(results, units => Assert.Equal(expected, units));
+    }
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void A_missing_and_an_unknown_weight_are_rejected_by_name(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var weights = fixture.Weights();
+        var (first, tensor) = weights.First();
+        weights.Remove(first);
+        Assert.Contains(first, Assert.Throws<QuantraException>(() => fixture.Create(weights)).Message, StringComparison.Ordinal);
+        weights = fixture.Weights();
+        weights.Add("stranger", tensor);
+        Assert.Contains("stranger", Assert.Throws<QuantraException>(() => fixture.Create(weights)).Message, StringComparison.Ordinal);
+    }
+
+    private static double Largest(double[] left, double[] right) => left.Zip(right, (a, b) => Math.Abs(a - b)).Max();
+}

@@ -1,0 +1,102 @@
+using System.Text.Json;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>Settings of a network, after its kind, version and arithmetic were checked.</summary>
+/// <param name="Kind">Name of the kind.</param>
+internal sealed record NetworkSettings(string Kind)
+{
+    /// <summary>Epsilon of all layer norms.</summary>
+    public const float NormEpsilon = 1e-5f;
+
+    private const int MostHidden = 4096;
+    private const int MostLayers = 16;
+    private const string Head = "the level nearest to 0.5, plus or minus sums of softplus steps away from it";
+    private const string Row = "observed, known, share of known cells";
+
+    private static readonly (string, object)[] Context =
+    [
+        ("context", "last state, static, known of the session that the horizon ends on"),
+        ("activation", "elu, alpha 1"),
+        ("norm", "layer norm, variance over n"),
+        ("norm_epsilon", 1e-5),
+    ];
+
+    private static readonly (string, object)[] Unconditional = [("head", Head + ", of the bias alone")];
+
+    /// <summary>The conventions of each kind in its version 1.</summary>
+    private static readonly Dictionary<string, (string Name, object Value)[]> Arithmetic = new(StringComparer.Ordinal)
+    {
+        ["lstm"] = [("row", Row), ("gates", "input, forget, cell, output"), .. Context, ("head", Head)],
+        ["gru"] =
+        [
+            ("row", Row),
+            ("gates", "reset, update, new; the reset gate multiplies the state after its linear map"),
+            .. Context,
+            ("head", Head),
+        ],
+        ["har"] = Unconditional,
+        ["garch"] = Unconditional,
+    };
+
+    /// <summary>Width of the network.</summary>
+    public int Hidden { get; private init; }
+
+    /// <summary>Recurrent layers.</summary>
+    public int Layers { get; private init; }
+
+    /// <summary>Reads the manifest's entry of the network.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: something is missing, unknown or invalid.</exception>
+    public static NetworkSettings Read(JsonRecord network)
+    {
+        var kind = network.Text("kind");
+        if (!Arithmetic.TryGetValue(kind, out var conventions))
+        {
+            throw network.Refusal(
+                "kind",
+                $"is '{kind}', but this version of Quantra.Client.Managed computes only {string.Join(", ", Arithmetic.Keys)}; use Quantra.Client or Quantra.Client.Embedded");
+        }
+        var version = network.Integer("kind_version");
+        if (version != 1)
+            throw network.Refusal("kind_version", $"is {version}, but this version of Quantra.Client.Managed computes version 1 of '{kind}'");
+        CheckArithmetic(network, kind, conventions);
+        var config = network.Record("config");
+        network.End();
+        var settings = ReadConfig(kind, config);
+        config.End();
+        return settings;
+    }
+
+    private static NetworkSettings ReadConfig(string kind, JsonRecord config)
+    {
+        if (kind is "har" or "garch")
+            return new NetworkSettings(kind);
+        _ = config.Number("dropout");
+        return new NetworkSettings(kind)
+        {
+            Hidden = Whole(config, "hidden", 1, MostHidden),
+            Layers = Whole(config, "layers", 1, MostLayers),
+        };
+    }
+
+    private static int Whole(JsonRecord config, string name, int least, int most)
+    {
+        var value = config.Integer(name);
+        return value >= least && value <= most ? value : throw config.Refusal(name, $"is {value}, but must be {least} to {most}");
+    }
+
+    private static void CheckArithmetic(JsonRecord network, string kind, (string Name, object Value)[] conventions)
+    {
+        var arithmetic = network.Record("arithmetic");
+        foreach (var (name, value) in conventions)
+        {
+            var stored = arithmetic.Json(name);
+            var same = value is string text
+                ? stored.ValueKind == JsonValueKind.String && stored.GetString() == text
+                : stored.ValueKind == JsonValueKind.Number && stored.GetDouble() == (double)value;
+            if (!same)
+                throw arithmetic.Refusal(name, $"is not that of '{kind}' version 1, {value}");
+        }
+        arithmetic.End();
+    }
+}
