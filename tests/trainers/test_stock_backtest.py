@@ -40,7 +40,7 @@ from trainers.stock.backtest.backtest import collect_settings, complete_plan, tr
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_refit, refit_splits
+from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_refit, refit_splits
 from trainers.stock.backtest.strategies import compute_benchmark_weights, decide_weights
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import list_decisions
@@ -142,7 +142,7 @@ def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
 @pytest.mark.parametrize("recipe", [TINY, replace(TINY, target=Target(horizons=(1, 20), lag=1))])
 def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: StockRecipe) -> None:
     for fold in split_sessions(bars().sessions, replace(PLAN, embargo=2)):
-        job = create_refit_job(fold, bars(), FEATURES, recipe)
+        job = RefitMaterial.of(bars(), FEATURES, recipe).job(fold)
         learnt = job.bars.until(fold.learn_last)
         splits = refit_splits(learnt, job.recipe)
         for part in (splits.train, splits.selection, splits.calibration):
@@ -154,7 +154,7 @@ def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: Sto
 def test_refits_learn_labels_that_can_be_traded_whatever_the_recipes_lag() -> None:
     fold = split_sessions(bars().sessions, PLAN)[0]
     assert TINY.target.lag == 0
-    assert create_refit_job(fold, bars(), FEATURES, TINY).recipe.target == Target(horizons=(1, 3), lag=1)
+    assert RefitMaterial.of(bars(), FEATURES, TINY).job(fold).recipe.target == Target(horizons=(1, 3), lag=1)
 
 
 def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
@@ -184,7 +184,7 @@ def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_
 
 def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
     fold = split_sessions(bars().sessions, PLAN)[0]
-    job = create_refit_job(fold, bars(), FEATURES, TINY)
+    job = RefitMaterial.of(bars(), FEATURES, TINY).job(fold)
     first = int(np.searchsorted(job.bars.sessions, fold.first))
     columns = {name: np.array(getattr(job.bars, name)) for name in ("open", "high", "low", "close", "adj_close")}
     factors = np.random.default_rng(0).choice([0.5, 2.0], (3, len(job.bars.sessions) - first - 1))
@@ -412,7 +412,7 @@ def test_a_recipe_decides_from_the_first_day_that_it_can_be_trained_before(sourc
         (session(int(np.searchsorted(bars().sessions, plan.start)) - 1), False),
     ):
         (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=position, end=session(60)))
-        job = create_refit_job(fold, bars(), FEATURES, TINY)
+        job = RefitMaterial.of(bars(), FEATURES, TINY).job(fold)
         with nullcontext() if is_enough else pytest.raises(ConfigurationError, match="needs at least 25 there"):
             forecast_refit(job)
 

@@ -13,11 +13,12 @@ from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import ParsedFlags
+from predictor.jobs import runner_of
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, find_decision_span, split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts, join_folds
-from trainers.stock.backtest.refits import ForecastStore, create_refit_job, forecast_standing, run_refits
+from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_standing, run_refits
 from trainers.stock.backtest.result import Backtest, BookTrack, create_track
 from trainers.stock.backtest.source import ModelSource, TrainedModel, find_first_decision, refuse_in_sample
 from trainers.stock.backtest.strategies import (
@@ -174,8 +175,9 @@ def _forecast(
     if source.standing is not None and plan.refit is None:
         return _forecast_fixed_model(source, source.standing, bars, folds[0], store, stepwise)
     recipe, edges = source.known_recipe(), source.user_edges(bars.symbols)
-    jobs = [create_refit_job(fold, bars, source.features, recipe, source.covariates, edges=edges) for fold in folds]
-    return run_refits(jobs, store, workers=workers)
+    material = RefitMaterial.of(bars, source.features, recipe, source.covariates, edges=edges)
+    runner = runner_of(min(workers, len(folds)), advice="continue with --resume and fewer --workers")
+    return run_refits(folds, material, store, runner)
 
 
 def _forecast_fixed_model(

@@ -2,10 +2,7 @@
 
 import hashlib
 import itertools
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -22,8 +19,9 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
 from predictor.dates import as_date
-from predictor.errors import ArtifactError, ConfigurationError, QuantraError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
+from predictor.jobs import JobRunner
 from predictor.model import Model, ModelIdentity, Predictor
 from predictor.networks import Edges, TargetKind
 from predictor.replacement import replace_file
@@ -246,36 +244,64 @@ class FeatureDefinitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RefitJob:
-    """The work of one fold, for another process."""
+    """The work of one fold."""
 
     fold: Fold
     bars: BarPanel
     """From the first training session to the fold's last session."""
     covariates: CovariateSource
     recipe: StockRecipe
-    definitions: FeatureDefinitions
+    features: FeatureSet
     edges: Edges | None
     """Edges of a graph; None derives them from the training split."""
 
 
-def create_refit_job(
-    fold: Fold,
-    bars: BarPanel,
-    features: FeatureSet,
-    recipe: StockRecipe,
-    covariates: CovariateSource = NO_SOURCE,
-    *,
-    edges: Edges | None = None,
-) -> RefitJob:
-    """Create the job of one fold, without bars after the fold."""
-    return RefitJob(
-        fold=fold,
-        bars=bars.between(fold.learn_first, fold.last),
-        covariates=covariates,
-        recipe=make_tradable(recipe),
-        definitions=FeatureDefinitions.of(features),
-        edges=edges,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RefitMaterial:
+    """What all folds have in common."""
+
+    bars: BarPanel
+    definitions: FeatureDefinitions
+    recipe: StockRecipe
+    covariates: CovariateSource = NO_SOURCE
+    edges: Edges | None = None
+
+    @classmethod
+    def of(
+        cls,
+        bars: BarPanel,
+        features: FeatureSet,
+        recipe: StockRecipe,
+        covariates: CovariateSource = NO_SOURCE,
+        *,
+        edges: Edges | None = None,
+    ) -> "RefitMaterial":
+        """Take all bars; each fold uses its own."""
+        definitions = FeatureDefinitions.of(features)
+        return cls(bars=bars, definitions=definitions, recipe=make_tradable(recipe), covariates=covariates, edges=edges)
+
+    def job(self, fold: Fold) -> RefitJob:
+        """The work of one fold, without bars after the fold."""
+        return RefitJob(
+            fold=fold,
+            bars=self.bars.between(fold.learn_first, fold.last),
+            covariates=self.covariates,
+            recipe=self.recipe,
+            features=self.definitions.features(),
+            edges=self.edges,
+        )
+
+    def worker(self) -> Callable[[Fold], DailyForecasts]:
+        """What forecasts a fold; errors name the fold and can be pickled."""
+        return self._forecast_fold
+
+    def _forecast_fold(self, fold: Fold) -> DailyForecasts:
+        try:
+            return forecast_refit(self.job(fold))
+        except (ConfigurationError, LoopError) as error:
+            spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
+            message = f"fold {fold.number}, trained on {spans}: {error}"
+            raise ConfigurationError(message) from error
 
 
 def forecast_refit(job: RefitJob) -> DailyForecasts:
@@ -285,9 +311,9 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
         ConfigurationError: There are too few bars.
         LoopError: The training failed.
     """
-    learnt, features = job.bars.until(job.fold.learn_last), job.definitions.features()
+    learnt = job.bars.until(job.fold.learn_last)
     splits = refit_splits(learnt, job.recipe)
-    model = assemble_model(refit(learnt, features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
+    model = assemble_model(refit(learnt, job.features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
     return forecast_daily(model, job.bars, list_fold_sessions(job.bars, job.fold), job.covariates)
 
 
@@ -303,50 +329,16 @@ def list_fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:
     return bars.sessions[(bars.sessions >= fold.first) & (bars.sessions <= fold.last)]
 
 
-def run_refits(jobs: Sequence[RefitJob], store: ForecastStore, *, workers: int) -> Iterator[Fold]:
+def run_refits(
+    folds: Sequence[Fold], material: RefitMaterial, store: ForecastStore, runner: JobRunner
+) -> Iterator[Fold]:
     """Forecast every missing fold, and yield each fold once its forecasts are stored.
-
-    Args:
-        jobs: The folds.
-        store: Stores the forecasts.
-        workers: Number of processes; 1 uses this one.
 
     Raises:
         QuantraError: A process was killed, or as `forecast_refit`.
     """
-    missing = [job for job in jobs if not store.holds(job.fold)]
-    yield from (job.fold for job in jobs if store.holds(job.fold))
-    if workers == 1 or len(missing) == 1:
-        for job in missing:
-            store.keep(job.fold, _forecast_fold(job))
-            yield job.fold
-    elif missing:
-        yield from _run_in_processes(missing, store, min(workers, len(missing)))
-
-
-def _run_in_processes(jobs: Sequence[RefitJob], store: ForecastStore, workers: int) -> Iterator[Fold]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        asked = {pool.submit(_forecast_fold, job): job.fold for job in jobs}
-        try:
-            for done in as_completed(asked):
-                store.keep(asked[done], done.result())
-                yield asked[done]
-        except BrokenProcessPool as error:
-            raise QuantraError(
-                "a worker process was killed, perhaps because memory ran out; continue with --resume and fewer "
-                "--workers"
-            ) from error
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _forecast_fold(job: RefitJob) -> DailyForecasts:
-    """Forecast a fold; errors name the fold and can be pickled."""
-    fold = job.fold
-    try:
-        return forecast_refit(job)
-    except (ConfigurationError, LoopError) as error:
-        spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
-        message = f"fold {fold.number}, trained on {spans}: {error}"
-        raise ConfigurationError(message) from error
+    missing = [fold for fold in folds if not store.holds(fold)]
+    yield from (fold for fold in folds if fold not in missing)
+    for fold, forecasts in runner.run(material.worker, missing):
+        store.keep(fold, forecasts)
+        yield fold

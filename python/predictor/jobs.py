@@ -1,0 +1,107 @@
+"""Independent jobs on common material: in this process or in several."""
+
+import multiprocessing
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Protocol, TypeVar, final
+
+from predictor.errors import QuantraError
+
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT")
+Work = Callable[[JobT], ResultT]
+
+_WORK: Final = "work.pickle"
+
+
+class JobRunner(Protocol):
+    """Runs jobs."""
+
+    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
+        """Run jobs, and yield each with its result when it is done, in any order. The first error ends all.
+
+        Args:
+            prepare: Prepares the work once in each process, such as by loading a model. It holds what the jobs have in
+                common, and can be pickled, like jobs, results and errors.
+            jobs: The jobs.
+
+        Raises:
+            QuantraError: A process was killed, or as the work.
+        """
+        ...
+
+
+@final
+class InThisProcess:
+    """Runs one job after the other in this process."""
+
+    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
+        """As `JobRunner.run`, in the order of the jobs."""
+        if jobs:
+            work = prepare()
+            for job in jobs:
+                yield job, work(job)
+
+
+@final
+class InProcesses:
+    """Runs jobs in other processes of this machine, with one torch thread each.
+
+    Args:
+        workers: Most processes.
+        advice: What to do after a process was killed.
+    """
+
+    def __init__(self, workers: int, *, advice: str = "use fewer --workers") -> None:
+        self._workers, self._advice = workers, advice
+
+    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
+        """As `JobRunner.run`; each process reads the common material once."""
+        if not jobs:
+            return
+        with (
+            TemporaryDirectory() as folder,
+            ProcessPoolExecutor(
+                min(self._workers, len(jobs)),
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_use_one_thread,
+            ) as pool,
+        ):
+            material = Path(folder) / _WORK
+            material.write_bytes(pickle.dumps(prepare, pickle.HIGHEST_PROTOCOL))
+            asked = {pool.submit(_run_job, material, job): job for job in jobs}
+            try:
+                for done in as_completed(asked):
+                    yield asked[done], done.result()
+            except BrokenProcessPool as error:
+                raise QuantraError(
+                    f"a worker process was killed, perhaps because memory ran out; {self._advice}"
+                ) from error
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+
+def runner_of(workers: int, *, advice: str = "use fewer --workers") -> JobRunner:
+    """The runner for a number of processes; 1 uses this one."""
+    return InThisProcess() if workers == 1 else InProcesses(workers, advice=advice)
+
+
+def _use_one_thread() -> None:
+    import torch  # takes seconds
+
+    torch.set_num_threads(1)
+
+
+def _run_job(material: Path, job: Any) -> Any:
+    return _prepared(material)(job)
+
+
+@lru_cache(maxsize=1)
+def _prepared(material: Path) -> Work[Any, Any]:
+    """The work, prepared once in this process."""
+    return pickle.loads(material.read_bytes())()  # noqa: S301 - written by the parent process
