@@ -116,6 +116,15 @@ def test_without_questions_the_day_is_the_longest_horizon(served: Served) -> Non
     assert (response.day, response.paths, response.HasField("value_at_risk")) == (20, 1000, False)
 
 
+def test_numbers_that_a_request_leaves_out_have_their_defaults(served: Served) -> None:
+    request = encoded(PathQuery(instance=QUERY.instance, questions=PathQuestions(holdings={"AAPL": 1.0})))
+    (whole,) = call(served, request)
+    request.ClearField("paths")
+    request.ClearField("level")
+    (response,) = call(served, request)
+    assert (response.paths, response.value_at_risk.value) == (whole.paths, whole.value_at_risk.value)
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [

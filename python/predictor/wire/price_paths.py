@@ -1,6 +1,7 @@
 """Conversion of requests for price paths, and of their responses."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -48,13 +49,14 @@ def decode_query(message: pb.SimulatePathsRequest) -> PathQuery:
         raise MalformedRequestError(
             "holdings: a symbol is held twice; send one value for each", metadata={"field": "holdings"}
         )
-    return PathQuery(
-        instance=instances.decode(message.instance),
-        paths=message.paths or PathQuery.paths,
+    query, defaults = PathQuery(instance=instances.decode(message.instance)), PathQuestions()
+    return replace(
+        query,
+        paths=message.paths or query.paths,
         seed=message.seed,
         questions=PathQuestions(
             day=message.day,
-            level=message.level or PathQuestions.level,
+            level=message.level or defaults.level,
             holdings=dict(held),
             prices=tuple(_decode_pairs("prices", [(one.symbol, one.price) for one in message.prices])),
         ),
