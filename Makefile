@@ -51,7 +51,7 @@ docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/build_site.py
 
 bench: $(VENV)/dev.stamp
-	missed=; for name in features explain preparing serving faults dotnet loading loop tft_speed memory scales forecasting speech diffusion newcomer universe; do \
+	missed=; for name in features explain preparing serving faults dotnet loading loop tft_speed memory scales forecasting speech diffusion newcomer universe web; do \
 	  $(BIN)/python -m benchmarks.$$name || missed="$$missed $$name"; \
 	done; [ -z "$$missed" ] || { echo "missed:$$missed"; exit 1; }
 

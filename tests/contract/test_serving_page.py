@@ -31,7 +31,7 @@ SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 CLIENT = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", SERVING + CLIENT, re.MULTILINE | re.DOTALL)
-PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054")
+PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054", "50080")
 UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 
 
@@ -72,10 +72,12 @@ def test_the_blocks_of_the_pages_run_in_order(folder: Path) -> None:
 
 def run_line(line: str, folder: Path, servers: ExitStack) -> list[object]:
     """Run one line and return the response of a grpcurl call; servers run until the end."""
-    if line.startswith(("quantra serve", "python -m predictor.server")):
+    if line.startswith(("quantra serve", "quantra ui", "python -m predictor.server")):
         assert '"ready": true' in servers.enter_context(running(line, folder))
     elif line.startswith("grpcurl"):
         return [grpcurl(shlex.split(line)[1:])]
+    elif line.startswith("curl"):
+        assert shutil.which("curl") is None or run_command(line, folder) == '{"status":"SERVING"}'
     elif line.startswith("("):
         subprocess.run(["bash", "-c", line], cwd=folder, check=True)
     else:

@@ -409,7 +409,8 @@ class _Judge:
 
     def _ranges(self) -> Iterator[SuspectBars]:
         """Suspects by a high and a low that are too far apart."""
-        ranges = np.log(self._prices["high"] / self._prices["low"])
+        with np.errstate(over="ignore"):  # infinity, far above any other range
+            ranges = np.log(self._prices["high"] / self._prices["low"])
         center, deviation = _robust(ranges)
         for bar in np.flatnonzero(ranges - center > max(LARGEST_MOVE, DEVIATIONS * deviation)):
             # raw prices: an adjustment that lacks the error would move the correct ones

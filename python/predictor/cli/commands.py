@@ -13,6 +13,12 @@ COMMANDS: Final = (
         "Example: quantra serve --models models --listen 127.0.0.1:50051",
     ),
     Command(
+        "ui",
+        "predictor.cli.ui_command:ui",
+        "Answer calls over HTTP as JSON until Ctrl+C or SIGTERM.",
+        "Example: quantra ui --models models --listen 127.0.0.1:50080",
+    ),
+    Command(
         "predict",
         "predictor.cli.predict:predict",
         "Forecast symbols from their daily bars.",

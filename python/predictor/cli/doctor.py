@@ -47,6 +47,7 @@ OPTIONAL: Final = {
     "optuna": "tune",
     "tensorboard": "tensorboard",
     "cryptography": "tls",
+    "starlette": "ui",
     **({} if sys.platform == "win32" else {"uvloop": "fast"}),
     "opentelemetry-sdk": "otel",
     "chronos-forecasting": "adopt",

@@ -155,11 +155,11 @@ class Host:
         """
         loaded: Future[LoadedService] = Future()
         loaded.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
-        wake = self._batches.wake
+        wake, observer = self._batches.wake, self._instruments.observer
 
         def load() -> None:
             try:
-                loaded.set_result(_load(self._settings, self._changed, self.refresh, self._instruments.observer, wake))
+                loaded.set_result(load_service(self._settings, self._changed, self.refresh, observer, wake))
             except Exception as error:  # noqa: BLE001 - thread boundary: the waiting task raises it
                 loaded.set_exception(error)
 
@@ -242,13 +242,25 @@ class Host:
         task.add_done_callback(self._tasks.discard)
 
 
-def _load(
+def load_service(
     settings: ServerSettings,
     changed: Callable[[Sequence[QuantraError]], None],
     refresh: Callable[[], None],
     observer: Observer | None,
     wake: Callable[["ModelWorker"], None],
 ) -> LoadedService:
+    """Load the models, and create their calls.
+
+    Args:
+        settings: Settings of the server.
+        changed: Called after a change of the models, with the problems.
+        refresh: Applies changes of the models folder.
+        observer: Receives an observation of each request.
+        wake: Called with the worker of each queued request.
+
+    Raises:
+        QuantraError: No model can be served.
+    """
     from predictor.calls import AdminCalls, Calls, LedgerCalls  # imports torch; import it after binding the address
     from predictor.inference import describe_engine, use_threads
     from predictor.service import ForecastRecorder, PredictionService

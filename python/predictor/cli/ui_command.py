@@ -1,0 +1,86 @@
+"""The command `quantra ui`."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, final
+
+import typer
+
+from predictor.cli.flags import with_flags
+from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.flags import Flag
+from predictor.server import ServerSettings, TlsFiles, logs, parse_listening
+
+if TYPE_CHECKING:
+    from predictor.web.settings import WebSettings
+
+_NAMES = typer.Option(metavar="NAME", help="Another name of this server, which browsers may use. Repeatable.")
+_ORIGINS = typer.Option(metavar="URL", help="A web site whose pages may call this server. Repeatable.")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiFlags:
+    """The flags of `quantra ui`."""
+
+    models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")] = Path("models")
+    listen: Annotated[str, Flag("Port 0 picks a free one.", metavar="HOST:PORT")] = "127.0.0.1:50080"
+    device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
+    token_file: Annotated[
+        Path | None, Flag("Access tokens of programs: lines of NAME ROLE[,ROLE] TOKEN.", metavar="FILE")
+    ] = None
+    tls_cert: Annotated[Path | None, Flag("Enable TLS with this server certificate, PEM.", metavar="FILE")] = None
+    tls_key: Annotated[Path | None, Flag("Its private key, PEM.", metavar="FILE")] = None
+    host: Annotated[list[str] | None, _NAMES] = None
+    allow_origin: Annotated[list[str] | None, _ORIGINS] = None
+
+    def settings(self) -> "WebSettings":
+        """Create the settings, with the token of the variable QUANTRA_TOKEN.
+
+        Raises:
+            ConfigurationError: An address is invalid, half of TLS is missing, or as `WebSettings`.
+        """
+        from predictor.web.settings import WebSettings
+
+        listen, tls = parse_listening(self.listen), TlsFiles.of(self.tls_cert, self.tls_key, None)
+        if tls is None and not listen.is_loopback:
+            raise ConfigurationError(
+                f"{listen} is reachable from other machines without encryption; listen on 127.0.0.1, or set "
+                "--tls-cert, --tls-key and --token-file"
+            )
+        return WebSettings(
+            server=ServerSettings(
+                models=self.models,
+                listen=listen,
+                tls=tls,
+                token_file=self.token_file,
+                token=os.environ.get("QUANTRA_TOKEN", ""),
+                device=self.device,
+            ),
+            hosts=tuple(self.host or ()),
+            origins=tuple(self.allow_origin or ()),
+        )
+
+
+@with_flags
+def ui(*, flags: UiFlags) -> None:
+    """Answer calls over HTTP as JSON until Ctrl+C or SIGTERM.
+
+    When the server is ready, it writes one line of JSON with the port to standard output. The log goes to stderr.
+    """
+    run_ui(flags)
+
+
+def run_ui(flags: UiFlags) -> NoReturn:
+    """Serve by these flags, and exit."""
+    try:
+        settings = flags.settings()
+    except ConfigurationError as error:
+        raise typer.BadParameter(error.message) from error
+    try:
+        from predictor.web.main import serve
+    except ModuleNotFoundError:
+        raise MissingPackageError.of("starlette", "ui", "HTTP") from None
+    logs.set_up(logs.LogSettings())
+    raise typer.Exit(serve(settings))

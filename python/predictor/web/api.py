@@ -1,0 +1,225 @@
+"""The calls of quantra.v1 over HTTP, as JSON; a thin caller of `predictor.calls`."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, final
+
+from google.protobuf.message import Message
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from predictor._pb import prediction_pb2 as pb
+from predictor.errors import (
+    CallCancelledError,
+    MalformedRequestError,
+    QuantraError,
+    QueueFullError,
+    RequestTooLargeError,
+    UnavailableError,
+)
+from predictor.instance import Deadline
+from predictor.memory import error_of
+from predictor.server import ServerLimits
+from predictor.server.loop_bridge import LoopBridge
+from predictor.server.token_guard import TokenGuard
+from predictor.web.bodies import BodyReader, UnreadBodyError
+from predictor.web.json_messages import parse_message
+from predictor.web.openapi import describe_api
+from predictor.web.responses import JSON, respond, respond_error
+
+if TYPE_CHECKING:
+    from predictor.calls import Calls
+
+TIMEOUT_HEADER: Final = "x-timeout-seconds"
+"""Header with the deadline of a call, in seconds from its arrival."""
+LONGEST_TIMEOUT_S: Final = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Api:
+    """The routes of the calls, on the running event loop. Before `serve`, calls are UNAVAILABLE.
+
+    Args:
+        guard: Checks the tokens of callers.
+        limits: Limits of the server.
+    """
+
+    def __init__(self, guard: TokenGuard, limits: ServerLimits) -> None:
+        self._guard, self._limits = guard, limits
+        self._bodies = BodyReader(limits, limits.receive_bytes)
+        self._bridge = LoopBridge()
+        self._in_flight = 0
+        self._calls: Calls | None = None
+
+    def serve(self, calls: "Calls") -> None:
+        """Start answering calls."""
+        self._calls = calls
+
+    def routes(self) -> list[Route]:
+        """Create the routes."""
+        return [
+            Route("/v1/forecast", self._post("Predict", pb.PredictRequest, pb.PredictResponse), methods=["POST"]),
+            Route("/v1/explain", self._post("Explain", pb.ExplainRequest, pb.ExplainResponse), methods=["POST"]),
+            Route(
+                "/v1/paths",
+                self._post("SimulatePaths", pb.SimulatePathsRequest, pb.SimulatePathsResponse),
+                methods=["POST"],
+            ),
+            Route("/v1/models", self._models, methods=["GET"]),
+            Route("/v1/models/{model}", self._model, methods=["GET"]),
+            Route("/v1/health", self._health, methods=["GET"]),
+            Route("/openapi.json", self._openapi, methods=["GET"]),
+        ]
+
+    def _post(self, name: str, kind: type[Message], response: type[Message]) -> Callable[[Request], object]:
+        async def answer(request: Request) -> Response:
+            try:
+                deadline = self._admit(name, request)
+                _check_type(request)
+                self._in_flight += 1
+                try:
+                    message, has_lists = await self._bodies.read(request, lambda body: parse_message(body, kind))
+                    answered = await self._call(name, message.SerializeToString(), deadline, request)
+                finally:
+                    self._in_flight -= 1
+                return respond(response.FromString(answered), as_lists=has_lists)
+            except UnreadBodyError as unread:
+                return respond_error(unread.error, ends_connection=True)
+            except Exception as error:  # noqa: BLE001 - process boundary
+                return respond_error(error_of(name, error, _log).without_frames())
+
+        return answer
+
+    async def _models(self, request: Request) -> Response:
+        return await self._get("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse, request)
+
+    async def _model(self, request: Request) -> Response:
+        message = pb.GetModelRequest(model=request.path_params["model"])
+        return await self._get("GetModel", message, pb.GetModelResponse, request)
+
+    async def _get(self, name: str, message: Message, response: type[Message], request: Request) -> Response:
+        try:
+            answered = await self._call(name, message.SerializeToString(), self._admit(name, request), request)
+            return respond(response.FromString(answered))
+        except Exception as error:  # noqa: BLE001 - process boundary
+            return respond_error(error_of(name, error, _log).without_frames())
+
+    async def _health(self, _: Request) -> Response:
+        is_serving = self._calls is not None
+        status = HealthCheckResponse.SERVING if is_serving else HealthCheckResponse.NOT_SERVING
+        return respond(HealthCheckResponse(status=status), code=200 if is_serving else 503)
+
+    async def _openapi(self, _: Request) -> Response:
+        return Response(describe_api(), media_type=JSON)
+
+    def _admit(self, name: str, request: Request) -> Deadline:
+        """Check the token, the number of calls and the deadline of a call before its body is read."""
+        caller = self._guard.check(name, request.headers.items())
+        if self._in_flight >= self._limits.calls_in_flight:
+            raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
+        return replace(Deadline.after(_timeout_s(request)), caller=caller)
+
+    async def _call(self, name: str, body: bytes, deadline: Deadline, request: Request) -> bytes:
+        """Answer a call; its work ends if the caller leaves.
+
+        Raises:
+            QuantraError: As `Calls.call`, or the deadline has passed.
+        """
+        if self._calls is None:
+            raise UnavailableError("the models are still loading; retry in a moment")
+        if name == "SimulatePaths":
+            answer = _joined_paths(self._calls, body, deadline)
+        else:
+            answer = self._calls.call(name, body, deadline)
+        if not answer.done():
+            await self._finished(answer, deadline, request)
+        try:
+            answered = answer.result()
+        except CancelledError:
+            raise CallCancelledError("the call was cancelled before its response was ready") from None
+        if len(answered) > self._limits.send_bytes:
+            raise RequestTooLargeError(
+                f"the response has {len(answered)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
+                "targets or paths, or less detail",
+                metadata={"have": str(len(answered)), "most": str(self._limits.send_bytes)},
+            )
+        return answered
+
+    async def _finished(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> None:
+        """Wait for an answer until its deadline, or until the caller leaves; then its work is cancelled.
+
+        Raises:
+            QuantraError: One of both happened.
+        """
+        done = asyncio.Event()
+        answer.add_done_callback(lambda _: self._bridge.call(done.set))
+        waiting = asyncio.ensure_future(done.wait())
+        leaving = asyncio.ensure_future(request.receive())  # after the body, the only event is that the caller left
+        left_s = None if deadline.expires_at_s is None else max(0.0, deadline.expires_at_s - time.monotonic())
+        try:
+            await asyncio.wait({waiting, leaving}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            leaving.cancel()
+        if not answer.done():
+            try:
+                deadline.check()
+                raise CallCancelledError("the caller disconnected")
+            finally:
+                deadline.cancelled.set()
+                answer.cancel()
+
+
+def _check_type(request: Request) -> None:
+    """Check the content type; a page of another site may send only others."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise MalformedRequestError(f"the content type is not {JSON}; send the header content-type: {JSON}")
+
+
+def _timeout_s(request: Request) -> float | None:
+    """Read the deadline of a call; None without one."""
+    text = request.headers.get(TIMEOUT_HEADER)
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_TIMEOUT_S:
+        raise MalformedRequestError(
+            f"{TIMEOUT_HEADER} is {text[:20]!r}; send seconds above 0 and up to {LONGEST_TIMEOUT_S:g}, such as 2.5"
+        )
+    return seconds
+
+
+def _joined_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[bytes]":
+    """Simulate paths, and join the messages of the response into one, whose first path is 0."""
+    messages: list[bytes] = []
+    joined: Future[bytes] = Future()
+    call = calls.open("SimulatePaths", deadline, messages.append)
+
+    def finish(ended: "Future[None]") -> None:
+        if not joined.set_running_or_notify_cancel():
+            return
+        try:
+            ended.result()
+        except QuantraError as error:
+            joined.set_exception(error)
+            return
+        parts = [pb.SimulatePathsResponse.FromString(message) for message in messages]
+        parts[0].returns = b"".join(part.returns for part in parts)
+        joined.set_result(parts[0].SerializeToString())
+
+    call.ended.add_done_callback(finish)
+    call.send(body)
+    call.end()
+    return joined

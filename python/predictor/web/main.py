@@ -1,0 +1,196 @@
+"""The life cycle of an HTTP server: bind, answer that models are loading, load, serve, drain."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from socket import socket
+from typing import Any, Final, final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from predictor.errors import InternalError, MalformedRequestError, QuantraError
+from predictor.server.binding import bind
+from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.host import WATCH_S, LoadedService, load_service, one_line
+from predictor.server.loop_bridge import InlineBatcher
+from predictor.server.main import exit_now
+from predictor.server.process_tuning import run, tuned
+from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
+from predictor.web.api import TIMEOUT_HEADER, Api
+from predictor.web.protection import HostCheck, host_names
+from predictor.web.responses import respond
+from predictor.web.settings import WebSettings
+from predictor.wire import errors
+
+_HEADER_S: Final = 10.0
+"""Seconds in which the headers of a request must arrive."""
+_IDLE_S: Final = 300
+"""Seconds after which a connection without requests is closed."""
+
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: WebSettings) -> int:
+    """Serve until SIGTERM, SIGINT or SIGHUP; the first line on stdout is JSON and means that the server is ready.
+
+    Returns:
+        0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
+    """
+    try:
+        with tuned():
+            is_loading = run(_serve(settings))
+    except QuantraError as error:
+        sys.stderr.write(f"{one_line(error)}\n")
+        return 1
+    if is_loading:
+        exit_now()
+    return 0
+
+
+async def _serve(settings: WebSettings) -> bool:
+    """Serve; whether models were still loading at the end."""
+    limits, shutdown = settings.server.limits, ShutdownSignal()
+    rotation = CredentialRotation(settings.server)
+    api = Api(rotation.guard, limits)
+    with stop_signals(shutdown):
+        sockets = bind(settings.address)
+        server = _create_server(settings, api)
+        tasks = [asyncio.create_task(server.serve(sockets)), asyncio.create_task(rotation.follow())]
+        loaded: LoadedService | None = None
+        try:
+            loading = asyncio.ensure_future(_load(settings))
+            if not await shutdown.until(_wait(loading)):
+                return True
+            loaded = loading.result()
+            for problem in loaded.service.problems:
+                _log.warning("not served: %s", one_line(problem))
+            api.serve(loaded.calls)
+            tasks.append(asyncio.create_task(_watch(loaded)))
+            _announce(sockets)
+            await shutdown.requested.wait()
+        finally:
+            server.should_exit = True
+            await tasks[0]
+            for task in tasks[1:]:
+                task.cancel()
+            if loaded is not None:
+                loaded.close()
+    return False
+
+
+async def _load(settings: WebSettings) -> LoadedService:
+    """Load the models on another thread; forecasts are not recorded."""
+    wake = InlineBatcher().wake
+    without_ledger = replace(settings.server, ledger="")
+    return await asyncio.to_thread(load_service, without_ledger, _warn, lambda: None, None, wake)
+
+
+async def _wait(future: "asyncio.Future[LoadedService]") -> None:
+    await asyncio.shield(future)
+
+
+async def _watch(loaded: LoadedService) -> None:
+    """Apply changes of the models folder."""
+    while True:
+        await asyncio.sleep(WATCH_S)
+        try:
+            _warn(await asyncio.to_thread(loaded.service.served.refresh))
+        except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
+            _log.warning("%s", InternalError.of("watching the models", error, _log).message)
+
+
+def _warn(problems: Sequence[QuantraError]) -> None:
+    for problem in problems:
+        _log.warning("not served: %s", one_line(problem))
+
+
+def _announce(sockets: Sequence[socket]) -> None:
+    port = sockets[0].getsockname()[1]
+    line = {"ready": True, "port": port, "pid": os.getpid(), "version": version("quantra")}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def create_app(settings: WebSettings, api: Api) -> Starlette:
+    """Create the routes, behind the checks of every request."""
+    middleware = [Middleware(HostCheck, names=host_names(settings.address, settings.hosts))]
+    if settings.origins:
+        headers = ["authorization", "content-type", TIMEOUT_HEADER]
+        middleware.append(Middleware(CORSMiddleware, allow_origins=settings.origins, allow_headers=headers))
+    unknown = {404: _respond_unknown, 405: _respond_unknown}
+    return Starlette(routes=api.routes(), middleware=middleware, exception_handlers=unknown)
+
+
+async def _respond_unknown(request: Request, error: Exception) -> Response:
+    code = error.status_code if isinstance(error, HTTPException) else 404
+    problem = MalformedRequestError(f"no {request.method} of {request.url.path[:80]!r}; see /openapi.json")
+    return respond(errors.encode(problem), code=code)
+
+
+def _create_server(settings: WebSettings, api: Api) -> "Server":
+    tls = settings.server.tls
+    files: dict[str, Any] = {}
+    if tls is not None:
+        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
+        if tls.client_ca is not None:
+            files |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": 2}
+    return Server(
+        uvicorn.Config(
+            create_app(settings, api),
+            http=TimedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.ERROR,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_IDLE_S,
+            timeout_graceful_shutdown=round(settings.server.limits.drain_s),
+            **files,
+        )
+    )
+
+
+@final
+class Server(uvicorn.Server):
+    """Uvicorn's server, without its signal handlers."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave the signals to `stop_signals`."""
+        yield
+
+
+@final
+class TimedProtocol(H11Protocol):
+    """Uvicorn's HTTP/1.1, which also closes connections whose first request or whose headers do not arrive."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin a connection."""
+        super().connection_made(transport)
+        self._limit_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes of a request."""
+        super().data_received(data)
+        is_idle = not self.cycle or self.cycle.response_complete
+        if is_idle and self.timeout_keep_alive_task is None:
+            self._limit_headers()
+
+    def _limit_headers(self) -> None:
+        if not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(_HEADER_S, self.timeout_keep_alive_handler)

@@ -1,0 +1,44 @@
+"""Settings of the HTTP server."""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from predictor.errors import ConfigurationError
+from predictor.server import Address, ServerSettings
+
+DEFAULT_ADDRESS: Final = Address("127.0.0.1", 50080)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """The settings of one HTTP server.
+
+    Raises:
+        ConfigurationError: The address is not HOST:PORT, or other machines can reach it without TLS and tokens.
+    """
+
+    server: ServerSettings
+    """Settings that the gRPC server has too. Forecasts are not recorded."""
+    hosts: tuple[str, ...] = ()
+    """More names of this server, for the `Host` of requests."""
+    origins: tuple[str, ...] = ()
+    """Web sites, such as https://example.com, whose pages may call it."""
+
+    def __post_init__(self) -> None:
+        """Reject an address that would be open to others."""
+        if "*" in (*self.hosts, *self.origins):
+            raise ConfigurationError("'*' would admit every name; name each --host and --allow-origin")
+        has_tokens = self.server.token_file is not None or bool(self.server.token)
+        if not self.address.is_loopback and not has_tokens:
+            raise ConfigurationError(
+                f"other machines can reach {self.address}; listen on 127.0.0.1, or set --tls-cert, --tls-key and "
+                "--token-file"
+            )
+
+    @property
+    def address(self) -> Address:
+        """The address to listen on."""
+        if not isinstance(self.server.listen, Address):
+            raise ConfigurationError("a browser cannot open a Unix socket; listen on HOST:PORT")
+        return self.server.listen
