@@ -413,6 +413,15 @@ def skill_of(card: Mapping[str, Json]) -> Skill | None:
     return _section(Record(card, SOURCE, "card"), "skill", _skill)
 
 
+def weighting_of(card: Mapping[str, Json]) -> WeightingFacts | None:
+    """Read how the members of an ensemble were chosen; None for equal weights of all, or a single model.
+
+    Raises:
+        ArtifactError: the section is malformed.
+    """
+    return _facts(Record(card, SOURCE, "card"), "weighting", WeightingFacts)
+
+
 def start_note_of(card: Mapping[str, Json]) -> str:
     """Read `Card.start_note` of a card.
 

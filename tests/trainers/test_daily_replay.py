@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_exits import program_exit_code
-from daily_runs import daily_bars, run_evenings, save_daily_model
+from daily_runs import HAR, LEARNT, daily_bars, run_evenings, save_daily_model
 
+from predictor.artifact import load_ensemble
 from predictor.errors import CalendarEndedError, ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
@@ -23,8 +24,11 @@ from trainers.stock.daily.evenings import RETRAINING
 from trainers.stock.daily.recorded_models import RecordedModel, load_champion
 from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.lifecycle.promotion import REPLAY
+from trainers.stock.recipe import recipe_of
+from trainers.stock.splits import DataSplits
 
 DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
 Capture = pytest.CaptureFixture[str]
@@ -154,6 +158,23 @@ def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: 
         assert {one.as_of for one in opened.records(ForecastRecord, "version = 2")} == set(DAYS[6:8])
 
 
+@pytest.mark.usefixtures("calendar_ends_soon")
+def test_an_ensemble_is_trained_again_too(folder: Path) -> None:
+    models = folder / "models"
+    parts = DataSplits.by_dates([(20070103, 20090331), (20090401, 20090630), (20090701, 20091030), (20091102, LEARNT)])
+    for name in ("har", "garch"):
+        recipe = replace(recipe_of(name), calendar=HAR.calendar, target=HAR.target, parts=parts)
+        save_daily_model(models / name, recipe=recipe)
+    shutil.rmtree(models / "mine")
+    folders = {name: models / name / "1" for name in ("har", "garch")}
+    join(daily_bars(LEARNT), folders, models / "mine" / "1", rule="equal")
+    (event,) = run_with_renewal(folder, DAYS[7])
+    assert (event.version, event.reason) == (2, "the calendar of mine@1 ends")
+    made = load_ensemble(models / "mine" / "2")
+    assert list(made.members) == ["garch", "har"]
+    assert sorted(path.name for path in models.joinpath("mine").iterdir() if path.is_dir()) == ["1", "2"]
+
+
 def test_no_training_is_due_while_all_is_well(folder: Path) -> None:
     assert run_with_renewal(folder, DAYS[7]) == []
 
@@ -165,7 +186,7 @@ def test_a_training_that_fails_is_recorded_and_the_champion_stays(
     def fail(*_: object, **__: object) -> None:
         raise LoopError("the loss is not finite")
 
-    monkeypatch.setattr(renewal, "train", fail)
+    monkeypatch.setattr(renewal, "retrain", fail)
     (event,) = run_with_renewal(folder, DAYS[7])
     assert (event.version, event.reason.endswith("the training failed: the loss is not finite")) == (0, True)
     assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1"]

@@ -413,7 +413,7 @@ def test_an_adopted_model_is_neither_trained_again_nor_started_from(
     models: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("retrain", "chronos-bolt", "--models", models, "--bars", bars_file) == 1
-    assert "an adopted model has no recipe" in capsys.readouterr().err
+    assert "chronos-bolt@1 is an adopted model, which has no recipe" in capsys.readouterr().err
     training = ("train", "stock", "--bars", bars_file, "--out", tmp_path / "1")
     assert call(*training, "--from", models / "chronos-bolt" / "1") == 1
     assert "no training can start from" in capsys.readouterr().err

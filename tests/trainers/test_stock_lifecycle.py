@@ -43,8 +43,9 @@ from trainers.stock import (
 )
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.ensembles import join
+from trainers.stock.ensembles.weights import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model
-from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote
+from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote, retrain
 from trainers.stock.lifecycle.promotion import list_failed
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
 from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
@@ -140,17 +141,17 @@ def test_a_retraining_writes_the_next_version_by_the_champions_recipe_and_moves_
 
 def test_a_retraining_gives_the_bytes_of_a_training_of_the_same_recipe(models: Path) -> None:
     plan = plan_retraining(models, "mine", bars(SECOND))
-    made = train(plan.material, plan.recipe, models / "mine" / "5", consume=iter)
+    made = retrain(plan, models / "mine" / "5").folder
     other = models / "mine" / "2"
-    assert (made.folder / "weights.safetensors").read_bytes() == (other / "weights.safetensors").read_bytes()
-    assert card_of(made.folder) == card_of(other)
+    assert (made / "weights.safetensors").read_bytes() == (other / "weights.safetensors").read_bytes()
+    assert card_of(made) == card_of(other) | plan.card()
 
 
 def test_splits_by_shares_keep_their_lengths_and_move_to_the_end(models: Path) -> None:
     save_version(models / "mine", 5, FIRST, replace(HAR, parts=None))
     splits = {split.name: split for split in Card.from_json(json.dumps(card_of(models / "mine" / "5"))).splits}
     plan = plan_retraining(models, "mine@5", bars())
-    moved = plan.recipe.splits(bars().sessions)
+    moved = plan.trainings[""].recipe.splits(bars().sessions)
     assert moved.test is None
     for part in (moved.selection, moved.calibration):
         old, sessions = splits[part.name], bars().sessions
@@ -176,16 +177,6 @@ def test_a_fine_tuned_champion_is_refused(models: Path) -> None:
     train(material, replace(LSTM, parts=parts), models / "mine" / "5", consume=iter)
     with pytest.raises(ConfigurationError, match="mine@5 is fine-tuned from weights that it does not contain"):
         plan_retraining(models, "mine@5", bars())
-
-
-def test_an_ensemble_has_no_recipe_to_retrain(models: Path) -> None:
-    parts = DataSplits.by_dates([(20070103, 20090630), (20090701, 20090930), (20091001, 20100331), (20100401, SECOND)])
-    for version in (5, 6):
-        recipe = replace(LSTM, parts=parts, optimisation=replace(LSTM.optimisation, seed=version))
-        save_version(models / "mine", version, SECOND, recipe)
-    join(bars(SECOND), {"a": models / "mine" / "5", "b": models / "mine" / "6"}, models / "mine" / "7")
-    with pytest.raises(ConfigurationError, match="an ensemble has no recipe"):
-        plan_retraining(models, "mine@7", bars())
 
 
 def test_an_ensemble_of_members_without_a_test_split_is_refused(models: Path) -> None:
@@ -216,10 +207,148 @@ def test_a_retraining_that_was_stopped_is_resumed_to_the_same_bytes(models: Path
     assert read_aliases(models / "slow") == {"champion": 1}
     assert program_exit_code(app, *words, "--resume") == 0
     plan = plan_retraining(models, "slow", bars(SECOND))
-    whole = train(plan.material, plan.recipe, models / "slow" / "3", consume=iter, sections=plan.card())
+    whole = retrain(plan, models / "slow" / "3")
     assert (models / "slow" / "2" / "weights.safetensors").read_bytes() == (
         whole.folder / "weights.safetensors"
     ).read_bytes()
+
+
+# --- retraining of ensembles
+
+SCORED = DataSplits.by_dates([(20070103, 20090330), (20090401, 20090630), (20090701, 20091130), (20091201, FIRST)])
+"""The splits of the members' first training."""
+
+
+@pytest.fixture(scope="module")
+def saved_ensembles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`both`: 1, of `har` and `lstm` with equal weights."""
+    models = tmp_path_factory.mktemp("ensembles")
+    members = {"har": replace(HAR, parts=SCORED), "lstm": replace(LSTM, parts=SCORED)}
+    for name, recipe in members.items():
+        save_version(models / name, 1, FIRST, recipe)
+    join_version(models, 1, "har", "lstm", rule="equal")
+    return models
+
+
+def join_version(models: Path, version: int, *members: str, rule: WeightRule) -> None:
+    folders = {name: models / name / "1" for name in members}
+    join(bars(FIRST), folders, models / "both" / str(version), rule=rule)
+
+
+@pytest.fixture
+def ensembles(saved_ensembles: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved_ensembles, tmp_path / "ensembles"))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_member_of_an_ensemble_is_trained_again_and_combined_by_the_same_rule(
+    ensembles: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    assert program_exit_code(app, "retrain", "both", "--models", ensembles, "--bars", files["second"], "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["members"] == ["har", "lstm"]
+    made = artifact.load_ensemble(ensembles / "both" / "2")
+    assert made.manifest.card["retraining"] == {
+        "recipe_of": "both@1",
+        "seen_until": 20091130,
+        "new_sessions": int((bars(SECOND).sessions > 20091130).sum()),
+    }
+    assert "weighting" not in made.manifest.card
+    assert read_aliases(ensembles / "both") == {"champion": 1}
+    calibration = len(bars(FIRST).between(SCORED.calibration.first, SCORED.calibration.last).sessions)
+    selection = len(bars(FIRST).between(SCORED.selection.first, SCORED.selection.last).sessions)
+    parts = RollingSplits(selection=selection, calibration=calibration)
+    for name, recipe in {"har": HAR, "lstm": LSTM}.items():
+        save_version(ensembles / name, 2, SECOND, replace(recipe, parts=parts))
+        weights = [folder / "weights.safetensors" for folder in (ensembles / name / "2", made_member(ensembles, name))]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def made_member(models: Path, name: str) -> Path:
+    return models / "both" / "2" / "members" / name
+
+
+def test_a_retrained_ensemble_is_calibrated_on_the_newest_days_and_has_no_score(ensembles: Path) -> None:
+    retrain(plan_retraining(ensembles, "both", bars(SECOND)), ensembles / "both" / "2")
+    card = Card.from_json(json.dumps(dict(artifact.load_ensemble(ensembles / "both" / "2").manifest.card)))
+    assert [(split.name, split.last) for split in card.splits][-1] == ("calibration", SECOND)
+    assert (card.scores, card.skill, card.best_member) == (None, None, None)
+    assert card.notes[-1].startswith("no score: every session was used")
+
+
+def test_a_screened_ensemble_is_screened_again(ensembles: Path) -> None:
+    join_version(ensembles, 2, "har", "lstm", rule="screened")
+    plan = plan_retraining(ensembles, "both@2", bars(SECOND))
+    assert plan.rule == "screened"
+    made = retrain(plan, ensembles / "both" / "3")
+    assert made.summary.weighting is not None
+    assert made.summary.weighting.last > FIRST
+
+
+def test_a_retraining_of_an_ensemble_is_a_refresh_and_another_rule_is_not(ensembles: Path) -> None:
+    join_version(ensembles, 2, "har", "lstm", rule="screened")
+    retrain(plan_retraining(ensembles, "both", bars(SECOND)), ensembles / "both" / "3")
+    first, screened, retrained = (load_version(ensembles, f"both@{version}") for version in (1, 2, 3))
+    assert retrained.has_recipe_of(first)
+    assert not retrained.has_recipe_of(screened)
+    assert not load_version(ensembles, "har").has_recipe_of(first)
+
+
+def test_a_retraining_that_dropped_a_member_is_a_refresh_and_one_with_a_new_member_is_not(ensembles: Path) -> None:
+    join_version(ensembles, 2, "har", rule="equal")
+    both, one = (load_version(ensembles, f"both@{version}") for version in (1, 2))
+    assert one.has_recipe_of(both)
+    assert not both.has_recipe_of(one)
+
+
+def test_a_fine_tuned_member_is_named_and_nothing_is_trained(ensembles: Path, files: dict[str, Path]) -> None:
+    parent = ParentArtifact.load(ensembles / "lstm" / "1")
+    parts = DataSplits.by_dates([(20070103, 20091231), (20100104, 20100330), (20100401, 20100930), (20101001, SECOND)])
+    material = TrainingMaterial(bars(SECOND), default_features(), parent=parent)
+    train(material, replace(LSTM, parts=parts), ensembles / "tuned" / "1", consume=iter)
+    save_version(ensembles / "har", 2, SECOND, replace(HAR, parts=parts))
+    folders = {"har": ensembles / "har" / "2", "tuned": ensembles / "tuned" / "1"}
+    join(bars(SECOND), folders, ensembles / "mixed" / "1", rule="equal")
+    with pytest.raises(ConfigurationError, match="member tuned of mixed@1 is fine-tuned from weights"):
+        plan_retraining(ensembles, "mixed", bars())
+    assert program_exit_code(app, "retrain", "mixed", "--models", ensembles, "--bars", files["later"]) == 1
+    assert sorted(path.name for path in (ensembles / "mixed").iterdir() if path.is_dir()) == ["1"]
+
+
+def test_a_retraining_of_an_ensemble_that_was_stopped_leaves_no_version_and_is_resumed_to_the_same_bytes(
+    ensembles: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    slow = replace(LSTM, parts=SCORED, optimisation=Optimisation(max_epochs=4, device="cpu"))
+    save_version(ensembles / "slow", 1, FIRST, slow)
+    folders = {name: ensembles / name / "1" for name in ("har", "slow")}
+    join(bars(FIRST), folders, ensembles / "both" / "2", rule="equal")
+    words = ("retrain", "both@2", "--models", ensembles, "--bars", files["second"], "--json")
+    command = [sys.executable, "-m", "quantra", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if '"epoch": 2' in line)
+        process.kill()
+    assert not (ensembles / "both" / "3").exists()
+    assert read_aliases(ensembles / "both") == {"champion": 1}
+    assert program_exit_code(app, *words) == 1
+    assert "holds members of a training that was stopped; continue it (--resume)" in capsys.readouterr().out
+    assert program_exit_code(app, *words, "--resume") == 0
+    retrain(plan_retraining(ensembles, "both@2", bars(SECOND)), ensembles / "both" / "4")
+    assert files_of(ensembles / "both" / "3") == files_of(ensembles / "both" / "4")
+
+
+def test_a_finished_member_of_other_bars_is_not_taken_up(
+    ensembles: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    plan = plan_retraining(ensembles, "both", bars(20101130))
+    planned = plan.trainings["har"]
+    place = ensembles / "both" / "2.run" / "members" / "har"
+    train(planned.material, planned.recipe, place, consume=iter)
+    words = ("retrain", "both", "--models", ensembles, "--bars", files["second"], "--resume")
+    assert program_exit_code(app, *words) == 1
+    assert "was trained on other bars" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_artifact_to_start_from_that_has_seen_the_days_names_the_retraining(

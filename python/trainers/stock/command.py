@@ -138,12 +138,7 @@ def _train_best(plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Pat
         print_finished(out, as_json=run.as_json)
         return
     artifact.check_new_folder(out)
-    folder = out.with_name(out.name + RUN) / "members"
-    if folder.exists() and not run.resume:
-        raise ConfigurationError(
-            f"{folder} holds members of a training that was stopped; continue it (--resume), or remove the folder to "
-            "start over"
-        )
+    folder = choose_members_folder(out, resume=run.resume)
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
@@ -151,10 +146,7 @@ def _train_best(plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Pat
 
     def train_with(material: TrainingMaterial) -> TrainMember:
         def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
-            place = folder / name
-            if artifact.is_artifact(place):
-                return _load_member(place, recipe, panel)
-            return run_training(material, recipe, place, run, 0, limit=limit)
+            return run_member_training(material, recipe, folder / name, run, limit=limit)
 
         return train_member
 
@@ -177,16 +169,41 @@ def _train_best(plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Pat
     print_artifact_commands(out, bars, files)
 
 
-def _load_member(place: Path, recipe: StockRecipe, panel: BarPanel) -> TrainingResult:
-    """A member that was trained before the training was stopped.
+def choose_members_folder(out: Path, *, resume: bool) -> Path:
+    """The folder of the members of an ensemble that will be saved at `out`.
 
     Raises:
-        ConfigurationError: it was made with other settings or bars.
+        ConfigurationError: it exists, and its training is not to be resumed.
     """
+    folder = out.with_name(out.name + RUN) / artifact.MEMBERS
+    if folder.exists() and not resume:
+        raise ConfigurationError(
+            f"{folder} holds members of a training that was stopped; continue it (--resume), or remove the folder to "
+            "start over"
+        )
+    return folder
+
+
+def run_member_training(
+    material: TrainingMaterial,
+    recipe: StockRecipe,
+    place: Path,
+    options: RunOptions,
+    *,
+    sections: Mapping[str, Json] | None = None,
+    limit: ReportConsumer | None = None,
+) -> TrainingResult:
+    """Train a member of an ensemble, unless it was trained before the training was stopped; see `run_training`.
+
+    Raises:
+        ConfigurationError: the finished member was made with other settings or bars.
+    """
+    if not artifact.is_artifact(place):
+        return run_training(material, recipe, place, options, 0, sections, limit)
     _check_same(place, recipe, None)
     card = artifact.load(place).artifact.manifest.card
     data = data_of(card)
-    if data is None or data.sha256 != hash_bars(panel):
+    if data is None or data.sha256 != hash_bars(material.bars):
         raise ConfigurationError(
             f"{place} was trained on other bars; give the same, or remove the folder to start over"
         )

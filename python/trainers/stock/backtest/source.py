@@ -81,8 +81,8 @@ class ModelSource:
             )
         if self.recipe is None:
             raise ConfigurationError(
-                "an ensemble has no recipe, so it cannot be trained again; use a member from its folder members, or "
-                "backtest it with --refit never"
+                "an ensemble has no recipe of its own; use a member from its folder members, or backtest it with "
+                "--refit never"
             )
         return self.recipe
 

@@ -27,9 +27,8 @@ from trainers.stock.lifecycle.promotion import (
     promote,
     record_moves,
 )
-from trainers.stock.lifecycle.retraining_plan import plan_retraining
+from trainers.stock.lifecycle.retraining_plan import plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import compare_versions, load_version
-from trainers.stock.training import train
 
 COOL_DOWN: Final = 60
 """Sessions between two trainings."""
@@ -71,7 +70,7 @@ def _retrain_if_due(
     try:
         plan = plan_retraining(settings.line.parent, name, settings.ledger.panel(last=session), settings.covariates)
         out = next_version(settings.line)
-        train(plan.material, plan.recipe, out, consume=iter, sections=plan.card())
+        retrain(plan, out)
         number = int(out.name)
     except (QuantraError, LoopError) as error:
         detail = f"{reason}, but the training failed: {error}"

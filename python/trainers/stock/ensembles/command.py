@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from predictor.canonical import Json
-from predictor.card import Card
+from predictor.card import Skill
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import judgement, write_json
@@ -82,7 +82,8 @@ def print_joined(joined: JoinedEnsemble) -> None:
     """Print the skill, the choice of members and the folder of a new ensemble."""
     console, summary = Console(highlight=False), joined.summary
     console.print(judgement(summary))
-    console.print(_describe_improvement(summary), markup=False)
+    if summary.best_member is not None:
+        console.print(_describe_improvement(summary.best_member), markup=False)
     for sentence in () if summary.weighting is None else summary.weighting.sentences:
         console.print(f"{sentence[0].upper()}{sentence[1:]}.", markup=False)
     console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
@@ -99,9 +100,6 @@ def name_members(folders: Sequence[Path]) -> dict[str, Path]:
     return by_name
 
 
-def _describe_improvement(card: Card) -> str:
-    best = card.best_member
-    if best is None:
-        return ""
+def _describe_improvement(best: Skill) -> str:
     figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
     return f"Improvement over its best member, {best.rival}: {figures}."

@@ -1,8 +1,9 @@
 """Combination of trained artifacts into a calibrated and scored ensemble."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn, Self
 
 import numpy as np
@@ -42,7 +43,7 @@ from trainers.stock.splits import DataSplits, SplitPart
 OURS = "this ensemble"
 
 
-def find_common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
+def find_common_splits(members: Mapping[str, DataSplits], *, is_scored: bool = True) -> DataSplits:
     """The splits of an ensemble.
 
     Its train, calibration and test splits are the days that all members share. So calibration and test days come after
@@ -51,6 +52,7 @@ def find_common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
 
     Args:
         members: splits of each member.
+        is_scored: whether the ensemble has a test split; if False, those of the members are ignored.
 
     Raises:
         ConfigurationError: the members share no training, calibration or test days.
@@ -63,7 +65,7 @@ def find_common_splits(members: Mapping[str, DataSplits]) -> DataSplits:
             max(splits.selection.last for splits in members.values()),
         ),
         calibration=_find_shared_days("calibration", members, lambda splits: splits.calibration),
-        test=_find_shared_days("test", members, DataSplits.require_test),
+        test=_find_shared_days("test", members, DataSplits.require_test) if is_scored else None,
     )
 
 
@@ -115,12 +117,14 @@ def join(
     out: Path,
     *,
     rule: WeightRule = "screened",
+    is_scored: bool = True,
+    sections: Mapping[str, Json] = MappingProxyType({}),
     covariates: CovariateSource = NO_SOURCE,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
 ) -> JoinedEnsemble:
-    """Combine artifacts, calibrate them as one model, score it against its members, and save it.
+    """Combine artifacts, calibrate them as one model, score it against its members if asked, and save it.
 
     The same bars and members give the same bytes, in any order. If one member refutes all others, the ensemble has one
     member, which it calibrates again.
@@ -130,6 +134,8 @@ def join(
         folders: artifact of each member, by member name.
         out: the ensemble's folder, which must not exist.
         rule: how the members are chosen and weighted.
+        is_scored: whether to score the ensemble on the members' common test days; if False, they need none.
+        sections: further sections of the card.
         covariates: files of the covariates that the members read.
         announce: receives the name of each stage.
         warn: receives warnings about the data; the card records them.
@@ -146,7 +152,7 @@ def join(
     _refuse_duplicates(stored)
     shared = artifact.check_compatible({name: member.artifact for name, member in stored.items()})
     cards = {name: one.artifact.manifest.card for name, one in stored.items()}
-    splits = find_common_splits({name: read_splits(one) for name, one in cards.items()})
+    splits = find_common_splits({name: read_splits(one) for name, one in cards.items()}, is_scored=is_scored)
     models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     doubts = emit(check_models([*models.values()], bars, covariates), warn)
@@ -160,12 +166,18 @@ def join(
     if choice is not None:
         kept = {name: stored[name] for name in choice.kept}
         ours = calibration.calibrate(_build_manifest(shared, kept, choice.weights))
-    announce("scoring against the members and the baselines")
-    test = _PartForecasts.of(members, splits.require_test(), shared.quantiles)
-    check_outcomes_vary(test.outcomes)
-    content = _build_card(test, ours, splits, cards, doubts, stepwise)
-    weighting = {} if choice is None else {"weighting": _describe_weighting(test, ours, equal, choice)}
-    manifest = replace(ours, card=content | weighting)
+    origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
+    scores: dict[str, Json] = {"notes": [*origins, card.NO_TEST]}
+    effect: dict[str, Json] = {}
+    if splits.test is not None:
+        announce("scoring against the members and the baselines")
+        test = _PartForecasts.of(members, splits.test, shared.quantiles)
+        check_outcomes_vary(test.outcomes)
+        scores = _describe_scores(test, ours, splits, cards, origins, stepwise)
+        effect = _describe_effect(test, ours, equal)
+    weighting = {} if choice is None else {"weighting": _describe_weighting(choice) | effect}
+    content = _describe_training(members, splits, doubts) | scores | weighting | dict(sections)
+    manifest = replace(ours, card=content)
     announce("recording the golden instance, and saving")
     combined = members.only(tuple(manifest.members)).models
     ensemble = Ensemble(ModelIdentity(name="new", version=0, weights_hash=""), manifest, combined)
@@ -254,20 +266,31 @@ class _PartForecasts:
         return replace(manifest, conformal=conformal)
 
 
-def _build_card(
+def _describe_training(members: EnsembleMembers, splits: DataSplits, doubts: tuple[str, ...]) -> dict[str, Json]:
+    """The sections of the card on the data."""
+    history = members.first
+    return {
+        "data": card.describe_data(history.bars, doubts),
+        "covariates": {"sha256": history.covariates.digest()},
+        "splits": card.describe_splits(splits, history),
+        "libraries": card.list_libraries(),
+    }
+
+
+def _describe_scores(
     forecast: _PartForecasts,
     manifest: EnsembleManifest,
     splits: DataSplits,
     cards: Mapping[str, Mapping[str, Json]],
-    doubts: tuple[str, ...],
+    origins: Sequence[str],
     stepwise: StepProgress,
 ) -> dict[str, Json]:
+    """The sections of the card on the test days."""
     history, test, ours = forecast.members.first, forecast.outcomes, forecast.joined(manifest)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(find_last_ever_seen, cards.values()))
     known = InformationSet.of(history, splits, seen, manifest.quantiles)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
-    origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
     rows = [
         score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
         for name, one in forecast.each.items()
@@ -276,10 +299,6 @@ def _build_card(
     for name, one in forecast.each.items():
         contest.add(name, pinball(test, one.calibrated))
     return {
-        "data": card.describe_data(history.bars, doubts),
-        "covariates": {"sha256": history.covariates.digest()},
-        "splits": card.describe_splits(splits, history),
-        "libraries": card.list_libraries(),
         "scores": card.describe_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
         "notes": [*origins, *note_missing_bars(history, forecast.windows, splits), *result.notes],
         "calibration": card.describe_calibration(test, ours),
@@ -289,12 +308,8 @@ def _build_card(
     }
 
 
-def _describe_weighting(
-    forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest, choice: MemberChoice
-) -> dict[str, Json]:
-    """How the members were chosen, and the loss relative to that of equal weights for all of them."""
-    each = [forecast.each[name].calibrated for name in ours.members]
-    crossed = (np.diff(weigh_quantiles(ours.weights, each), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
+def _describe_weighting(choice: MemberChoice) -> dict[str, Json]:
+    """How the members were chosen."""
     return {
         "rule": choice.rule,
         "first": choice.first,
@@ -304,9 +319,15 @@ def _describe_weighting(
         "days_short": choice.days_short,
         "refuted": [asdict(one) for one in choice.refuted],
         "lean": choice.lean,
-        "crossed": int(crossed),
-        **({} if ours == equal else {"regret": _measure_regret(forecast, ours, equal)}),
+        "crossed": 0,
     }
+
+
+def _describe_effect(forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> dict[str, Json]:
+    """Test forecasts whose quantiles crossed, and the loss relative to that of equal weights for all members."""
+    each = [forecast.each[name].calibrated for name in ours.members]
+    crossed = (np.diff(weigh_quantiles(ours.weights, each), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
+    return {"crossed": int(crossed), **({} if ours == equal else {"regret": _measure_regret(forecast, ours, equal)})}
 
 
 def _measure_regret(forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> list[Json]:

@@ -11,7 +11,7 @@ Shapes: N windows, H horizons, Q quantiles, M members.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -23,6 +23,19 @@ from trainers.stock.evaluation.evaluation_set import EvaluationSet
 
 WeightRule = Literal["equal", "screened", "fitted"]
 """equal: all members; screened: equal, without refuted members; fitted: screened, then leaning to fitted weights."""
+
+
+def read_weight_rule(text: str) -> WeightRule:
+    """Read the rule in an ensemble's card.
+
+    Raises:
+        ConfigurationError: this version does not know the rule.
+    """
+    for rule in get_args(WeightRule):
+        if text == rule:
+            return rule
+    raise ConfigurationError(f"the ensemble's weights are {text!r}, which this version does not know; update Quantra")
+
 
 FEWEST_BLOCKS_TO_FIT: Final = 16
 """Independent blocks below which fitted weights lose to equal ones."""

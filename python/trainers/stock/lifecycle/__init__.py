@@ -7,7 +7,7 @@ from trainers.stock.lifecycle.promotion import (
     record_moves,
     roll_back_champion,
 )
-from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining
+from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
 from trainers.stock.lifecycle.stock_lifecycle import StockLifecycle
 from trainers.stock.lifecycle.version_comparison import (
     VersionComparison,
@@ -28,5 +28,6 @@ __all__ = [
     "promote",
     "promote_if_passed",
     "record_moves",
+    "retrain",
     "roll_back_champion",
 ]

@@ -1,5 +1,7 @@
 """`quantra retrain`, `quantra compare`, `quantra promote` and `quantra rollback`."""
 
+import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -18,21 +20,30 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.cli.program import say
-from predictor.errors import InSampleError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import FlagSubset
 from predictor.ledger import Ledger
 from predictor.lifecycle import PromotionResult
 from predictor.parent import exit_with_parent
 from predictor.registry import find_line
-from trainers.loop import launched_rank
+from trainers.loop import launched_rank, launched_size
 from trainers.options import RunOptions
-from trainers.stock.command import print_finished, print_result, run_training
+from trainers.progress import no_progress, progress_on
+from trainers.stock.command import (
+    choose_members_folder,
+    print_finished,
+    print_result,
+    run_member_training,
+    run_training,
+)
 from trainers.stock.data_warnings import check_models, drop_before_calendar, emit, list_networks
+from trainers.stock.ensembles import JoinedEnsemble
+from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
 from trainers.stock.flags import choose_version_folder
 from trainers.stock.lifecycle.promotion import list_failed, promote_if_passed, roll_back_champion
-from trainers.stock.lifecycle.retraining_plan import plan_retraining
+from trainers.stock.lifecycle.retraining_plan import PlannedTraining, RetrainingPlan, plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import (
     ComparedVersion,
     VersionComparison,
@@ -41,7 +52,8 @@ from trainers.stock.lifecycle.version_comparison import (
     load_champion,
     load_version,
 )
-from trainers.stock.progress_output import warn_on_stderr
+from trainers.stock.progress_output import announcer, warn_on_stderr, warner
+from trainers.stock.training import TrainingResult
 
 PERSON_NEEDED = 3
 """The exit code if a person has to decide or look."""
@@ -71,7 +83,8 @@ def retrain_command(
 ) -> None:
     """Train the next version of a model with its champion's recipe, on all bars. No alias changes.
 
-    The last sessions are for calibration and selection, without a test split (--splits rolling).
+    The members of an ensemble are trained one by one and combined by the same rule. The last sessions are for
+    calibration and selection, without a test split (--splits rolling).
     """
     torch.set_num_threads(run.threads)
     if run.parent_watch:
@@ -86,9 +99,14 @@ def retrain_command(
     plan = plan_retraining(models, name, bars.read(tells=rank == 0), files.read())
     if rank == 0:
         say(plan.sentence, style="dim")
-    trained = run_training(plan.material, plan.recipe, out, run, rank, plan.card())
+    trained = _retrain(plan, out, run, rank)
     if rank == 0:
-        print_result(trained, as_json=run.as_json)
+        if isinstance(trained, TrainingResult):
+            print_result(trained, as_json=run.as_json)
+        elif run.as_json:
+            sys.stdout.write(json.dumps(describe_joined(trained)) + "\n")
+        else:
+            print_joined(trained)
         if not run.as_json:
             print_next_commands(
                 quantra("inspect", out),
@@ -96,6 +114,31 @@ def retrain_command(
                     "compare", plan.champion, f"{line.name}@{out.name}", "--models", models, "--bars", "LATER_BARS"
                 ),
             )
+
+
+def _retrain(plan: RetrainingPlan, out: Path, run: RunOptions, rank: int) -> TrainingResult | JoinedEnsemble:
+    """Train with the log and checkpoints next to the new version."""
+    if plan.rule is None:
+
+        def train_one(planned: PlannedTraining, place: Path) -> TrainingResult:
+            return run_training(planned.material, planned.recipe, place, run, rank, planned.sections)
+
+        return retrain(plan, out, train_one)
+    if launched_size() > 1:
+        raise ConfigurationError(f"{plan.champion} is an ensemble, which is trained in one process; leave out torchrun")
+
+    def train_member(planned: PlannedTraining, place: Path) -> TrainingResult:
+        return run_member_training(planned.material, planned.recipe, place, run, sections=planned.sections)
+
+    return retrain(
+        plan,
+        out,
+        train_member,
+        members=choose_members_folder(out, resume=run.resume),
+        announce=announcer(as_json=run.as_json),
+        warn=warner(as_json=run.as_json),
+        stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+    )
 
 
 @with_flags

@@ -1,57 +1,140 @@
-"""The plan to train a new version with the champion's recipe on newer bars."""
+"""Training of a new version with the champion's recipes on newer bars."""
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import ancestors_of
+from predictor.card import adoption_of, ancestors_of, weighting_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
 from predictor.registry import find_version
-from trainers.stock.backtest.source import TrainedModel, artifact_source
+from trainers.progress import StepProgress, no_progress
+from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
 from trainers.stock.data import NO_SOURCE
+from trainers.stock.data_warnings import Warn, discard
+from trainers.stock.ensembles import JoinedEnsemble, join
+from trainers.stock.ensembles.weights import WeightRule, read_weight_rule
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import RollingSplits, SplitPart
+from trainers.stock.training import TrainingResult, train
 from trainers.stock.training_data import TrainingMaterial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedTraining:
+    """The inputs of the training of a model, or of a member of an ensemble."""
+
+    material: TrainingMaterial
+    recipe: StockRecipe
+    """The champion's, with rolling splits."""
+    sections: Mapping[str, Json]
+    """The card's section on this training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RetrainingPlan:
-    """The inputs of a training with a champion's recipe, and what is new in its bars."""
+    """The trainings with a champion's recipes, and what is new in their bars."""
 
     champion: str
     """Such as mine@3."""
     line: Path
     """The folder of the model's versions."""
-    material: TrainingMaterial
-    recipe: StockRecipe
-    """The champion's, with rolling splits."""
+    bars: BarPanel
+    covariates: CovariateSource
+    trainings: Mapping[str, PlannedTraining]
+    """One per member of an ensemble, by name; otherwise only one, whose name is empty."""
+    rule: WeightRule | None
+    """How the members of an ensemble are chosen and weighted; None if the champion is no ensemble."""
     seen_until: int
     """Last session of the labels that the champion has seen, yyyymmdd."""
-    new_sessions: int
-    """Sessions of the bars after `seen_until`."""
+
+    @property
+    def new_sessions(self) -> int:
+        """Sessions of the bars after `seen_until`."""
+        return int((self.bars.sessions > self.seen_until).sum())
 
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        last = shown_date(int(self.material.bars.sessions[-1]))
+        last = shown_date(int(self.bars.sessions[-1]))
+        what = "recipe" if self.rule is None else f"{len(self.trainings)} recipes"
         return (
-            f"training with the recipe of {self.champion} on bars up to {last}; {self.new_sessions} sessions are new "
+            f"training with the {what} of {self.champion} on bars up to {last}; {self.new_sessions} sessions are new "
             f"since its last label on {shown_date(self.seen_until)}"
         )
 
     def card(self) -> dict[str, Json]:
         """The card's section on this training."""
-        facts = {"recipe_of": self.champion, "seen_until": self.seen_until, "new_sessions": self.new_sessions}
-        return {"retraining": facts}
+        return _describe_retraining(self.champion, self.seen_until, self.bars)
+
+
+TrainPlanned = Callable[[PlannedTraining, Path], TrainingResult]
+"""Trains one model and saves it in a folder."""
+
+
+def _train_quietly(planned: PlannedTraining, out: Path) -> TrainingResult:
+    return train(planned.material, planned.recipe, out, consume=iter, sections=planned.sections)
+
+
+def retrain(
+    plan: RetrainingPlan,
+    out: Path,
+    train_planned: TrainPlanned = _train_quietly,
+    *,
+    members: Path | None = None,
+    announce: Callable[[str], None] = discard,
+    warn: Warn = discard,
+    stepwise: StepProgress = no_progress,
+) -> TrainingResult | JoinedEnsemble:
+    """Train the new version. Nothing is at `out` until it is complete.
+
+    The members of an ensemble are trained one after the other and combined by the champion's rule.
+
+    Args:
+        plan: Of `plan_retraining`.
+        out: Folder of the new version, which must not exist.
+        train_planned: Trains one model.
+        members: Folder for the artifacts of an ensemble's members; None for a temporary one.
+        announce: Receives the name of each stage of the combination.
+        warn: Receives warnings about the data of the combination.
+        stepwise: Shows the progress of the combination.
+
+    Raises:
+        ConfigurationError: `out` exists, or a training or the combination is not possible with these bars.
+        LoopError: A training failed.
+    """
+    artifact.check_new_folder(out)
+    if plan.rule is None:
+        (planned,) = plan.trainings.values()
+        return train_planned(planned, out)
+    with TemporaryDirectory() if members is None else nullcontext(members) as place:
+        folders = {name: Path(place) / name for name in plan.trainings}
+        for name, planned in plan.trainings.items():
+            train_planned(planned, folders[name])
+        return join(
+            plan.bars,
+            folders,
+            out,
+            rule=plan.rule,
+            is_scored=False,
+            sections=plan.card(),
+            covariates=plan.covariates,
+            announce=announce,
+            warn=warn,
+            stepwise=stepwise,
+        )
 
 
 def plan_retraining(
     models: Path, reference: str, bars: BarPanel, covariates: CovariateSource = NO_SOURCE
 ) -> RetrainingPlan:
-    """Plan a training on newer bars with the recipe, features and edges of a version.
+    """Plan a training on newer bars with the recipes, features and edges of a version.
 
     The splits become rolling: selection and calibration keep their lengths and move to the end of the bars.
 
@@ -64,27 +147,70 @@ def plan_retraining(
     Raises:
         ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
         ArtifactError: it is damaged, or its card lacks the training's record.
-        ConfigurationError: it is an ensemble or fine-tuned, or the bars hold nothing new or lack a symbol.
+        ConfigurationError: it or a member is fine-tuned or adopted, or the bars hold nothing new or lack a symbol.
     """
     line, version = find_version(models, reference)
-    champion = f"{line.name}@{version}"
-    source = artifact_source(line / str(version), "cpu", covariates)
-    recipe, standing = source.known_recipe(), source.standing
-    assert standing is not None  # noqa: S101 - it is an artifact
-    if ancestors_of(source.card):
-        raise ConfigurationError(
-            f"{champion} is fine-tuned from weights that it does not contain, so it cannot be trained again; fine-tune "
-            "its parent again (`quantra train stock`, with --from)"
-        )
+    champion, folder = f"{line.name}@{version}", line / str(version)
+    source = artifact_source(folder, "cpu", covariates)
+    standing, rule = _standing_of(source), None
+    sources = {"": source}
+    if artifact.is_ensemble(folder):
+        weighting = weighting_of(source.card)
+        rule = "equal" if weighting is None else read_weight_rule(weighting.rule)
+        sources = dict(_read_members(folder, covariates))
+    trainings: dict[str, PlannedTraining] = {}
+    for name, one in sources.items():
+        reference = f"member {name} of {champion}" if name else champion
+        _check_trainable(reference, one)
+        trainings[name] = _plan_training(one, bars, _describe_retraining(reference, standing.last_seen, bars))
     _check_bars(champion, bars, standing)
-    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(standing)
     return RetrainingPlan(
         champion=champion,
         line=line,
-        material=TrainingMaterial(bars, source.features, covariates, source.user_edges(bars.symbols)),
-        recipe=replace(recipe, parts=parts),
+        bars=bars,
+        covariates=covariates,
+        trainings=trainings,
+        rule=rule,
         seen_until=standing.last_seen,
-        new_sessions=int((bars.sessions > standing.last_seen).sum()),
+    )
+
+
+def _describe_retraining(champion: str, seen_until: int, bars: BarPanel) -> dict[str, Json]:
+    new = int((bars.sessions > seen_until).sum())
+    return {"retraining": {"recipe_of": champion, "seen_until": seen_until, "new_sessions": new}}
+
+
+def _standing_of(source: ModelSource) -> TrainedModel:
+    assert source.standing is not None  # noqa: S101 - it is an artifact
+    return source.standing
+
+
+def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[str, ModelSource]]:
+    for place in sorted((folder / artifact.MEMBERS).iterdir()):
+        yield place.name, artifact_source(place, "cpu", covariates)
+
+
+def _check_trainable(reference: str, source: ModelSource) -> None:
+    """Refuse a model without a recipe that can be repeated."""
+    if adoption_of(source.card) is not None:
+        raise ConfigurationError(
+            f"{reference} is an adopted model, which has no recipe, so it cannot be trained again; adopt later weights "
+            "(`quantra adopt`)"
+        )
+    if ancestors_of(source.card):
+        raise ConfigurationError(
+            f"{reference} is fine-tuned from weights that it does not contain, so it cannot be trained again; "
+            "fine-tune its parent again (`quantra train stock`, with --from)"
+        )
+
+
+def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
+    recipe = source.known_recipe()
+    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(_standing_of(source))
+    return PlannedTraining(
+        material=TrainingMaterial(bars, source.features, source.covariates, source.user_edges(bars.symbols)),
+        recipe=replace(recipe, parts=parts),
+        sections=sections,
     )
 
 

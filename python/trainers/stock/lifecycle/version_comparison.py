@@ -1,5 +1,6 @@
 """Comparison of two versions on the same symbols, on days that neither has seen in training."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
+from predictor.card import weighting_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
 from predictor.instance import NEVER
 from predictor.lifecycle import Check
+from predictor.model import Ensemble
 from predictor.registry import CHAMPION, find_version, read_aliases
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
@@ -20,13 +23,13 @@ from trainers.stock.bar_requirements import check_sessions
 from trainers.stock.card import identify_features
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import check_outcomes_vary, drop_before_calendar
-from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_trained_symbols
+from trainers.stock.evaluation.bound_model import Judgeable, bind_model, find_calendar, find_trained_symbols
 from trainers.stock.evaluation.comparison import LossComparison, average_days, compare, mark_inside, pinball
 from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import encode_plain
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.lifecycle.walk_forward import JudgedForecasts, RecipeInputs, walk_forward
-from trainers.stock.recipe import ROLLING, SHARE, SPLIT, StockRecipe
+from trainers.stock.recipe import ROLLING, SHARE, SPLIT, StockRecipe, read_recipe
 
 MARGIN = 0.01
 """A refresh may lose this share more than the champion."""
@@ -56,12 +59,33 @@ class ComparedVersion:
         return find_trained_symbols(self.standing.model)
 
     def has_recipe_of(self, other: "ComparedVersion") -> bool:
-        """Whether both were trained by the same recipe, apart from their splits, on the same features."""
-        ours, theirs = self.source.recipe, other.source.recipe
-        if ours is None or theirs is None:
-            return False
-        same_features = identify_features(self.source.features) == identify_features(other.source.features)
-        return same_features and _list_own_settings(ours) == _list_own_settings(theirs)
+        """Whether both were trained by the same recipe, apart from their splits, on the same features.
+
+        The members of an ensemble are compared by name; this one may have dropped some of the other's.
+        """
+        ours, theirs = (_list_recipes(one.standing.model) for one in (self, other))
+        same_rule = len({_find_rule(one.source.card) for one in (self, other)}) == 1
+        return same_rule and bool(ours) and all(theirs.get(name) == recipe for name, recipe in ours.items())
+
+
+def _list_recipes(model: Judgeable) -> dict[str, tuple[Json, Json]]:
+    """Settings and features of each member of an ensemble, or of a model without a name; empty if one has no recipe."""
+    networks = model.members if isinstance(model, Ensemble) else {"": model}
+    if any("recipe" not in one.manifest.card for one in networks.values()):
+        return {}
+    return {
+        name: (
+            _list_own_settings(read_recipe(one.manifest.card["recipe"])),
+            identify_features(one.pipeline.features.features),
+        )
+        for name, one in networks.items()
+    }
+
+
+def _find_rule(card: Mapping[str, Json]) -> str | None:
+    """How the members of an ensemble were chosen; None for equal weights, or a single model."""
+    weighting = weighting_of(card)
+    return None if weighting is None else weighting.rule
 
 
 def _list_own_settings(recipe: StockRecipe) -> dict[str, Json]:
