@@ -310,6 +310,11 @@ class Card:
         return max((split.last for split in self.splits if split.name != "test"), default=adopted)
 
     @property
+    def seen_to(self) -> int:
+        """As `trained_to`, with the models whose weights its training started from."""
+        return max(self.trained_to, *(parent.seen_until for parent in self.ancestors), 0)
+
+    @property
     def start_note(self) -> str:
         """One sentence if the network kept its initial weights; else empty."""
         recipe = dict(self.recipe)

@@ -98,7 +98,7 @@ def test_flags_without_a_command_are_answered_with_the_whole_command(
     [
         (["list"], "quantra models"),
         (["list", "m"], "quantra models --models m"),
-        (["forecast", "--symbol", "A B"], "quantra predict --symbol 'A B'"),
+        (["show", "A B"], "quantra inspect 'A B'"),
     ],
 )
 def test_a_command_by_another_name_is_answered_with_the_whole_command(

@@ -19,7 +19,7 @@ from predictor.errors import InvalidInputError, QuantraError
 from predictor.interruption import INTERRUPTED, STOPPED, loading
 
 BAD_USAGE: Final = 2
-SYNONYMS: Final = {"list": "models", "ls": "models", "forecast": "predict", "show": "inspect"}
+SYNONYMS: Final = {"list": "models", "ls": "models", "show": "inspect"}
 """Commands by names that other programs use."""
 FOLDER_FLAGS: Final = {"models": "--models"}
 """Flags for a folder that other programs take as an argument."""

@@ -115,7 +115,7 @@ def past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastFor
 
 def _past_note(days: Sequence[int], card: Card) -> str:
     what = f"Grey: forecasts of this model as of {listed(list(map(iso, days)))}, from the bars until then."
-    seen_to = max(card.trained_to, *(parent.seen_until for parent in card.ancestors), 0)
+    seen_to = card.seen_to
     if not seen_to:
         return f"{what} The model's card does not say whether its training used what followed."
     seen = [iso(day) for day in days if day < seen_to]

@@ -38,6 +38,12 @@ OURS: Final = (
         "Example: quantra evaluate models/demo/1 --bars bars.csv --aci",
     ),
     Command(
+        "forecast",
+        "trainers.stock.forecast_files.command:forecast_command",
+        "Forecast all symbols as of each of many days, as Parquet files by day.",
+        "Example: quantra forecast models/demo/1 --bars bars.csv --start 2013-01-02 --out forecasts",
+    ),
+    Command(
         "backtest",
         "trainers.stock.backtest.command:backtest_command",
         "Walk forward over past days: forecast with the data known then, trade at the next close, charge costs.",

@@ -1,0 +1,1 @@
+"""Forecasts of a universe as of many days, as Parquet files by day."""

@@ -1,0 +1,250 @@
+"""Forecasts as of many sessions, each from the bars until then, in a folder with one Parquet file per session."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+import numpy as np
+
+from predictor import canonical
+from predictor.arrays import FloatArray
+from predictor.artifact import MANIFEST
+from predictor.bars import BarPanel
+from predictor.canonical import Json, Record
+from predictor.card import Card
+from predictor.catalog import ModelInfo
+from predictor.covariates import CovariateSource
+from predictor.dates import as_date
+from predictor.errors import (
+    BarIncompleteError,
+    BarSuspectError,
+    CalendarEndedError,
+    ConfigurationError,
+    InvalidInputError,
+    MissingPackageError,
+    QuantraError,
+    SessionGapError,
+    answer_of,
+)
+from predictor.forecast import Forecast
+from predictor.forecaster import Forecaster
+from predictor.instance import GapPolicy, Instance
+from predictor.jobs import JobRunner
+from predictor.replacement import replace_file
+from trainers.stock.card import hash_bars
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SETTINGS: Final = "settings.json"
+FORECASTS: Final = "forecasts.parquet"
+SESSIONS_AT_ONCE: Final = 16
+"""Sessions of one job; a stopped run repeats at most those of its running jobs."""
+
+_ABOUT_BARS = (InvalidInputError, BarIncompleteError, BarSuspectError, SessionGapError, CalendarEndedError)
+"""Errors of a session's bars, which become its rows. Others end the run."""
+
+
+class SessionFile(NamedTuple):
+    """The forecasts of one session."""
+
+    session: int
+    content: bytes
+    """A Parquet file; see `forecast_frame`."""
+    forecasts: int
+    """Symbols with a forecast."""
+    reasons: tuple[str, ...]
+    """Why each other symbol has none, such as `TOO_FEW_BARS`."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForecastMaterial:
+    """A model and its inputs on all sessions."""
+
+    artifact: Path
+    bars: BarPanel
+    covariates: CovariateSource
+    device: str = "auto"
+    gaps: GapPolicy = GapPolicy.REFUSE
+    accept_suspect_bars: bool = False
+
+    def settings(self) -> dict[str, Json]:
+        """All that determines the forecasts."""
+        return {
+            "artifact": hashlib.sha256((self.artifact / MANIFEST).read_bytes()).hexdigest(),
+            "bars": hash_bars(self.bars),
+            "covariates": self.covariates.digest(),
+            "gaps": self.gaps.value,
+            "accept_suspect_bars": self.accept_suspect_bars,
+        }
+
+    def worker(self) -> Callable[[Sequence[int]], list[SessionFile]]:
+        """Load the model, and return what forecasts some sessions."""
+        return _SessionForecaster(self, Forecaster.load(self.artifact, self.device))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _SessionForecaster:
+    """Gives the forecasts of `quantra predict --as-of`."""
+
+    material: ForecastMaterial
+    forecaster: Forecaster
+
+    def __call__(self, sessions: Sequence[int]) -> list[SessionFile]:
+        info = self.forecaster.model()
+        return [self._forecast(session, info) for session in sessions]
+
+    def _forecast(self, session: int, info: ModelInfo) -> SessionFile:
+        bars = self.material.bars.until(session)
+        try:
+            instance = Instance(
+                input=bars,
+                covariates=self.material.covariates.for_model(info, bars),
+                gap_policy=self.material.gaps,
+                accept_suspect_bars=self.material.accept_suspect_bars,
+            )
+            made = self.forecaster.predict(instance)
+        except _ABOUT_BARS as error:
+            return _file_of(session, info, bars.symbols, None, dict.fromkeys(bars.symbols, error))
+        return _file_of(session, info, made.symbols, made, made.refusals)
+
+
+def _file_of(
+    session: int,
+    info: ModelInfo,
+    symbols: tuple[str, ...],
+    made: Forecast | None,
+    refusals: Mapping[str, QuantraError],
+) -> SessionFile:
+    content = BytesIO()
+    forecast_frame(session, info, symbols, made, refusals).write_parquet(content)
+    reasons = tuple(answer_of(error).reason for error in refusals.values())
+    return SessionFile(session, content.getvalue(), len(symbols) - len(refusals), reasons)
+
+
+def forecast_frame(
+    session: int,
+    info: ModelInfo,
+    symbols: tuple[str, ...],
+    made: Forecast | None,
+    refusals: Mapping[str, QuantraError],
+) -> "pl.DataFrame":
+    """One row per symbol and horizon: the quantiles in the target's unit, or the reason why there are none.
+
+    Args:
+        session: Session of the last bar.
+        info: The model.
+        symbols: All symbols.
+        made: Their forecast; None if no symbol has one.
+        refusals: The error of each symbol without a forecast.
+
+    Raises:
+        MissingPackageError: polars is missing.
+    """
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise MissingPackageError.of("polars", "data", "a Parquet file of forecasts") from error
+    per_symbol, horizons = len(info.horizons), len(symbols) * list(info.horizons)
+    names = [symbol for symbol in symbols for _ in range(per_symbol)]
+    targets = [None] * len(names) if made is None else len(symbols) * list(made.target_sessions)
+
+    def spread(values: FloatArray | None) -> "pl.Series":
+        """A number per symbol, or per symbol and horizon, as a column in which unknown ones are null."""
+        if values is None:
+            return pl.Series([None] * len(names), dtype=pl.Float64)
+        whole = np.repeat(values, per_symbol) if values.ndim == 1 else values.ravel()
+        return pl.Series(np.asarray(whole, np.float64)).fill_nan(None)
+
+    columns: dict[str, object] = {
+        "symbol": names,
+        "horizon": pl.Series(horizons, dtype=pl.Int32),
+        "session": pl.Series(targets, dtype=pl.Date),
+        "close": spread(None if made is None else made.anchor_price),
+    }
+    for k, quantile in enumerate(info.quantiles):
+        columns[f"q{quantile:g}"] = spread(None if made is None else made.values[:, :, k])
+    columns["score"] = spread(None if made is None else made.scores)
+    errors = [refusals.get(name) for name in names]
+    columns |= {
+        "target": [info.target_kind] * len(names),
+        "model": [info.name] * len(names),
+        "version": pl.Series([info.version] * len(names), dtype=pl.Int32),
+        "forecast_id": [None if made is None else made.forecast_id] * len(names),
+        "is_seen": pl.Series([was_seen(session, info)] * len(names), dtype=pl.Boolean),
+        "reason": pl.Series([None if error is None else answer_of(error).reason for error in errors], dtype=pl.String),
+        "message": pl.Series([None if error is None else error.message for error in errors], dtype=pl.String),
+    }
+    return pl.DataFrame(columns)
+
+
+def was_seen(session: int, info: ModelInfo) -> bool | None:
+    """Whether the training used bars after a session; None if the model's card does not say so."""
+    seen_to = Card.from_json(info.card_json).seen_to
+    return session < seen_to if seen_to else None
+
+
+@final
+class ForecastFolder:
+    """A folder with the forecasts of a model from some bars: `as_of=2013-01-04/forecasts.parquet` and so on.
+
+    Args:
+        path: The folder, created if missing.
+        settings: All that determines the forecasts.
+
+    Raises:
+        ConfigurationError: It cannot be written, or holds something else.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Json]) -> None:
+        self.path = path
+        stored = path / SETTINGS
+        if stored.is_file():
+            _check_same(stored, settings)
+        elif path.exists() and any(path.iterdir()):
+            raise ConfigurationError(f"{path} contains something other than forecasts; choose another --out")
+        path.mkdir(parents=True, exist_ok=True)
+        replace_file(stored, canonical.to_bytes(settings))
+
+    def holds(self, session: int) -> bool:
+        """Whether the session's forecasts are stored."""
+        return self._path(session).is_file()
+
+    def keep(self, made: SessionFile) -> None:
+        """Store a session's forecasts, completely or not at all."""
+        path = self._path(made.session)
+        path.parent.mkdir(exist_ok=True)
+        replace_file(path, made.content)
+
+    def _path(self, session: int) -> Path:
+        return self.path / f"as_of={as_date(session).isoformat()}" / FORECASTS
+
+
+def _check_same(path: Path, settings: Mapping[str, Json]) -> None:
+    stored = Record.from_bytes(path.read_bytes(), SETTINGS)
+    different = [name for name, value in settings.items() if not stored.has(name) or stored.json(name) != value]
+    if different:
+        raise ConfigurationError(
+            f"{path.parent} has forecasts with other settings: {', '.join(different)}; choose another --out"
+        )
+
+
+def write_forecasts(
+    material: ForecastMaterial, sessions: Sequence[int], folder: ForecastFolder, runner: JobRunner
+) -> Iterator[SessionFile]:
+    """Forecast sessions, and yield each after it is stored.
+
+    Raises:
+        ArtifactError: The artifact is damaged.
+        QuantraError: A process was killed, or the model failed for a reason other than the bars.
+    """
+    blocks = [tuple(sessions[k : k + SESSIONS_AT_ONCE]) for k in range(0, len(sessions), SESSIONS_AT_ONCE)]
+    for _, made in runner.run(material.worker, blocks):
+        for one in made:
+            folder.keep(one)
+            yield one

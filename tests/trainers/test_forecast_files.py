@@ -1,0 +1,168 @@
+"""Forecasts as of many days in Parquet files: numbers, continued folders, refused symbols and the command."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from artifacts import save_artifact, small_artifact
+from command_exits import exit_code
+from market import bokeh_panel, scaled
+
+from predictor.bars import BarPanel
+from predictor.dates import as_date
+from predictor.errors import ConfigurationError
+from predictor.forecaster import Forecaster
+from predictor.jobs import InProcesses, InThisProcess, JobRunner
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.forecast_files.command import forecast_command
+from trainers.stock.forecast_files.files import SESSIONS_AT_ONCE, ForecastFolder, ForecastMaterial, write_forecasts
+
+BARS = bokeh_panel("AAPL", "IBM").last(220)
+SESSIONS = BARS.sessions[-(SESSIONS_AT_ONCE + 4) :].tolist()
+"""More than one job forecasts at once."""
+SPLITS = {name: {"first": 20000103, "last": SESSIONS[9]} for name in ("train", "selection", "calibration")}
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = small_artifact()
+    card = {**made.manifest.card, "splits": {name: {**part, "windows": 9} for name, part in SPLITS.items()}}
+    folder = tmp_path_factory.mktemp("models") / "mine" / "3"
+    return save_artifact(folder, replace(made, manifest=replace(made.manifest, card=card)))
+
+
+@pytest.fixture(scope="module")
+def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bars") / "bars.csv"
+    BARS.write_csv(path)
+    return path
+
+
+def material(artifact: Path, bars: BarPanel = BARS) -> ForecastMaterial:
+    return ForecastMaterial(artifact=artifact, bars=bars, covariates=NO_SOURCE, device="cpu")
+
+
+def written(given: ForecastMaterial, out: Path, runner: JobRunner | None = None) -> pl.DataFrame:
+    folder = ForecastFolder(out, given.settings())
+    missing = [session for session in SESSIONS if not folder.holds(session)]
+    for _ in write_forecasts(given, missing, folder, runner or InThisProcess()):
+        pass
+    return pl.read_parquet(out / "**" / "*.parquet", hive_partitioning=True)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_each_day_has_the_forecast_of_the_bars_until_then(artifact: Path, tmp_path: Path) -> None:
+    found = written(material(artifact), tmp_path / "out")
+    assert found["as_of"].unique().sort().to_list() == [as_date(session) for session in SESSIONS]
+    with Forecaster.load(artifact, "cpu") as forecaster:
+        for session in (SESSIONS[0], SESSIONS[-1]):
+            single = forecaster.predict(BARS.until(session))
+            day = found.filter(as_of=as_date(session))
+            values = day.select(f"q{level:g}" for level in single.quantiles).to_numpy()
+            assert np.array_equal(values.reshape(single.values.shape), single.values)
+            assert day["session"].to_list() == 2 * list(single.target_sessions)
+            assert day["close"].to_list() == np.repeat(BARS.until(session).close[:, -1], 4).tolist()
+            assert set(day["forecast_id"]) == {single.forecast_id}
+            assert day["symbol"].to_list() == 4 * ["AAPL"] + 4 * ["IBM"]
+            assert (day["model"][0], day["version"][0]) == ("mine", 3)
+
+
+def test_days_before_the_end_of_the_training_are_marked_as_seen(artifact: Path, tmp_path: Path) -> None:
+    found = written(material(artifact), tmp_path / "out")
+    assert found.filter("is_seen")["as_of"].unique().sort().to_list() == [as_date(one) for one in SESSIONS[:9]]
+
+
+def test_processes_write_the_same_bytes(artifact: Path, tmp_path: Path) -> None:
+    written(material(artifact), tmp_path / "one")
+    written(material(artifact), tmp_path / "two", InProcesses(2))
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+
+
+def test_a_stopped_run_continues_with_the_missing_days(artifact: Path, tmp_path: Path) -> None:
+    written(material(artifact), tmp_path / "whole")
+    folder = ForecastFolder(tmp_path / "stopped", material(artifact).settings())
+    next(iter(write_forecasts(material(artifact), SESSIONS, folder, InThisProcess())))
+    assert len(files_of(tmp_path / "stopped")) == 2
+    changed = tmp_path / "stopped" / f"as_of={as_date(SESSIONS[0])}" / "forecasts.parquet"
+    modified = changed.stat().st_mtime_ns
+    written(material(artifact), tmp_path / "stopped")
+    assert changed.stat().st_mtime_ns == modified
+    assert files_of(tmp_path / "whole") == files_of(tmp_path / "stopped")
+
+
+def test_a_suspect_symbol_has_its_reason_and_the_other_its_forecast(artifact: Path, tmp_path: Path) -> None:
+    suspect = scaled(BARS, slice(-1, None), 100.0)
+    found = written(material(artifact, suspect), tmp_path / "out")
+    last = found.filter(as_of=as_date(SESSIONS[-1]))
+    assert last.filter(symbol="IBM")["reason"].to_list() == 4 * ["BAR_SUSPECT"]
+    assert last.filter(symbol="IBM")["q0.5"].null_count() == 4
+    assert "IBM" in last.filter(symbol="IBM")["message"][0]
+    assert last.filter(symbol="AAPL")["reason"].null_count() == 4
+    assert last.filter(symbol="AAPL")["q0.5"].null_count() == 0
+    assert found.filter(pl.col("as_of") < as_date(SESSIONS[-1]))["q0.5"].null_count() == 0
+
+
+def test_forecasts_of_other_bars_are_not_mixed_in(artifact: Path, tmp_path: Path) -> None:
+    written(material(artifact), tmp_path / "out")
+    with pytest.raises(ConfigurationError, match="has forecasts with other settings: bars; choose another --out"):
+        written(material(artifact, BARS.select("IBM")), tmp_path / "out")
+
+
+def test_a_folder_of_something_else_is_left_alone(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigurationError, match="contains something other than forecasts"):
+        ForecastFolder(tmp_path, material(artifact).settings())
+
+
+# --- the command
+
+
+def call(artifact: Path, bars_file: Path, out: Path, *flags: object) -> int:
+    return exit_code(forecast_command, artifact, "--bars", bars_file, "--out", out, "--device", "cpu", *flags)
+
+
+def test_the_command_says_what_it_wrote_and_what_was_there(
+    artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = as_date(SESSIONS[-3])
+    assert call(artifact, bars_file, tmp_path / "out", "--start", start, "--end", as_date(SESSIONS[-2])) == 0
+    capsys.readouterr()
+    assert call(artifact, bars_file, tmp_path / "out", "--start", start) == 0
+    printed = capsys.readouterr().out
+    assert "2 forecasts of 1 day in" in printed
+    assert "2 days were there before" in printed
+    call_shown = printed[printed.index("polars.") :].strip().removeprefix("polars.")
+    assert len(eval(f"pl.{call_shown}", {"pl": pl})) == 3 * 2 * 4  # noqa: S307 - our own output
+
+
+def test_without_a_period_the_command_forecasts_all_days_with_enough_bars(
+    artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(artifact, bars_file, tmp_path / "out", "--json") == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (line["forecasts"], line["reasons"]) == (2 * line["days"], {})
+    assert line["days"] == len(list((tmp_path / "out").glob("as_of=*")))
+    with Forecaster.load(artifact, "cpu") as forecaster:
+        assert line["days"] == len(BARS.sessions) - forecaster.model().bars_needed + 1
+
+
+def test_days_without_any_forecast_are_an_error(
+    artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = as_date(int(BARS.sessions[0]))
+    assert call(artifact, bars_file, tmp_path / "out", "--start", first, "--end", first) == 1
+    assert "no symbol could be forecast on any of 1 day: TOO_FEW_BARS 2 times" in capsys.readouterr().err
+
+
+def test_a_period_without_a_session_is_refused(
+    artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(artifact, bars_file, tmp_path / "out", "--start", "2031-01-01") == 2
+    assert "have no session from 2031-01-01" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert not (tmp_path / "out").exists()
