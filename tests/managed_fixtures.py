@@ -3,27 +3,54 @@
 Run `python tests/managed_fixtures.py` after a change of a network or an operator; a test compares the committed files.
 """
 
+import gzip
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from artifacts import fitted_normaliser, small_pipeline
+from numpy.typing import NDArray
 from torch import Tensor
 
 from predictor import canonical
-from predictor.artifact.artifact import write_tensors
+from predictor.artifact.artifact import write_arrays, write_tensors
+from predictor.bars import AdjustedBars
+from predictor.errors import ExpressionError
+from predictor.features import (
+    OBSERVED,
+    CovariateFields,
+    FeatureSet,
+    FittedFeatures,
+    Scaling,
+    StaticCategory,
+    StaticFeatures,
+    StaticNumber,
+    alpha158_features,
+    default_features,
+    parse,
+)
+from predictor.features.evaluator import EvaluationPlan
+from predictor.features.operators import OPERATORS, Operator
+from predictor.golden.bars import synthetic_bars
 from predictor.networks import (
     GRUConfig,
     Inputs,
     InputSizes,
     LSTMConfig,
     NetworkConfig,
+    Normaliser,
     Target,
+    TargetKind,
     UnconditionalConfig,
+    WindowNormaliser,
     build_network,
     kind_named,
     settings_from_config,
+    write_normaliser,
 )
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "dotnet" / "Quantra.Client.Managed.Tests" / "Fixtures"
@@ -115,9 +142,189 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
     }
 
 
+LAST: Final = 6
+"""Sessions whose features are recorded."""
+BAR_COLUMNS: Final = ("open", "high", "low", "close", "volume", "money")
+
+
+def adjusted_bars() -> AdjustedBars:
+    """Bars with a missing one, flat prices, a halt, a split, a dividend and a day without volume."""
+    return synthetic_bars([small_pipeline(Target())]).adjusted()
+
+
+def bar_arrays(bars: AdjustedBars) -> dict[str, NDArray[np.generic]]:
+    """The columns of bars, [S, T] each."""
+    return {f"bars.{name}": getattr(bars, name) for name in BAR_COLUMNS}
+
+
+def feature_sets() -> Mapping[str, FittedFeatures]:
+    """Features with arbitrary scalings."""
+    covariates = CovariateFields(observed=("news", "rates"), known=("meetings",))
+    statics = StaticFeatures(
+        numbers=(StaticNumber(name="size", center=0.5, scale=2.0),),
+        categories=(StaticCategory(name="sector", categories=("banks", "energy")),),
+    )
+    return {
+        "default": _fitted(default_features()),
+        "alpha158": _fitted(alpha158_features()),
+        "covariates": _fitted(default_features().with_covariates(covariates), statics),
+    }
+
+
+def _fitted(features: FeatureSet, statics: StaticFeatures | None = None) -> FittedFeatures:
+    generator, known = np.random.default_rng(11), sum(features.of_covariates)
+    count = len(features.observed)
+    return FittedFeatures(
+        features=features,
+        scaling=Scaling(center=generator.normal(size=count) / 10, scale=np.exp(generator.normal(size=count) - 2)),
+        known_scaling=Scaling(center=generator.normal(size=known) / 10, scale=np.exp(generator.normal(size=known))),
+        statics=statics or StaticFeatures(),
+    )
+
+
+def write_features(name: str, fitted: FittedFeatures) -> dict[str, bytes]:
+    """Files of one feature set: features.json, and its values for the synthetic bars."""
+    bars, generator = adjusted_bars(), np.random.default_rng(12)
+    shape = bars.close.shape
+    sessions = np.asarray(small_pipeline(Target()).calendar.sessions(20100104, 20100330), np.int32)
+    calendar = small_pipeline(Target()).calendar.fields(sessions)
+    fields = fitted.features.covariates
+    observed = {
+        one: np.where(generator.random(shape) < 0.1, np.nan, generator.normal(size=shape)) for one in fields.observed
+    }
+    known = {one: generator.normal(size=(shape[0], len(sessions))) for one in fields.known}
+    for values in known.values():
+        values[0, 3] = np.nan
+    numbers = {one.name: np.r_[np.nan, 40.0, generator.normal(size=shape[0] - 2)] for one in fitted.statics.numbers}
+    categories = {one.name: ("", "stranger", *one.categories, "banks")[: shape[0]] for one in fitted.statics.categories}
+    scaled, mask = fitted.observed(bars, observed, last=LAST)
+    arrays = {
+        **bar_arrays(bars),
+        **{f"observed.{one}": values for one, values in observed.items()},
+        **{f"known.{one}": values for one, values in known.items()},
+        **{f"calendar.{one}": values for one, values in calendar.items()},
+        **{f"numbers.{one}": values for one, values in numbers.items()},
+        "features": fitted.features.evaluate(bars, observed)[:, -LAST:],
+        "scaled": scaled,
+        "mask": mask,
+        "known": fitted.known(calendar, known),
+        "static": fitted.statics.encode(shape[0], numbers, categories),
+    }
+    return {
+        f"features/{name}.json": fitted.to_json(),
+        f"features/{name}.safetensors": write_arrays(arrays),
+        f"features/{name}.categories.json": canonical.to_bytes({one: list(texts) for one, texts in categories.items()}),
+    }
+
+
+def normalisers() -> Mapping[str, tuple[Target, Normaliser]]:
+    """Normalisers of both kinds and targets."""
+    returns, volatility = Target(horizons=(1, 5)), Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 5))
+    return {
+        "window": (returns, WindowNormaliser()),
+        "centred": (volatility, WindowNormaliser(centred=True, decay=1.0)),
+        "long": (returns, WindowNormaliser(window=200, centred=True)),
+        "har": (returns, fitted_normaliser(returns, "har")),
+        "garch": (returns, fitted_normaliser(returns, "garch")),
+        "mixed": (returns, fitted_normaliser(returns)),
+        "level": (volatility, fitted_normaliser(volatility)),
+    }
+
+
+def write_normalisers() -> dict[str, bytes]:
+    """Files with the settings of all normalisers and their levels for the synthetic bars."""
+    bars, arrays, settings = adjusted_bars(), bar_arrays(adjusted_bars()), {}
+    for name, (target, normaliser) in normalisers().items():
+        pipeline = replace(small_pipeline(target), normaliser=normaliser)
+        series = normaliser.series(target, bars)
+        location, scale = pipeline.latest_levels(series)
+        stages = normaliser.stages(tuple(one[:, -normaliser.window :] for one in series))
+        arrays |= {f"{name}.location": location, f"{name}.scale": scale}
+        arrays |= {f"{name}.stage.{stage}": values for stage, values in stages.items()}
+        settings[name] = {
+            "target": {"kind": target.kind.value, "lag": target.lag, "horizons": list(target.horizons)},
+            "normaliser": write_normaliser(normaliser),
+        }
+    return {
+        "features/normalisers/settings.json": canonical.to_bytes(settings),
+        "features/normalisers/levels.safetensors": write_arrays(arrays),
+    }
+
+
+EXPRESSIONS: Final = 1000
+FUZZ_SESSIONS, FUZZ_LAST = 70, 20
+DEEPEST: Final = 4
+
+
+class ExpressionGenerator:
+    """Random expressions with windows of up to 15 bars."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def expression(self, depth: int = DEEPEST) -> str:
+        """The text of an expression, which the parser may reject."""
+        kind = self._random.random()
+        if depth == 0 or kind < 0.1:
+            return f"${self._random.choice(BAR_COLUMNS)}"
+        if kind < 0.15:
+            return self._random.choice(("1", "2.50", "1e-9", "0.1", "100", "3e0", ".5"))
+        if kind < 0.2:
+            return f"-{self.expression(depth - 1)}"
+        if kind < 0.5:
+            return f"({self.expression(depth - 1)} {self._random.choice('+-*/<>')} {self.expression(depth - 1)})"
+        return self._call(self._random.choice(list(OPERATORS.values())), depth)
+
+    def _call(self, operator: Operator, depth: int) -> str:
+        series = [self.expression(depth - 1) for _ in operator.series]
+        windows = [str(self._random.randint(window.smallest, 15)) for window in operator.windows]
+        numbers = [
+            self._random.choice(("0", "0.25", "0.9", "1")) if one.smallest == 0 else "1e-3" for one in operator.numbers
+        ]
+        return f"{operator.name}({','.join((*series, *windows, *numbers))})"
+
+
+def special_columns() -> dict[str, NDArray[np.float64]]:
+    """Columns [1, T] with NaN, 0, -1, infinities, equal neighbours and ordinary values."""
+    generator = np.random.default_rng(13)
+    columns: dict[str, NDArray[np.float64]] = {}
+    for name in BAR_COLUMNS:
+        values: NDArray[np.float64] = np.exp(generator.normal(3, 0.3, FUZZ_SESSIONS)).round(2)
+        for special, share in ((np.nan, 0.015), (0.0, 0.03), (-1.0, 0.03), (np.inf, 0.01), (-np.inf, 0.005)):
+            values[generator.random(FUZZ_SESSIONS) < share] = special
+        repeated = 1 + np.flatnonzero(generator.random(FUZZ_SESSIONS - 1) < 0.2)
+        values[repeated] = values[repeated - 1]
+        columns[name] = values[None]
+    return columns
+
+
+def write_expressions() -> dict[str, bytes]:
+    """Compressed files with the text and the canonical text of random expressions, and their values [E, T] for bars."""
+    generator, columns = ExpressionGenerator(14), special_columns()
+    lines: list[str] = []
+    values: list[NDArray[np.float64]] = []
+    while len(lines) < EXPRESSIONS:
+        text = generator.expression()
+        try:
+            expression = parse(text, OBSERVED)
+        except ExpressionError:
+            continue
+        plan = EvaluationPlan([expression])
+        lines.append(f"{text}\t{expression}\t{plan.lookback}\n")
+        values.append(plan.evaluate(columns)[0, -FUZZ_LAST:, 0])
+    arrays = {**{f"bars.{name}": column for name, column in columns.items()}, "values": np.stack(values)}
+    return {
+        "expressions.txt.gz": gzip.compress("".join(lines).encode(), mtime=0),
+        "expressions.safetensors.gz": gzip.compress(write_arrays(arrays), mtime=0),
+    }
+
+
 def write_all() -> dict[str, bytes]:
     """All files by their path in `FOLDER`."""
-    return {path: data for name, case in NETWORKS.items() for path, data in write_network(name, case).items()}
+    files = {path: data for name, case in NETWORKS.items() for path, data in write_network(name, case).items()}
+    for name, fitted in feature_sets().items():
+        files |= write_features(name, fitted)
+    return files | write_normalisers() | write_expressions()
 
 
 if __name__ == "__main__":

@@ -22,9 +22,8 @@ internal static class NumberText
     {
         if (!double.IsFinite(value) || value == 0)
             return Special(value, "0.0");
-        var parts = value.ToString("E16", CultureInfo.InvariantCulture).Split('E');
-        var exponent = int.Parse(parts[1], CultureInfo.InvariantCulture);
         var shortest = value.ToString("R", CultureInfo.InvariantCulture);
+        var exponent = ExponentOf(shortest.TrimStart('-'));
         if (exponent is >= -4 and < 16)
         {
             var plain = shortest.Contains('E', StringComparison.Ordinal) ? decimal.Parse(shortest, NumberStyles.Float, CultureInfo.InvariantCulture).ToString(CultureInfo.InvariantCulture) : shortest;
@@ -34,6 +33,17 @@ internal static class NumberText
         var digits = shortest.Split('E')[0].Replace(".", "", StringComparison.Ordinal).Trim('-').Trim('0');
         var mantissa = digits.Length > 1 ? $"{digits[0]}.{digits[1..]}" : digits;
         return WithExponent((value < 0 ? "-" : "") + mantissa, exponent);
+    }
+
+    /// <summary>The power of ten of the first digit that is not 0.</summary>
+    private static int ExponentOf(string shortest)
+    {
+        var end = shortest.IndexOf('E', StringComparison.Ordinal);
+        if (end >= 0)
+            return int.Parse(shortest[(end + 1)..], CultureInfo.InvariantCulture);
+        var point = shortest.IndexOf('.', StringComparison.Ordinal);
+        var first = shortest.AsSpan().IndexOfAnyExcept('0', '.');
+        return first < point || point < 0 ? (point < 0 ? shortest.Length : point) - 1 - first : point - first;
     }
 
     private static string Special(double value, string zero)
