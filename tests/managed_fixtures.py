@@ -45,6 +45,7 @@ from predictor.networks import (
     Normaliser,
     Target,
     TargetKind,
+    TFTConfig,
     UnconditionalConfig,
     WindowNormaliser,
     build_network,
@@ -77,6 +78,8 @@ NETWORKS: Final[Mapping[str, NetworkCase]] = {
     "lstm-plain": NetworkCase(kind="lstm", config=LSTMConfig(hidden=33, layers=1), sizes=PLAIN_SIZES),
     "gru": NetworkCase(kind="gru", config=GRUConfig(hidden=16, layers=2)),
     "gru-plain": NetworkCase(kind="gru", config=GRUConfig(hidden=7, layers=1), sizes=PLAIN_SIZES),
+    "tft": NetworkCase(kind="tft", config=TFTConfig(hidden=12, heads=3)),
+    "tft-plain": NetworkCase(kind="tft", config=TFTConfig(hidden=18, heads=2, highway=False), sizes=PLAIN_SIZES),
     "har": NetworkCase(kind="har", config=UnconditionalConfig()),
 }
 """Widths below, at and above multiples of a vector's length, with and without known and static features."""

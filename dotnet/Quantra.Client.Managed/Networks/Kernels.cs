@@ -123,6 +123,89 @@ internal static class Kernels<TVector>
             Activations<TVector>.Elu(TVector.Load(ref x, k)).Store(ref x, k);
     }
 
+    /// <summary>Adds value * sigmoid(gate) to the result, where a row of gates holds first the values, then the gates.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void AddGated(ref float gates, int rows, int width, ref float result)
+    {
+        for (var row = 0; row < rows; row++)
+        {
+            for (nuint k = 0; k < (nuint)width; k += (nuint)TVector.Lanes)
+            {
+                var gated = Activations<TVector>.Gated(TVector.Load(ref gates, (nuint)width + k), TVector.Load(ref gates, k));
+                (TVector.Load(ref result, k) + gated).Store(ref result, k);
+            }
+            gates = ref Unsafe.Add(ref gates, 2 * width);
+            result = ref Unsafe.Add(ref result, width);
+        }
+    }
+
+    /// <summary>Adds a row for each window to rows of sessions, session first.</summary>
+    /// <param name="x">[rows, width]</param>
+    /// <param name="width">Padded width.</param>
+    /// <param name="first">Number of the first row among all rows of sessions.</param>
+    /// <param name="rows">Number of rows.</param>
+    /// <param name="windowRows">[windows, width]</param>
+    /// <param name="windows">Number of windows.</param>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void AddOfWindows(ref float x, int width, int first, int rows, ref float windowRows, int windows)
+    {
+        for (var row = 0; row < rows; row++)
+        {
+            ref var added = ref Unsafe.Add(ref windowRows, (first + row) % windows * width);
+            for (nuint k = 0; k < (nuint)width; k += (nuint)TVector.Lanes)
+                (TVector.Load(ref x, k) + TVector.Load(ref added, k)).Store(ref x, k);
+            x = ref Unsafe.Add(ref x, width);
+        }
+    }
+
+    /// <summary>Adds each row times a number of its own to the result.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void AddScaled(ref float x, int rows, int width, ref float shares, int shareStride, ref float result)
+    {
+        for (var row = 0; row < rows; row++)
+        {
+            var share = TVector.Of(shares);
+            for (nuint k = 0; k < (nuint)width; k += (nuint)TVector.Lanes)
+                TVector.MultiplyAdd(share, TVector.Load(ref x, k), TVector.Load(ref result, k)).Store(ref result, k);
+            x = ref Unsafe.Add(ref x, width);
+            result = ref Unsafe.Add(ref result, width);
+            shares = ref Unsafe.Add(ref shares, shareStride);
+        }
+    }
+
+    /// <summary>Softmax of the first values of each row in place; the others become 0.</summary>
+    /// <param name="x">[rows, stride]</param>
+    /// <param name="stride">Padded width.</param>
+    /// <param name="rows">Number of rows.</param>
+    /// <param name="width">Values of a row.</param>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void Softmax(ref float x, int stride, int rows, int width)
+    {
+        Span<float> lanes = stackalloc float[Padding];
+        for (var row = 0; row < rows; row++)
+        {
+            var largest = x;
+            for (var k = 1; k < width; k++)
+                largest = Math.Max(largest, Unsafe.Add(ref x, k));
+            var most = TVector.Of(largest);
+            for (nuint k = 0; k < (nuint)width; k += (nuint)TVector.Lanes)
+                Activations<TVector>.Exp(TVector.Load(ref x, k) - most).Store(ref x, k);
+            for (var k = width; k < stride; k++)
+                Unsafe.Add(ref x, k) = 0f;
+            for (nuint lane = 0; lane < Padding; lane += (nuint)TVector.Lanes)
+            {
+                var sum = TVector.Of(0f);
+                for (var k = lane; k < (nuint)stride; k += Padding)
+                    sum += TVector.Load(ref x, k);
+                sum.Store(ref lanes[0], lane);
+            }
+            var total = TVector.Of(TVector.SumOf16(ref lanes[0]));
+            for (nuint k = 0; k < (nuint)stride; k += (nuint)TVector.Lanes)
+                (TVector.Load(ref x, k) / total).Store(ref x, k);
+            x = ref Unsafe.Add(ref x, stride);
+        }
+    }
+
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static void AddFourRows(
         ref float x, int xStride, int depth, ref float weights, int width, ref float result, int resultStride)

@@ -72,6 +72,7 @@ internal static class NetworkFactory
         where TVector : struct, IVector<TVector> => settings.Kind switch
         {
             "lstm" or "gru" => new RecurrentNetwork<TVector>(weights, settings, sizes, target, levels),
+            "tft" => new TftNetwork<TVector>(weights, settings, sizes, target, levels),
             "har" or "garch" => new UnconditionalNetwork(weights, target, levels),
             _ => throw new InvalidOperationException(settings.Kind),
         };

@@ -11,6 +11,7 @@ internal sealed record NetworkSettings(string Kind)
 
     private const int MostHidden = 4096;
     private const int MostLayers = 16;
+    private const int MostHeads = 64;
     private const string Head = "the level nearest to 0.5, plus or minus sums of softplus steps away from it";
     private const string Row = "observed, known, share of known cells";
 
@@ -35,6 +36,24 @@ internal sealed record NetworkSettings(string Kind)
             .. Context,
             ("head", Head),
         ],
+        ["tft"] =
+        [
+            ("past_variables", Row),
+            ("future_variables", "known; their sum is 0 where there are none"),
+            ("embedding", "linear, one for each variable of each group"),
+            ("gate", "first half times sigmoid of the second"),
+            ("activation", "elu, alpha 1"),
+            ("lstm_gates", "input, forget, cell, output"),
+            ("static_contexts", "selection, enrichment, initial state, initial cell; without static features none and 0"),
+            ("attention", "value shared, heads averaged, each future session sees itself and all before it"),
+            ("queries", "the sessions that horizons end on"),
+            (
+                "highway",
+                "linear in the observed cells of the newest sessions, at most 2048; times twice the sigmoid of a linear map of what the head reads; added to every quantile of a horizon"),
+            ("norm", "layer norm, variance over n"),
+            ("norm_epsilon", 1e-5),
+            ("head", Head),
+        ],
         ["har"] = Unconditional,
         ["garch"] = Unconditional,
     };
@@ -44,6 +63,12 @@ internal sealed record NetworkSettings(string Kind)
 
     /// <summary>Recurrent layers.</summary>
     public int Layers { get; private init; }
+
+    /// <summary>Attention heads, a divisor of the width.</summary>
+    public int Heads { get; private init; } = 1;
+
+    /// <summary>Whether a gated linear map of the observed features is added to the forecast.</summary>
+    public bool HasHighway { get; private init; }
 
     /// <summary>Reads the manifest's entry of the network.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: something is missing, unknown or invalid.</exception>
@@ -72,11 +97,16 @@ internal sealed record NetworkSettings(string Kind)
         if (kind is "har" or "garch")
             return new NetworkSettings(kind);
         _ = config.Number("dropout");
-        return new NetworkSettings(kind)
+        var settings = new NetworkSettings(kind)
         {
-            Hidden = Whole(config, "hidden", 1, MostHidden),
-            Layers = Whole(config, "layers", 1, MostLayers),
+            Hidden = Whole(config, "hidden", kind == "tft" ? 2 : 1, MostHidden),
+            Layers = kind == "tft" ? 1 : Whole(config, "layers", 1, MostLayers),
+            Heads = kind == "tft" ? Whole(config, "heads", 1, MostHeads) : 1,
+            HasHighway = kind == "tft" && config.Flag("highway"),
         };
+        return settings.Hidden % settings.Heads == 0
+            ? settings
+            : throw config.Refusal("hidden", $"is {settings.Hidden}, but must be a multiple of heads, {settings.Heads}");
     }
 
     private static int Whole(JsonRecord config, string name, int least, int most)

@@ -1,0 +1,68 @@
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>A gated linear map of the observed cells of the newest sessions, added to every quantile of a horizon.</summary>
+internal sealed class Highway<TVector>
+    where TVector : struct, IVector<TVector>
+{
+    private const int MostCells = 2048;
+
+    private readonly int _observed;
+    private readonly int _skipped;
+    private readonly int _stride;
+    private readonly int _width;
+    private readonly FloatBuffer[] _sessions;
+    private readonly Linear<TVector> _gate;
+
+    public Highway(NetworkWeights weights, InputSizes sizes, int width, int horizons)
+    {
+        var sessions = Math.Max(1, Math.Min(sizes.EncoderLength, MostCells / sizes.Observed));
+        (_observed, _width) = (sizes.Observed, Kernels<TVector>.Padded(horizons));
+        _stride = sizes.EncoderLength * sizes.Observed;
+        _skipped = (sizes.EncoderLength - sessions) * sizes.Observed;
+        var weight = weights.Take("highway.weight", horizons, sessions * _observed);
+        _sessions = new FloatBuffer[sessions];
+        for (var k = 0; k < sessions; k++)
+            _sessions[k] = PackedWeights.Transposed(weight, sessions * _observed, k * _observed, _observed, 1, horizons, _width);
+        _gate = Linear<TVector>.Read(weights, "highway.gate", width, 1);
+    }
+
+    /// <summary>Values of scratch memory.</summary>
+    public int Scratch(int rows) => rows * ((2 * _width) + _gate.Width);
+
+    /// <summary>Computes the linear maps of all horizons, for <see cref="Terms"/>; one sum for each session, then theirs.</summary>
+    public void Map(NetworkInputs inputs, int first, int rows, ref float scratch)
+    {
+        var sums = MemoryMarshal.CreateSpan(ref scratch, rows * _width);
+        var parts = MemoryMarshal.CreateSpan(ref Unsafe.Add(ref scratch, rows * _width), rows * _width);
+        sums.Clear();
+        for (var session = 0; session < _sessions.Length; session++)
+        {
+            ref var cells = ref inputs.Observed[(first * _stride) + _skipped + (session * _observed)];
+            parts.Clear();
+            Kernels<TVector>.AddProduct(ref cells, _stride, rows, _observed, ref _sessions[session].First, _width, ref parts[0], _width);
+            Kernels<TVector>.AddOfWindows(ref sums[0], _width, 0, rows, ref parts[0], rows);
+        }
+    }
+
+    /// <summary>Computes the term of each row for one horizon.</summary>
+    /// <param name="states">[rows, stride] what the head reads.</param>
+    /// <param name="stride">Distance of rows.</param>
+    /// <param name="rows">Number of rows.</param>
+    /// <param name="horizon">Index of the horizon.</param>
+    /// <param name="scratch">Memory of Scratch values, after <see cref="Map"/>.</param>
+    /// <param name="terms">[rows] the result.</param>
+    public void Terms(ref float states, int stride, int rows, int horizon, ref float scratch, Span<float> terms)
+    {
+        ref var gates = ref Unsafe.Add(ref scratch, 2 * rows * _width);
+        _gate.Run(ref states, stride, rows, ref gates);
+        for (var row = 0; row < rows; row++)
+        {
+            ref var gate = ref Unsafe.Add(ref gates, row * _gate.Width);
+            Activations<TVector>.Sigmoid(TVector.Load(ref gate, 0)).Store(ref gate, 0);
+            terms[row] = 2 * gate * Unsafe.Add(ref scratch, (row * _width) + horizon);
+        }
+    }
+}
