@@ -1,54 +1,147 @@
+using Quantra.Client.Wire;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>Forecasts from the folder of a trained model, computed in this process without Python.</summary>
-/// <remarks>Thread-safe.</remarks>
+/// <remarks>
+/// Thread-safe. Numbers, warnings and errors are those of the other predictors; numbers differ in the last digits of a float. What this
+/// version cannot compute is rejected by name: see the README of the package.
+/// </remarks>
 public sealed class ManagedPredictor : IStockPredictor
 {
-    private ManagedPredictor()
-    {
-    }
+    private readonly string _folder;
+    private readonly TimeProvider _clock;
+    private readonly ActiveCalls _calls = new();
+    private volatile ModelRegistry _models;
+
+    private ManagedPredictor(string folder, TimeProvider clock, ModelRegistry models) => (_folder, _clock, _models) = (folder, clock, models);
+
+    /// <summary>Errors of the versions that could not be loaded.</summary>
+    public IReadOnlyList<QuantraError> Problems => _models.Problems;
 
     /// <summary>Opens a model's folder, verifies its files and compares its golden instance.</summary>
-    /// <param name="folder">Folder of one trained model, such as "models/demo/1".</param>
+    /// <param name="folder">
+    /// The folder of one version, such as "models/demo/1", which is model "demo"; or a folder of models NAME/VERSION, such as "models".
+    /// </param>
     /// <param name="cancellationToken">Cancels the loading.</param>
-    /// <returns>A predictor.</returns>
-    /// <exception cref="QuantraException">ARTIFACT_INVALID: the folder is not an intact model, or this version cannot compute it.</exception>
-    public static Task<ManagedPredictor> OpenAsync(string folder, CancellationToken cancellationToken = default)
-    {
-        ArgumentException.ThrowIfNullOrEmpty(folder);
-        cancellationToken.ThrowIfCancellationRequested();
-        throw new QuantraError(
-            QuantraStatus.FailedPrecondition,
-            QuantraReason.ArtifactInvalid,
-            "this version of Quantra.Client.Managed cannot compute models yet; use Quantra.Client or Quantra.Client.Embedded").ToException();
-    }
+    /// <returns>A predictor that is ready to answer.</returns>
+    /// <exception cref="QuantraException">
+    /// ARTIFACT_INVALID: the folder is not an intact version, or this package cannot compute it. CONFIGURATION_INVALID: there is no such folder,
+    /// it holds no model that can be loaded, or the processor is too old.
+    /// </exception>
+    public static Task<ManagedPredictor> OpenAsync(string folder, CancellationToken cancellationToken = default) =>
+        OpenAsync(folder, TimeProvider.System, cancellationToken);
+
+    /// <summary>Reads the folder again. Calls that run keep their models; unchanged versions are kept.</summary>
+    /// <param name="cancellationToken">Cancels the loading.</param>
+    /// <returns>A task that completes when new calls use the new models.</returns>
+    /// <exception cref="QuantraException">As <see cref="OpenAsync(string, CancellationToken)"/>; the present models stay.</exception>
+    public Task ReloadAsync(CancellationToken cancellationToken = default) => RunAsync(
+        token =>
+        {
+            _models = ModelRegistry.Open(_folder, _models, token);
+            return true;
+        },
+        cancellationToken);
 
     /// <inheritdoc/>
-    public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default) =>
-        throw new NotImplementedException();
+    public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        NullCheck.Request(request, nameof(request));
+        return RunAsync(_ => _models.Find(request.Model.Text).Predict(request, _clock.GetUtcNow()), cancellationToken);
+    }
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<PredictionResult>> PredictManyAsync(
         IReadOnlyList<PredictionRequest> requests,
-        CancellationToken cancellationToken = default) => throw new NotImplementedException();
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(requests);
+        PredictionRequest[] copy = [.. requests]; // the caller may change the list while the call runs
+        for (var index = 0; index < copy.Length; index++)
+            NullCheck.Request(copy[index], nameof(requests), index);
+        return RunAsync<IReadOnlyList<PredictionResult>>(token => PredictMany(copy, token), cancellationToken);
+    }
 
     /// <inheritdoc/>
-    public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default) =>
-        throw new NotImplementedException();
+    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: this package does not explain forecasts.</exception>
+    public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        return RunAsync<Attribution>(_ => throw ExplanationError(request.Instance), cancellationToken);
+    }
 
     /// <inheritdoc/>
+    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: this package does not explain forecasts.</exception>
     public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
-        CancellationToken cancellationToken = default) => throw new NotImplementedException();
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        return RunAsync<IReadOnlyList<Attribution>>(_ => throw ExplanationError(request.Instance), cancellationToken);
+    }
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default) =>
-        throw new NotImplementedException();
+        RunAsync(_ => _models.Infos(), cancellationToken);
 
     /// <inheritdoc/>
-    public Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default) =>
-        throw new NotImplementedException();
+    public Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(model);
+        return RunAsync(
+            _ =>
+            {
+                var models = _models;
+                return models.Info(models.Find(model.Text));
+            },
+            cancellationToken);
+    }
 
-    /// <inheritdoc/>
-    public ValueTask DisposeAsync() => ValueTask.CompletedTask;
+    /// <summary>Rejects new calls and waits for running ones.</summary>
+    /// <returns>A task that completes when all calls have ended.</returns>
+    public async ValueTask DisposeAsync() => await _calls.CloseAsync(Timeout.InfiniteTimeSpan).ConfigureAwait(false);
+
+    /// <summary>Opens a folder with another clock.</summary>
+    internal static async Task<ManagedPredictor> OpenAsync(string folder, TimeProvider clock, CancellationToken cancellationToken)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(folder);
+        var models = await Task.Run(() => ModelRegistry.Open(folder, null, cancellationToken), cancellationToken).ConfigureAwait(false);
+        return new ManagedPredictor(folder, clock, models);
+    }
+
+    private PredictionResult[] PredictMany(PredictionRequest[] requests, CancellationToken cancellationToken)
+    {
+        var (models, results) = (_models, new PredictionResult[requests.Length]);
+        QuantraException? notFound = null;
+        var isAnswered = requests.Length == 0;
+        for (var index = 0; index < requests.Length; index++)
+        {
+            cancellationToken.ThrowIfCancellationRequested();
+            var request = requests[index];
+            try
+            {
+                results[index] = new(request.RequestId, models.Find(request.Model.Text).Predict(request, _clock.GetUtcNow()), null);
+                isAnswered = true;
+            }
+            catch (QuantraException error)
+            {
+                var isUnknown = error.Reason is QuantraReason.ModelNotFound or QuantraReason.VersionNotFound;
+                notFound ??= isUnknown ? error : null;
+                isAnswered |= !isUnknown;
+                results[index] = new(request.RequestId, null, error.Error);
+            }
+        }
+
+        return isAnswered || notFound is null ? results : throw notFound;
+    }
+
+    private QuantraException ExplanationError(PredictionRequest request) => PredictionError.Of(
+        QuantraStatus.Unimplemented,
+        QuantraReason.ExplainUnsupported,
+        $"{_models.Find(request.Model.Text).Kind} models have no explanation in Quantra.Client.Managed; use Quantra.Client or Quantra.Client.Embedded").ToException();
+
+    private Task<T> RunAsync<T>(Func<CancellationToken, T> call, CancellationToken cancellationToken) =>
+        _calls.RunAsync(this, token => Task.FromResult(call(token)), cancellationToken);
 }

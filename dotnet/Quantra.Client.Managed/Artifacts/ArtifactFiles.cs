@@ -38,6 +38,9 @@ internal sealed class ArtifactFiles
     /// <summary>Whether a folder has a manifest.</summary>
     public static bool IsArtifact(string folder) => File.Exists(Path.Combine(folder, ManifestFile));
 
+    /// <summary>SHA-256 of an artifact's manifest, without other checks.</summary>
+    public static string HashOfManifest(string folder) => Sha256(ReadFile(folder, ManifestFile, MaxTextBytes));
+
     /// <summary>Reads and verifies all files of an artifact.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a file is missing, unexpected, a link, changed, truncated, too large or of a newer format.</exception>
     public static ArtifactFiles Read(string folder)

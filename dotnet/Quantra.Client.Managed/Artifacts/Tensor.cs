@@ -27,6 +27,16 @@ internal sealed record Tensor(string Name, string Type, int[] Shape, ReadOnlyMem
     /// <summary>Converts a BOOL array.</summary>
     public bool[] ToBoolean() => To("BOOL", 1, bytes => bytes[0] != 0);
 
+    /// <summary>Converts an array of any type.</summary>
+    public double[] ToNumbers() => Type switch
+    {
+        "F64" => ToDouble(),
+        "F32" => Array.ConvertAll(ToSingle(), value => (double)value),
+        "I64" => Array.ConvertAll(ToInt64(), value => (double)value),
+        "I32" => Array.ConvertAll(ToInt32(), value => (double)value),
+        _ => Array.ConvertAll(ToBoolean(), value => value ? 1.0 : 0.0),
+    };
+
     private T[] To<T>(string type, int size, Reader<T> read)
     {
         if (Type != type)

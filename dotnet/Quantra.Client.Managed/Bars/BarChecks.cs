@@ -73,7 +73,8 @@ internal static class BarChecks
     private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, int symbols, int sessions) =>
         values.IsEmpty ? null : Column(name, values, symbols, sessions);
 
-    private static void CheckSymbols(IReadOnlyList<string> symbols)
+    /// <summary>Checks that symbols are unique and printable.</summary>
+    public static void CheckSymbols(IReadOnlyList<string> symbols)
     {
         foreach (var symbol in symbols)
         {

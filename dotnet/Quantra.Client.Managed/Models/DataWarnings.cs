@@ -1,0 +1,122 @@
+using System.Globalization;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>Warnings about data that the model was trained with and a request lacks, or the reverse.</summary>
+internal static class DataWarnings
+{
+    private const int MostWarnings = 20;
+    private const int LongestWarning = 1000;
+    private const double ManyUnknown = 0.2;
+    private const double ManyZero = 0.5;
+
+    /// <summary>The warnings about a request of bars.</summary>
+    /// <param name="card">The model's card.</param>
+    /// <param name="pipeline">The model's pipeline.</param>
+    /// <param name="readsVolume">Whether the network reads volumes.</param>
+    /// <param name="bars">The bars of the request; null for feature windows.</param>
+    /// <param name="symbols">Symbols that have a forecast.</param>
+    public static IEnumerable<string> Of(ModelCard card, Pipeline pipeline, bool readsVolume, RawBars? bars, IReadOnlyList<string> symbols)
+    {
+        if (bars is not null)
+        {
+            foreach (var warning in OfBars(bars.Last(readsVolume ? pipeline.BarsNeeded : 2), symbols.ToHashSet(StringComparer.Ordinal), readsVolume, card.IsAdjusted))
+                yield return warning;
+        }
+
+        if (card.Symbols is { } trained)
+        {
+            string[] unseen = [.. symbols.Where(symbol => !trained.Contains(symbol))];
+            if (unseen.Length > 0)
+            {
+                yield return $"{PredictionError.Listed(unseen)}: not among the symbols that the model was trained on, so its scores do not apply to them; "
+                    + "evaluate it on their bars (quantra evaluate), or train with them";
+            }
+        }
+    }
+
+    /// <summary>Shortens the first warnings and counts the rest in a last one.</summary>
+    public static string[] Limit(IEnumerable<string> warnings)
+    {
+        string[] every = [.. warnings.Select(line => line.Length <= LongestWarning ? line : $"{line[..LongestWarning]} …")];
+        var left = every.Length - MostWarnings;
+        return left <= 0 ? every : [.. every[..MostWarnings], FormattableString.Invariant($"{left} more warnings were left out")];
+    }
+
+    private static IEnumerable<string> OfBars(RawBars bars, HashSet<string> symbols, bool readsVolume, bool isAdjusted)
+    {
+        if (readsVolume && !Array.TrueForAll(bars.Volume, volume => volume > 0))
+        {
+            foreach (var warning in OfVolumes(bars, symbols))
+                yield return warning;
+        }
+
+        if (isAdjusted && bars.IsUnadjusted)
+        {
+            yield return "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
+                + "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none";
+        }
+
+        foreach (var warning in OfLastSplits(bars, symbols))
+            yield return warning;
+    }
+
+    /// <summary>A warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5.</summary>
+    private static IEnumerable<string> OfLastSplits(RawBars bars, HashSet<string> symbols)
+    {
+        if (bars.AdjustedClose is not { } adjusted || bars.Count < 2)
+            yield break;
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            var last = ((row + 1) * bars.Count) - 1;
+            var move = Math.Log(bars.Close[last] / adjusted[last]) - Math.Log(bars.Close[last - 1] / adjusted[last - 1]);
+            if (!(Math.Abs(move) > SuspectFinder.LargestMove) || !symbols.Contains(bars.Symbols[row]))
+                continue;
+            yield return $"{bars.Symbols[row]}: on {Day.Show(bars.Sessions[^1])} the close changes by a factor of {SuspectBars.NamedFactor(Math.Exp(move))}, "
+                + "the adjusted close does not: a split, or a wrong close? The forecast's prices start from this close";
+        }
+    }
+
+    private static IEnumerable<string> OfVolumes(RawBars bars, HashSet<string> symbols)
+    {
+        const string Advice = "give the shares traded, or train with features that read no volume (--features prices)";
+        VolumeCounts[] counts = [.. Enumerable.Range(0, bars.Symbols.Count).Where(row => symbols.Contains(bars.Symbols[row])).Select(row => VolumeCounts.Of(bars, row))];
+        if (Named(counts, one => one.IsSilent) is { Length: > 0 } silent)
+            yield return $"{Listed(silent)}: every volume that the model reads is 0 or empty, so its volume features carry no information; {Advice}";
+        if (Named(counts, one => !one.IsSilent && one.UnknownShare > ManyUnknown) is { Length: > 0 } sparse)
+            yield return $"{Listed(sparse)}: the volume is empty on up to {Percent(sparse.Max(one => one.UnknownShare))} of the days that the model reads; {Advice}";
+        if (Named(counts, one => !one.IsSilent && one.ZeroShare >= ManyZero) is { Length: > 0 } zero)
+            yield return $"{Listed(zero)}: the volume is 0 on up to {Percent(zero.Max(one => one.ZeroShare))} of the days that the model reads; {Advice}";
+        if (Named(counts, one => !one.IsSilent && one.UnknownShare <= ManyUnknown && one.Unknown > 0) is { Length: > 0 } some)
+            yield return FormattableString.Invariant($"{Listed(some)}: days with an empty volume: {some.Sum(one => one.Unknown)}; the volume features are masked where their window contains one");
+
+        static VolumeCounts[] Named(VolumeCounts[] counts, Predicate<VolumeCounts> condition) => Array.FindAll(counts, condition);
+        static string Listed(VolumeCounts[] counts) => PredictionError.Listed(Array.ConvertAll(counts, one => one.Symbol));
+        static string Percent(double share) => (100 * share).ToString("F0", CultureInfo.InvariantCulture) + "%";
+    }
+
+    private readonly record struct VolumeCounts(string Symbol, int Present, int Unknown, int Zero, bool IsTraded)
+    {
+        public bool IsSilent => Present > 0 && !IsTraded;
+
+        public double UnknownShare => (double)Unknown / Math.Max(Present, 1);
+
+        public double ZeroShare => (double)Zero / Math.Max(Present, 1);
+
+        public static VolumeCounts Of(RawBars bars, int row)
+        {
+            var close = bars.Row(bars.Close, row);
+            var volume = bars.Row(bars.Volume, row);
+            var (present, unknown, zero, isTraded) = (0, 0, 0, false);
+            for (var day = 0; day < close.Length; day++)
+            {
+                present += double.IsNaN(close[day]) ? 0 : 1;
+                unknown += !double.IsNaN(close[day]) && double.IsNaN(volume[day]) ? 1 : 0;
+                zero += volume[day] == 0 ? 1 : 0;
+                isTraded |= volume[day] > 0;
+            }
+
+            return new(bars.Symbols[row], present, unknown, zero, isTraded);
+        }
+    }
+}

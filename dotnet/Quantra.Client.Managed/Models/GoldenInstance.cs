@@ -1,0 +1,232 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>The recorded request of an artifact and its results, stage by stage from bars to prices.</summary>
+/// <remarks>Comparing only the output could hide errors of earlier stages.</remarks>
+internal sealed class GoldenInstance
+{
+    /// <summary>Upper bound of the recorded float32 error that loosens the tolerance of the network's stages.</summary>
+    private const double MostFloat32Error = 1e-4;
+
+    /// <summary>Step of a float32 in units of 1: another order of sums moves outputs by a few of them.</summary>
+    private const double LeastSlack = 1e-6;
+
+    private static readonly DateTimeOffset AfterAllSessions = new(9999, 1, 1, 0, 0, 0, TimeSpan.Zero);
+
+    private static readonly string[] NetworkStages = ["units", "values", "prices"];
+
+    private static readonly Dictionary<string, (double Absolute, double Relative)> Tolerances = new()
+    {
+        ["adjusted"] = (0, 1e-12),
+        ["features"] = (0, 1e-12),
+        ["observed"] = (1e-6, 0),
+        ["known"] = (1e-6, 0),
+        ["static"] = (1e-6, 0),
+        ["mask"] = (0, 0),
+        ["location"] = (1e-15, 1e-12),
+        ["scale"] = (0, 1e-12),
+        ["units"] = (1e-6, 0),
+        ["values"] = (1e-6, 0),
+        ["as_of_session"] = (0, 0),
+        ["target_sessions"] = (0, 0),
+        ["prices"] = (0, 1e-6),
+        ["anchor_price"] = (0, 0),
+    };
+
+    private readonly Dictionary<string, Tensor> _arrays;
+    private readonly string[] _symbols;
+    private readonly Dictionary<string, string[]> _categories;
+    private readonly Dictionary<string, string> _refusals;
+    private readonly double _slack;
+
+    private GoldenInstance(ArtifactFiles files)
+    {
+        _arrays = files.Tensors(ArtifactFiles.GoldenArraysFile);
+        var text = files.Json(ArtifactFiles.GoldenFile);
+        _symbols = text.Texts("symbols");
+        var (categories, refusals) = (text.Record("categories"), text.Record("refusals"));
+        _categories = categories.Keys.ToDictionary(name => name, categories.Texts);
+        _refusals = refusals.Keys.ToDictionary(name => name, refusals.Text);
+        _slack = Math.Max(Math.Min(4 * text.Number("float32_error"), MostFloat32Error), LeastSlack);
+        text.End();
+    }
+
+    /// <summary>Reads the golden instance of an artifact.</summary>
+    public static GoldenInstance Read(ArtifactFiles files) => new(files);
+
+    /// <summary>Computes every stage with a model and compares it with the recorded one.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a stage differs, or an invalid request does not get the recorded error; the message names it.</exception>
+    public void Check(ManagedModel model)
+    {
+        var request = Request();
+        try
+        {
+            CheckStages(model, request, BarChecks.Check(request.Bars!));
+        }
+        catch (QuantraException error) when (error.Reason != QuantraReason.ArtifactInvalid)
+        {
+            throw Error($"is rejected: {error.Message}");
+        }
+
+        foreach (var (name, spoil) in Spoiled(model.Pipeline))
+        {
+            var (reason, recorded) = (ReasonOf(model, spoil(request)), _refusals.GetValueOrDefault(name, ""));
+            if (reason != recorded)
+                throw ArtifactError.Of(ArtifactFiles.GoldenFile, $"golden instance: {name} gives '{reason}', recorded was '{recorded}'");
+        }
+    }
+
+    private void CheckStages(ManagedModel model, PredictionRequest request, RawBars bars)
+    {
+        var (pipeline, prepared) = (model.Pipeline, model.Prepare(request, bars, AfterAllSessions));
+        var (adjusted, _) = BarAdjustment.Adjust(bars);
+        var observed = request.Covariates.Observed.ToDictionary(one => one.Key, one => one.Value.ToArray());
+        Compare("adjusted", [.. adjusted.Open, .. adjusted.High, .. adjusted.Low, .. adjusted.Close, .. adjusted.Volume, .. adjusted.Money]);
+        Compare("features", pipeline.Features.Evaluate(adjusted, observed, pipeline.EncoderLength), pipeline.Features.Scale);
+        var (inputs, symbols) = (prepared.Inputs, prepared.Inputs.Rows);
+        Compare("observed", Wide(inputs.Observed));
+        Compare("known", Repeated(Wide(inputs.Known), _arrays.TryGetValue("stage.known", out var known) ? known.Count : 0));
+        Compare("static", Wide(inputs.Static));
+        Compare("mask", Array.ConvertAll(inputs.Mask, cell => cell ? 1.0 : 0.0));
+        Compare("location", Level(inputs.Location));
+        Compare("scale", Level(inputs.Scale));
+        Compare("units", model.Units(prepared));
+        var forecast = model.Forecast(prepared);
+        Compare("values", forecast.Values.ToArray());
+        Compare("as_of_session", [prepared.AsOf]);
+        Compare("target_sessions", Array.ConvertAll(prepared.TargetSessions, day => (double)Day.Of(day)));
+        if (forecast.Prices is { } prices)
+            Compare("prices", prices.ToArray());
+        if (forecast.AnchorPrice is { } anchor)
+            Compare("anchor_price", anchor.ToArray());
+
+        double[] Level(double[] level) => pipeline.Normaliser.IsPerHorizon
+            ? level
+            : [.. Enumerable.Range(0, symbols).Select(row => level[row * (level.Length / symbols)])];
+    }
+
+    private static double[] Wide(float[] values) => Array.ConvertAll(values, value => (double)value);
+
+    /// <summary>Repeats known features that all rows share.</summary>
+    private static double[] Repeated(double[] values, int count) => values.Length > 0 && count > values.Length && count % values.Length == 0
+        ? [.. Enumerable.Repeat(values, count / values.Length).SelectMany(one => one)]
+        : values;
+
+    private void Compare(string stage, double[] actual, double[]? unit = null)
+    {
+        if (!_arrays.TryGetValue($"stage.{stage}", out var tensor))
+            throw Error($"array 'stage.{stage}' is missing");
+        var expected = tensor.ToNumbers();
+        if (expected.Length != actual.Length)
+            throw Error($"stage {stage} has {actual.Length} values, recorded were {expected.Length}");
+        var largest = expected.Where(double.IsFinite).Select(Math.Abs).DefaultIfEmpty().Max();
+        var (absolute, relative) = Tolerances[stage];
+        for (var cell = 0; cell < expected.Length; cell++)
+        {
+            if (!double.IsFinite(expected[cell]) || !double.IsFinite(actual[cell]))
+            {
+                if (!expected[cell].Equals(actual[cell]))
+                    throw Error($"stage {stage} is finite in other cells than recorded");
+                continue;
+            }
+
+            var size = unit is null ? largest : Math.Max(Math.Abs(expected[cell]), unit[cell % unit.Length]);
+            var allowed = absolute + (relative * size);
+            if (NetworkStages.Contains(stage))
+                allowed = Math.Max(allowed, _slack * largest);
+            if (Math.Abs(actual[cell] - expected[cell]) > allowed)
+            {
+                throw Error(
+                    $"stage {stage} is off by {NumberText.General(Math.Abs(actual[cell] - expected[cell]), 3)}, allowed is {NumberText.General(allowed, 3)}; the "
+                    + "artifact's parts do not match, or this version of Quantra.Client.Managed computes it differently: use Quantra.Client or Quantra.Client.Embedded");
+            }
+        }
+    }
+
+    private PredictionRequest Request()
+    {
+        var bars = new BarPanel
+        {
+            Symbols = _symbols,
+            Sessions = Array.ConvertAll(Sessions("bars.sessions"), Day.ToDate),
+            Open = Numbers("bars.open"),
+            High = Numbers("bars.high"),
+            Low = Numbers("bars.low"),
+            Close = Numbers("bars.close"),
+            Volume = Numbers("bars.volume"),
+            SplitRatio = Numbers("bars.split_ratio"),
+            CashDividend = Numbers("bars.cash_dividend"),
+        };
+        return new PredictionRequest("golden", bars)
+        {
+            Covariates = new Covariates
+            {
+                Observed = Group("observed"),
+                Known = Group("known"),
+                Numbers = Group("numbers"),
+                FutureSessions = _arrays.ContainsKey("covariates.future_sessions") ? Array.ConvertAll(Sessions("covariates.future_sessions"), Day.ToDate) : default,
+                Categories = _categories.ToDictionary(one => one.Key, one => (IReadOnlyList<string>)one.Value),
+            },
+            AllowIncompleteLastBar = true,
+            AcceptSuspectBars = true,
+        };
+
+        Dictionary<string, ReadOnlyMemory<double>> Group(string group) => _arrays.Keys
+            .Where(name => name.StartsWith($"covariates.{group}.", StringComparison.Ordinal))
+            .ToDictionary(name => name[$"covariates.{group}.".Length..], name => (ReadOnlyMemory<double>)Numbers(name));
+    }
+
+    private double[] Numbers(string name) => _arrays.TryGetValue(name, out var tensor) ? tensor.ToNumbers() : throw Error($"array '{name}' is missing");
+
+    private int[] Sessions(string name)
+    {
+        var days = Array.ConvertAll(Numbers(name), day => (int)day);
+        foreach (var day in days)
+        {
+            if (!Day.Exists(day))
+                throw Error($"array '{name}' has {day}, which is not a date");
+        }
+
+        return days;
+    }
+
+    /// <summary>Functions that make the request invalid, by the name under which the reason of the error is recorded.</summary>
+    private static IEnumerable<(string Name, Func<PredictionRequest, PredictionRequest> Spoil)> Spoiled(Pipeline pipeline)
+    {
+        yield return ("one bar too few", request => Wire.PanelSlicer.TakeLast(request, request.Bars!, Math.Max(1, pipeline.LeastBars - 1)));
+        yield return ("high below low", request => WithBars(request, request.Bars! with { High = SpoiledHigh(request.Bars) }, request.Covariates));
+        yield return ("a strange covariate", request => WithBars(request, request.Bars!, request.Covariates with
+        {
+            Categories = new Dictionary<string, IReadOnlyList<string>> { ["no such covariate"] = [.. request.Bars!.Symbols.Select(_ => "")] },
+        }));
+        yield return ("no covariates", request => WithBars(request, request.Bars!, Covariates.None));
+    }
+
+    private static double[] SpoiledHigh(BarPanel bars)
+    {
+        var (high, cell) = (bars.High.ToArray(), (2 * bars.Sessions.Length) - 1);
+        high[cell] = bars.Low.Span[cell] / 2;
+        return high;
+    }
+
+    private static PredictionRequest WithBars(PredictionRequest request, BarPanel bars, Covariates covariates) => new(request.Model, bars)
+    {
+        Covariates = covariates,
+        AllowIncompleteLastBar = true,
+        AcceptSuspectBars = true,
+    };
+
+    private static string ReasonOf(ManagedModel model, PredictionRequest request)
+    {
+        try
+        {
+            model.Prepare(request, BarChecks.Check(request.Bars!), AfterAllSessions);
+            return "";
+        }
+        catch (QuantraException error)
+        {
+            return error.Reason;
+        }
+    }
+
+    private static QuantraException Error(string problem) => ArtifactError.Of(ArtifactFiles.GoldenArraysFile, $"golden instance: {problem}");
+}

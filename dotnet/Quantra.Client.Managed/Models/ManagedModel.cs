@@ -1,0 +1,296 @@
+using System.Runtime.InteropServices;
+using System.Security.Cryptography;
+using System.Text;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>A loaded version of a model. Thread-safe.</summary>
+internal sealed class ManagedModel
+{
+    private const string Engine = "managed";
+
+    private readonly INetwork _network;
+    private readonly RequestPreparation _bars;
+    private readonly WindowPreparation _windows;
+    private readonly OutputMap _output;
+    private readonly ModelCard _card;
+    private readonly bool _readsVolume;
+    private readonly string _fingerprint;
+
+    private ManagedModel(string name, int version, ArtifactFiles files)
+    {
+        var manifest = files.Manifest;
+        (Name, Version, WeightsHash, ManifestHash) = (name, version, files.Hash(ArtifactFiles.WeightsFile), files.ManifestHash);
+        var target = Target.Read(manifest.Record("target"));
+        Pipeline = Pipeline.Read(files, target);
+        var network = manifest.Record("network");
+        Kind = network.Text("kind");
+        var levels = ReadLevels(manifest);
+        _output = new OutputMap(target.Spread(), ReadOffsets(manifest, target, levels), levels);
+        _network = NetworkFactory.Create(network, Pipeline.Sizes, target, levels, files.Tensors(ArtifactFiles.WeightsFile));
+        _card = ModelCard.Read(manifest);
+        _readsVolume = Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume;
+        CheckRepeatedFacts(manifest);
+        CheckRest(manifest, target);
+        (_bars, _windows) = (new(Pipeline), new(Pipeline));
+        _fingerprint = Hash(Encoding.UTF8.GetBytes($"{WeightsHash}|{Pipeline.SchemaHash}|{Engine}|{ManifestHash}"));
+    }
+
+    public string Name { get; }
+
+    public int Version { get; }
+
+    /// <summary>The kind of network.</summary>
+    public string Kind { get; }
+
+    public string WeightsHash { get; }
+
+    /// <summary>SHA-256 of the manifest, which identifies the artifact.</summary>
+    public string ManifestHash { get; }
+
+    public Pipeline Pipeline { get; }
+
+    /// <summary>Reads and verifies an artifact, and compares its golden instance.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: the files are damaged, this version cannot compute the model, or results differ from the recorded ones.</exception>
+    public static ManagedModel Load(string folder, string name, int version)
+    {
+        var files = ArtifactFiles.Read(folder);
+        var model = new ManagedModel(name, version, files);
+        GoldenInstance.Read(files).Check(model);
+        return model;
+    }
+
+    /// <summary>Forecasts one request.</summary>
+    /// <param name="request">The request.</param>
+    /// <param name="now">The present.</param>
+    /// <exception cref="QuantraException">The request is invalid.</exception>
+    public Forecast Predict(PredictionRequest request, DateTimeOffset now)
+    {
+        RawBars? bars = null;
+        PreparedRequest prepared;
+        try
+        {
+            if (request.Bars is { } panel)
+            {
+                var trimmed = Trim(request, panel);
+                bars = BarChecks.Check(trimmed.Bars!);
+                prepared = _bars.Prepare(trimmed, bars, now);
+            }
+            else
+            {
+                prepared = _windows.Prepare(request.Window!);
+            }
+        }
+        catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)
+        {
+            throw (error.Error with { Message = $"{Name}@{Version}: {error.Message}" }).ToException(error);
+        }
+
+        string[] symbols = [.. prepared.Symbols.Where((_, row) => prepared.Usable[row])];
+        string[] warnings = [.. DataWarnings.Of(_card, Pipeline, _readsVolume, bars, symbols), .. prepared.Warnings];
+        return Forecast(prepared with { Warnings = DataWarnings.Limit(warnings) });
+    }
+
+    /// <summary>Checks and encodes a request with bars.</summary>
+    public PreparedRequest Prepare(PredictionRequest request, RawBars bars, DateTimeOffset now) => _bars.Prepare(request, bars, now);
+
+    /// <summary>Computes the network's output [N, H, Q] in units of each window's scale.</summary>
+    public double[] Units(PreparedRequest prepared)
+    {
+        var units = new double[prepared.Inputs.Rows * Pipeline.Target.Horizons.Length * _output.Levels.Length];
+        _network.Run(prepared.Inputs, units);
+        return units;
+    }
+
+    /// <summary>Forecasts a prepared request.</summary>
+    public Forecast Forecast(PreparedRequest prepared)
+    {
+        var (target, values) = (Pipeline.Target, _output.Values(Units(prepared), prepared.Inputs));
+        var isReturn = target.Kind == TargetKind.LogReturn;
+        var all = Scatter(values, prepared.Usable);
+        return new Forecast
+        {
+            Symbols = [.. prepared.Symbols],
+            AsOf = prepared.AsOf == 0 ? null : Day.ToDate(prepared.AsOf),
+            TargetSessions = prepared.TargetSessions,
+            Lag = target.Lag,
+            BaseSession = prepared.BaseSession,
+            Horizons = [.. target.Horizons],
+            Quantiles = [.. _output.Levels],
+            TargetKind = target.KindName,
+            Values = all,
+            Returns = isReturn ? all : (ReadOnlyMemory<double>?)null,
+            // With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
+            Prices = isReturn && target.Lag == 0 && prepared.Anchor is { } anchor ? Prices(anchor, all) : (ReadOnlyMemory<double>?)null,
+            AnchorPrice = prepared.Anchor is { } closes ? closes : (ReadOnlyMemory<double>?)null,
+            Model = Name,
+            Version = Version,
+            WeightsHash = WeightsHash,
+            Warnings = prepared.Warnings,
+            ForecastId = ForecastId(prepared),
+            Scores = null,
+            Ranks = null,
+            UniverseHash = "",
+            Refusals = prepared.Refusals,
+            Skill = _card.Skill,
+        };
+    }
+
+    /// <summary>Describes the model.</summary>
+    public ModelInfo Info(IReadOnlyList<string> aliases, bool isDefault)
+    {
+        var features = Pipeline.Features;
+        return new ModelInfo
+        {
+            Name = Name,
+            Version = Version,
+            Aliases = aliases,
+            IsDefault = isDefault,
+            Kind = Kind,
+            ObservedFeatures = [.. features.ObservedDefinitions.Select(Describe)],
+            KnownFeatures =
+            [
+                .. features.KnownDefinitions.Select(Describe),
+                .. features.KnownColumns.Skip(features.KnownDefinitions.Length).Select(name =>
+                    new FeatureInfo(name, "", "1 if the known covariate has a value; otherwise 0, and the covariate is 0 too", "1")),
+            ],
+            StaticFeatures =
+            [
+                .. features.Statics.Numbers.Select(one => new FeatureInfo(
+                    one.Name,
+                    "",
+                    $"(number - {NumberText.General(one.Center)}) / {NumberText.General(one.Scale)}, 0 if unknown; then 1 if unknown, else 0",
+                    "standard deviations")),
+                .. features.Statics.Categories.Select(one => new FeatureInfo(
+                    one.Name,
+                    "",
+                    $"one column per category, 1 if it applies, else 0: {string.Join(", ", one.Categories)}, then unknown",
+                    "1")),
+            ],
+            Covariates = Pipeline.Covariates,
+            SchemaHash = Pipeline.SchemaHash,
+            EncoderLength = Pipeline.EncoderLength,
+            Lookback = Pipeline.Lookback,
+            BarsNeeded = Pipeline.BarsNeeded,
+            FutureLength = Pipeline.Target.Reach,
+            Horizons = [.. Pipeline.Target.Horizons],
+            Quantiles = [.. _output.Levels],
+            Lag = Pipeline.Target.Lag,
+            TargetKind = Pipeline.Target.KindName,
+            Calendar = Pipeline.Calendar.Name,
+            CalendarEnds = Day.ToDate(Pipeline.Calendar.Last),
+            IsPanelModel = false,
+            IsScaledPerHorizon = Pipeline.Normaliser.IsPerHorizon,
+            ExplainMethods = [],
+            WeightsHash = WeightsHash,
+            CardJson = _card.Json,
+        };
+
+        static FeatureInfo Describe(FeatureDefinition one) => new(one.Name, one.Expression, one.Meaning, one.Unit);
+    }
+
+    /// <summary>Keeps only the sessions that a forecast depends on, as every predictor does.</summary>
+    private PredictionRequest Trim(PredictionRequest request, BarPanel bars) =>
+        bars.Sessions.Length > Pipeline.BarsNeeded && Wire.PanelSlicer.IsConsistent(request, bars)
+            ? Wire.PanelSlicer.TakeLast(request, bars, Pipeline.BarsNeeded)
+            : request;
+
+    private static double[] ReadLevels(JsonRecord manifest)
+    {
+        var levels = manifest.Numbers("quantiles");
+        var isRising = levels.Length > 0 && Array.TrueForAll(levels, level => level is > 0 and < 1) && levels.Zip(levels.Skip(1)).All(pair => pair.First < pair.Second);
+        return isRising ? levels : throw manifest.Refusal("quantiles", "must be ascending levels between 0 and 1");
+    }
+
+    private static double[][] ReadOffsets(JsonRecord manifest, Target target, double[] levels)
+    {
+        var conformal = manifest.Record("conformal");
+        var (offsets, samples) = (conformal.Rows("offsets"), conformal.Numbers("effective_samples"));
+        conformal.End();
+        var horizons = target.Horizons.Length;
+        return offsets.Length == horizons && samples.Length == horizons && Array.TrueForAll(offsets, row => row.Length == levels.Length)
+            ? offsets
+            : throw manifest.Refusal("conformal", $"offsets must be {horizons} rows of {levels.Length} numbers");
+    }
+
+    private void CheckRepeatedFacts(JsonRecord manifest)
+    {
+        if (manifest.Text("schema_hash") != Pipeline.SchemaHash)
+            throw manifest.Refusal("schema_hash", $"is {manifest.Text("schema_hash")}, but its file says {Pipeline.SchemaHash}");
+        var (calendar, own) = (manifest.Record("calendar"), Pipeline.Calendar);
+        if (calendar.Text("name") != own.Name || calendar.Integer("first") != own.First || calendar.Integer("last") != own.Last)
+            throw manifest.Refusal("calendar", $"differs from {ArtifactFiles.CalendarFile}");
+        calendar.End();
+    }
+
+    /// <summary>Checks what forecasts do not use, so that no unknown key passes.</summary>
+    private static void CheckRest(JsonRecord manifest, Target target)
+    {
+        var baseline = manifest.Record("baseline");
+        _ = baseline.Text("name");
+        _ = (baseline.Numbers("known"), baseline.Numbers("static"));
+        if (baseline.Numbers("location").Length != target.Horizons.Length || baseline.Numbers("scale").Length != target.Horizons.Length)
+            throw manifest.Refusal("baseline", $"location and scale must have {target.Horizons.Length} numbers each, one per horizon");
+        baseline.End();
+        if (manifest.Texts("universe").Length > 0)
+            throw manifest.Refusal("universe", "has symbols, but only graph networks have a universe");
+        manifest.End();
+    }
+
+    private static double[] Prices(double[] anchor, double[] returns)
+    {
+        var (prices, width) = (new double[returns.Length], returns.Length / anchor.Length);
+        for (var cell = 0; cell < prices.Length; cell++)
+            prices[cell] = anchor[cell / width] * Math.Exp(returns[cell]);
+        return prices;
+    }
+
+    /// <summary>Places the rows of usable symbols; the others are NaN.</summary>
+    private static double[] Scatter(double[] rows, bool[] usable)
+    {
+        var count = usable.Count(one => one);
+        if (count == usable.Length)
+            return rows;
+        var (width, next) = (rows.Length / count, 0);
+        var placed = new double[usable.Length * width];
+        for (var symbol = 0; symbol < usable.Length; symbol++)
+        {
+            var row = placed.AsSpan(symbol * width, width);
+            if (usable[symbol])
+                rows.AsSpan(width * next++, width).CopyTo(row);
+            else
+                row.Fill(double.NaN);
+        }
+
+        return placed;
+    }
+
+    /// <summary>Hashes everything that determines the forecast.</summary>
+    private string ForecastId(PreparedRequest prepared)
+    {
+        using var hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
+        hash.AppendData(Encoding.UTF8.GetBytes(FormattableString.Invariant($"{_fingerprint}|{prepared.AsOf}|")));
+        foreach (var symbol in prepared.Symbols)
+            hash.AppendData(Encoding.UTF8.GetBytes(symbol + "\0"));
+        var inputs = prepared.Inputs;
+        hash.AppendData(MemoryMarshal.AsBytes<bool>(prepared.Usable));
+        Append(hash, inputs.Observed);
+        Append(hash, inputs.Known);
+        Append(hash, inputs.Static);
+        hash.AppendData(MemoryMarshal.AsBytes<bool>(inputs.Mask));
+        Append(hash, inputs.Location);
+        Append(hash, inputs.Scale);
+        Append(hash, prepared.Anchor ?? []);
+        return Convert.ToHexString(hash.GetHashAndReset())[..16].ToLowerInvariant();
+    }
+
+    private static void Append<T>(IncrementalHash hash, T[] values)
+        where T : unmanaged
+    {
+        if (!BitConverter.IsLittleEndian)
+            throw new PlatformNotSupportedException("Quantra.Client.Managed needs a little-endian processor");
+        hash.AppendData(MemoryMarshal.AsBytes<T>(values));
+    }
+
+    private static string Hash(byte[] data) => Convert.ToHexString(SHA256.HashData(data)).ToLowerInvariant();
+}

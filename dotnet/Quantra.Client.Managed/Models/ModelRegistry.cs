@@ -1,0 +1,182 @@
+using System.Globalization;
+using System.Text.RegularExpressions;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>The versions of one model.</summary>
+/// <param name="Versions">Loaded versions by number.</param>
+/// <param name="Aliases">Versions by alias.</param>
+internal sealed record ModelVersions(IReadOnlyDictionary<int, ManagedModel> Versions, IReadOnlyDictionary<string, int> Aliases)
+{
+    private const string ChampionAlias = "champion";
+
+    /// <summary>The version that a plain name refers to: the alias champion, or without one the newest.</summary>
+    public int? Champion => Aliases.TryGetValue(ChampionAlias, out var version) ? version : Versions.Count > 0 ? Versions.Keys.Max() : null;
+
+    /// <summary>Aliases of a version, sorted.</summary>
+    public string[] AliasesOf(int version) => [.. Aliases.Where(one => one.Value == version).Select(one => one.Key).Order(StringComparer.Ordinal)];
+}
+
+/// <summary>All loaded models. Immutable; a reload creates another one.</summary>
+internal sealed partial class ModelRegistry
+{
+    private const string AliasFile = "aliases.json";
+
+    private readonly SortedDictionary<string, ModelVersions> _models;
+
+    private ModelRegistry(SortedDictionary<string, ModelVersions> models, IReadOnlyList<QuantraError> problems) => (_models, Problems) = (models, problems);
+
+    /// <summary>Errors of versions that could not be loaded.</summary>
+    public IReadOnlyList<QuantraError> Problems { get; }
+
+    /// <summary>Loads the folder of one version, or all versions NAME/VERSION of a folder.</summary>
+    /// <param name="folder">The folder.</param>
+    /// <param name="loaded">An earlier registry, whose unchanged versions are kept; null = none.</param>
+    /// <param name="cancellationToken">Checked before each version.</param>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: the version cannot be loaded. CONFIGURATION_INVALID: no version can.</exception>
+    public static ModelRegistry Open(string folder, ModelRegistry? loaded, CancellationToken cancellationToken)
+    {
+        folder = Path.TrimEndingDirectorySeparator(Path.GetFullPath(folder));
+        return ArtifactFiles.IsArtifact(folder) ? OpenOne(folder, loaded) : OpenAll(folder, loaded, cancellationToken);
+    }
+
+    /// <summary>Finds a model by "NAME", "NAME@VERSION" or "NAME@ALIAS"; an empty reference means the only model.</summary>
+    /// <exception cref="QuantraException">MODEL_NOT_FOUND or VERSION_NOT_FOUND; the message lists what exists.</exception>
+    public ManagedModel Find(string reference)
+    {
+        var at = reference.IndexOf('@', StringComparison.Ordinal);
+        var (name, selector) = at < 0 ? (reference, null) : (reference[..at], reference[(at + 1)..]);
+        if (name.Length == 0)
+            name = OnlyName();
+        if (!_models.TryGetValue(name, out var versions))
+            throw NotFound(QuantraReason.ModelNotFound, $"there is no model {PythonText.Quote(name)}; there are {PythonText.List(_models.Keys)}");
+        var version = selector is null ? versions.Champion : versions.Aliases.TryGetValue(selector, out var named) ? named : Number(selector);
+        if (version is { } number && versions.Versions.TryGetValue(number, out var model))
+            return model;
+        if (selector is null)
+            throw NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: alias 'champion' names version {version}, which could not be loaded");
+        var aliases = versions.Aliases.Where(one => versions.Versions.ContainsKey(one.Value)).Select(one => one.Key).Order(StringComparer.Ordinal);
+        throw NotFound(
+            QuantraReason.VersionNotFound,
+            $"model {PythonText.Quote(name)} has no version or alias {PythonText.Quote(selector)}; it has versions {PythonText.List(versions.Versions.Keys.Order())} and aliases {PythonText.List(aliases)}");
+    }
+
+    /// <summary>Describes a model of this registry.</summary>
+    public ModelInfo Info(ManagedModel model)
+    {
+        var versions = _models[model.Name];
+        return model.Info(versions.AliasesOf(model.Version), versions.Champion == model.Version);
+    }
+
+    /// <summary>Describes every version of every model, sorted by name and version.</summary>
+    public IReadOnlyList<ModelInfo> Infos() => [.. _models.Values.SelectMany(one => one.Versions.OrderBy(pair => pair.Key)).Select(pair => Info(pair.Value))];
+
+    private static ModelRegistry OpenOne(string folder, ModelRegistry? loaded)
+    {
+        var (own, parent) = (Path.GetFileName(folder), Path.GetFileName(Path.GetDirectoryName(folder) ?? ""));
+        var (name, version) = Number(own) is { } number && parent.Length > 0 ? (parent, number) : (own, 1);
+        var model = Load(folder, name, version, loaded);
+        var versions = new ModelVersions(new Dictionary<int, ManagedModel> { [version] = model }, new Dictionary<string, int>());
+        return new(new(StringComparer.Ordinal) { [name] = versions }, []);
+    }
+
+    private static ModelRegistry OpenAll(string folder, ModelRegistry? loaded, CancellationToken cancellationToken)
+    {
+        if (!Directory.Exists(folder))
+            throw Invalid($"{folder}: there is no such folder; train a model into {Path.Combine(folder, "NAME", "1")} first");
+        var (models, problems) = (new SortedDictionary<string, ModelVersions>(StringComparer.Ordinal), new List<QuantraError>());
+        foreach (var line in Directory.EnumerateDirectories(folder).Order(StringComparer.Ordinal))
+        {
+            var name = Path.GetFileName(line);
+            if (!Name().IsMatch(name))
+                continue;
+            var versions = OpenLine(line, name, loaded, problems, cancellationToken);
+            if (versions.Versions.Count > 0)
+                models.Add(name, versions);
+        }
+
+        if (models.Count == 0)
+        {
+            var causes = string.Concat(problems.Select(problem => $"\n  {problem.Message}"));
+            throw Invalid($"{folder}: holds no model that can be served; expected NAME/1 folders{causes}");
+        }
+
+        return new(models, problems);
+    }
+
+    private static ModelVersions OpenLine(string line, string name, ModelRegistry? loaded, List<QuantraError> problems, CancellationToken cancellationToken)
+    {
+        var versions = new Dictionary<int, ManagedModel>();
+        foreach (var folder in Directory.EnumerateDirectories(line).Order(StringComparer.Ordinal))
+        {
+            cancellationToken.ThrowIfCancellationRequested();
+            if (Number(Path.GetFileName(folder)) is not { } version)
+                continue;
+            try
+            {
+                versions.Add(version, Load(folder, name, version, loaded));
+            }
+            catch (QuantraException problem)
+            {
+                problems.Add(problem.Error);
+            }
+        }
+
+        return new(versions, versions.Count > 0 ? ReadAliases(line, name, problems) : new Dictionary<string, int>());
+    }
+
+    /// <summary>Loads a version, or keeps it if its manifest is unchanged.</summary>
+    private static ManagedModel Load(string folder, string name, int version, ModelRegistry? loaded)
+    {
+        try
+        {
+            if (loaded?._models.GetValueOrDefault(name)?.Versions.GetValueOrDefault(version) is { } present && ArtifactFiles.HashOfManifest(folder) == present.ManifestHash)
+                return present;
+            return ManagedModel.Load(folder, name, version);
+        }
+        catch (QuantraException error)
+        {
+            var metadata = new Dictionary<string, string>(error.Metadata) { ["model"] = name, ["version"] = version.ToString(CultureInfo.InvariantCulture) };
+            throw (error.Error with { Message = FormattableString.Invariant($"{name}/{version}: {error.Message}"), Metadata = metadata }).ToException(error);
+        }
+    }
+
+    private static Dictionary<string, int> ReadAliases(string line, string name, List<QuantraError> problems)
+    {
+        var (path, source) = (Path.Combine(line, AliasFile), $"{name}/{AliasFile}");
+        if (!File.Exists(path))
+            return [];
+        try
+        {
+            var record = JsonRecord.Parse(File.ReadAllBytes(path), source);
+            return record.Keys.ToDictionary(alias => alias, record.Integer, StringComparer.Ordinal);
+        }
+        catch (QuantraException problem)
+        {
+            problems.Add(problem.Error);
+            return [];
+        }
+        catch (Exception problem) when (problem is IOException or UnauthorizedAccessException)
+        {
+            problems.Add(ArtifactError.Of(source, $"cannot be read: {problem.Message}").Error);
+            return [];
+        }
+    }
+
+    private static int? Number(string text) => VersionNumber().IsMatch(text) ? int.Parse(text, CultureInfo.InvariantCulture) : null;
+
+    private static QuantraException NotFound(string reason, string message) => new QuantraError(QuantraStatus.NotFound, reason, message).ToException();
+
+    private static QuantraException Invalid(string message) =>
+        new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException();
+
+    private string OnlyName() => _models.Count == 1
+        ? _models.Keys.First()
+        : throw NotFound(QuantraReason.ModelNotFound, $"no model is named, and several are served: {string.Join(", ", _models.Keys)}; name one, such as {_models.Keys.First()}");
+
+    [GeneratedRegex(@"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
+    private static partial Regex Name();
+
+    [GeneratedRegex(@"^(0|[1-9][0-9]{0,8})\z")]
+    private static partial Regex VersionNumber();
+}

@@ -1,0 +1,33 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>Maps a network's output to calibrated quantiles in the target's unit.</summary>
+/// <param name="Spread">[H] growth of the target's scale with the horizon.</param>
+/// <param name="Offsets">[H][Q] conformal offsets in units of the window's scale.</param>
+/// <param name="Levels">[Q] quantile levels.</param>
+internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] Levels)
+{
+    /// <summary>Index of the level nearest to the median; other quantiles never cross it.</summary>
+    public int Anchor => Enumerable.Range(0, Levels.Length).MinBy(index => Math.Abs(Levels[index] - 0.5));
+
+    /// <summary>Converts units [N, H, Q] to values in the target's unit.</summary>
+    public double[] Values(ReadOnlySpan<double> units, NetworkInputs inputs)
+    {
+        var (horizons, quantiles, anchor) = (Spread.Length, Levels.Length, Anchor);
+        var values = new double[units.Length];
+        for (var cell = 0; cell < inputs.Rows * horizons; cell++)
+        {
+            var row = values.AsSpan(cell * quantiles, quantiles);
+            for (var q = 0; q < quantiles; q++)
+                row[q] = units[(cell * quantiles) + q] + Offsets[cell % horizons][q];
+            for (var q = anchor + 1; q < quantiles; q++)
+                row[q] = Math.Max(row[q], row[q - 1]);
+            for (var q = anchor - 1; q >= 0; q--)
+                row[q] = Math.Min(row[q], row[q + 1]);
+            var (location, scale) = (inputs.Location[cell], inputs.Scale[cell] * Spread[cell % horizons]);
+            for (var q = 0; q < quantiles; q++)
+                row[q] = location + (scale * row[q]);
+        }
+
+        return values;
+    }
+}

@@ -1,0 +1,27 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>A checked and encoded request, with one row of inputs per symbol that can be forecast.</summary>
+internal sealed record PreparedRequest
+{
+    public required IReadOnlyList<string> Symbols { get; init; }
+
+    /// <summary>[S] which symbols have a row in <see cref="Inputs"/>.</summary>
+    public required bool[] Usable { get; init; }
+
+    public required NetworkInputs Inputs { get; init; }
+
+    /// <summary>yyyymmdd; 0 if unknown.</summary>
+    public required int AsOf { get; init; }
+
+    public required DateOnly[] TargetSessions { get; init; }
+
+    public required DateOnly? BaseSession { get; init; }
+
+    /// <summary>[S] last raw close; null if unknown.</summary>
+    public required double[]? Anchor { get; init; }
+
+    public IReadOnlyList<string> Warnings { get; init; } = [];
+
+    /// <summary>The error of each symbol that cannot be forecast.</summary>
+    public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = new Dictionary<string, QuantraError>();
+}

@@ -1,0 +1,144 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>Checks requests of bars and computes a network's inputs. Thread-safe.</summary>
+internal sealed class RequestPreparation(Pipeline pipeline)
+{
+    /// <summary>Checks a request and computes its inputs.</summary>
+    /// <param name="request">A request with bars.</param>
+    /// <param name="bars">Its checked bars.</param>
+    /// <param name="now">The present; decides whether the last bar's session has closed.</param>
+    /// <exception cref="QuantraException">No symbol can be forecast.</exception>
+    public PreparedRequest Prepare(PredictionRequest request, RawBars bars, DateTimeOffset now)
+    {
+        if (pipeline.Covariates.Count > 0 || !request.Covariates.IsEmpty || !request.Covariates.FutureSessions.IsEmpty)
+            SentCovariates.Check(pipeline.Covariates, request.Covariates, bars);
+        var traded = request.AcceptSuspectBars ? new TradedBars(bars, [], []) : TradedBars.Of(bars);
+        var dates = ForecastDates.Read(pipeline, traded.Bars, request, now);
+        var covariates = SentCovariates.Move(request.Covariates, bars.Sessions, dates, bars.Symbols.Count);
+        var day = Day.Show(dates.AsOf);
+        var refusals = traded.Idle.ToDictionary(symbol => symbol, symbol => PredictionError.NoUsableSymbol(
+            $"{symbol}: did not trade on {day}: its bar repeats the close before with a volume of 0; send it by itself to forecast from its last traded session"));
+        var warnings = new List<string>(traded.Warnings);
+        var recent = traded.Bars.OnSessions(dates.Sessions);
+        var (adjusted, faults) = BarAdjustment.Adjust(recent);
+        if (Enumerable.Range(0, recent.Symbols.Count).Any(row => SuspectFinder.MayBeSuspect(recent, adjusted, row)))
+        {
+            var judged = DropSuspects(recent, request.AcceptSuspectBars, warnings, refusals);
+            if (judged != recent)
+            {
+                recent = judged;
+                (adjusted, faults) = BarAdjustment.Adjust(recent);
+            }
+        }
+
+        return Encode(request, dates, covariates, recent, adjusted, faults, warnings, refusals);
+    }
+
+    /// <summary>Leaves out single suspect bars, and adds the findings to warnings and refusals.</summary>
+    private static RawBars DropSuspects(RawBars recent, bool accepts, List<string> warnings, Dictionary<string, QuantraError> refusals)
+    {
+        var suspects = SuspectFinder.Find(recent);
+        if (accepts)
+        {
+            warnings.AddRange(suspects.Select(suspect => suspect.ToString()));
+            return recent;
+        }
+
+        SuspectBars[] others = [.. suspects.Where(suspect => !suspect.Refuses)];
+        warnings.AddRange(others.Select(suspect => suspect.Warning));
+        foreach (var own in suspects.Where(suspect => suspect.Refuses).GroupBy(suspect => suspect.Symbol))
+            refusals[own.Key] = SuspectBars.Error([.. own]);
+        return others.Length > 0 ? SuspectFinder.Without(recent, others) : recent;
+    }
+
+    private PreparedRequest Encode(
+        PredictionRequest request,
+        ForecastDates dates,
+        SentCovariates covariates,
+        RawBars recent,
+        AdjustedBars adjusted,
+        SortedDictionary<int, QuantraError> faults,
+        List<string> warnings,
+        Dictionary<string, QuantraError> others)
+    {
+        var (symbols, known, sizes) = (recent.Symbols.Count, new int[recent.Symbols.Count], pipeline.Sizes);
+        var inputs = ComputeInputs(dates, covariates, adjusted, known);
+        var states = Enumerable.Range(0, symbols).Select(row => State(recent, inputs, known, row)).ToArray();
+        var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
+        for (var row = 0; row < symbols; row++)
+        {
+            if ((faults.GetValueOrDefault(row) ?? SymbolChecks.Refusal(pipeline, recent, row, states[row])) is { } refusal)
+                refusals.Add(recent.Symbols[row], refusal);
+        }
+
+        foreach (var (symbol, refusal) in others)
+            refusals[symbol] = refusal;
+        if (refusals.Count == symbols)
+            throw SymbolChecks.NoUsableSymbol([.. refusals.Values]).ToException();
+        var usable = recent.Symbols.Select(symbol => !refusals.ContainsKey(symbol)).ToArray();
+        return new PreparedRequest
+        {
+            Symbols = recent.Symbols,
+            Usable = usable,
+            Inputs = refusals.Count == 0 ? inputs : InputRows.Select(inputs, usable, (sizes.EncoderLength + sizes.FutureLength) * sizes.Known),
+            AsOf = dates.AsOf,
+            TargetSessions = dates.TargetSessions,
+            BaseSession = dates.BaseSession,
+            Anchor = Array.ConvertAll(states, state => state.LastClose),
+            Warnings =
+            [
+                .. SymbolChecks.Warnings(pipeline, recent, states, refusals),
+                .. warnings,
+                .. dates.Warnings,
+                .. covariates.Warnings(recent.Symbols),
+                .. covariates.IsEmpty ? [] : pipeline.Features.Statics.Warnings(recent.Symbols, request.Covariates.Numbers.ToDictionary(one => one.Key, one => one.Value.ToArray()), covariates.Categories),
+            ],
+            Refusals = refusals,
+        };
+    }
+
+    /// <summary>Computes the inputs of all symbols, and the known values of each one's levels.</summary>
+    private NetworkInputs ComputeInputs(ForecastDates dates, SentCovariates covariates, AdjustedBars adjusted, int[] known)
+    {
+        var (symbols, sizes, horizons) = (adjusted.Symbols, pipeline.Sizes, pipeline.Target.Horizons.Length);
+        var (observed, mask) = (new float[symbols * sizes.EncoderLength * sizes.Observed], new bool[symbols * sizes.EncoderLength * sizes.Observed]);
+        pipeline.Features.Observed(adjusted, covariates.Observed, sizes.EncoderLength, observed, mask);
+        var (location, scale) = (new double[symbols * horizons], new double[symbols * horizons]);
+        pipeline.Normaliser.Levels(adjusted, location, scale, known);
+        int[] axis = [.. dates.Sessions[^sizes.EncoderLength..], .. dates.Following];
+        var last = covariates.Known.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, axis.Length));
+        return new NetworkInputs
+        {
+            Rows = symbols,
+            Observed = observed,
+            Known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), last, out _),
+            Static = pipeline.Features.Statics.Encode(symbols, covariates.Numbers, covariates.Categories),
+            Mask = mask,
+            Location = location,
+            Scale = scale,
+        };
+    }
+
+    private static double[] LastColumns(double[] values, int symbols, int count)
+    {
+        var (width, last) = (values.Length / symbols, new double[symbols * count]);
+        for (var row = 0; row < symbols; row++)
+            values.AsSpan((row * width) + width - count, count).CopyTo(last.AsSpan(row * count));
+        return last;
+    }
+
+    private SymbolState State(RawBars recent, NetworkInputs inputs, int[] known, int row)
+    {
+        var horizons = pipeline.Target.Horizons.Length;
+        var (largest, isFlat, bars) = (0.0, false, 0);
+        foreach (var scale in inputs.Scale.AsSpan(row * horizons, horizons))
+        {
+            largest = double.IsNaN(scale) || double.IsNaN(largest) ? double.NaN : Math.Max(largest, scale);
+            isFlat |= scale <= pipeline.Normaliser.Floor;
+        }
+
+        for (var session = recent.Count - pipeline.EncoderLength; session < recent.Count; session++)
+            bars += recent.IsPresent(row, session) ? 1 : 0;
+        return new(bars, known[row], recent.Close[((row + 1) * recent.Count) - 1], largest, isFlat, inputs.MaskOf(row).Contains(true));
+    }
+}
