@@ -235,6 +235,11 @@ def _plain(value: object) -> object:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
+def decode(value: str | None) -> np.ndarray:
+    """The float64 numbers of a described array; none for a missing one."""
+    return np.frombuffer(base64.b64decode(value or ""), np.float64)
+
+
 def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
     """All requests by name."""
     two = bokeh_panel("AAPL", "IBM").last(bars_needed("plain"))
