@@ -38,6 +38,7 @@ from predictor.features.operators import OPERATORS, Operator
 from predictor.golden.bars import synthetic_bars
 from predictor.networks import (
     GRUConfig,
+    HybridConfig,
     Inputs,
     InputSizes,
     LSTMConfig,
@@ -78,6 +79,8 @@ NETWORKS: Final[Mapping[str, NetworkCase]] = {
     "lstm-plain": NetworkCase(kind="lstm", config=LSTMConfig(hidden=33, layers=1), sizes=PLAIN_SIZES),
     "gru": NetworkCase(kind="gru", config=GRUConfig(hidden=16, layers=2)),
     "gru-plain": NetworkCase(kind="gru", config=GRUConfig(hidden=7, layers=1), sizes=PLAIN_SIZES),
+    "hybrid": NetworkCase(kind="hybrid", config=HybridConfig(hidden=12, heads=3, blocks=2)),
+    "hybrid-plain": NetworkCase(kind="hybrid", config=HybridConfig(hidden=16, heads=1, layers=2), sizes=PLAIN_SIZES),
     "tft": NetworkCase(kind="tft", config=TFTConfig(hidden=12, heads=3)),
     "tft-plain": NetworkCase(kind="tft", config=TFTConfig(hidden=18, heads=2, highway=False), sizes=PLAIN_SIZES),
     "har": NetworkCase(kind="har", config=UnconditionalConfig()),

@@ -67,6 +67,61 @@ internal static class Activations<TVector>
         return TVector.SelectLess(zero, x, x, ExpMinusOne(TVector.SelectLess(zero, x, zero, x)));
     }
 
+    /// <summary>x times the standard normal distribution at x.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static TVector Gelu(TVector x)
+    {
+        TVector zero = TVector.Of(0f), one = TVector.Of(1f), two = TVector.Of(2f);
+        var z = x * TVector.Of(0.70710678f);
+        var size = TVector.Abs(z);
+        var complement = ComplementOfErf(TVector.SelectLess(one, size, size, one));
+        var outside = TVector.SelectLess(zero, z, two - complement, complement);
+        var twice = TVector.SelectLess(one, size, outside, one + ErfNearZero(z));
+        return TVector.Of(0.5f) * x * twice;
+    }
+
+    /// <summary>The error function on [-1, 1]; Cephes.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static TVector ErfNearZero(TVector x)
+    {
+        var square = x * x;
+        var sum = TVector.Of(7.853861353153693e-5f);
+        sum = TVector.MultiplyAdd(sum, square, TVector.Of(-8.010193625184903e-4f));
+        sum = TVector.MultiplyAdd(sum, square, TVector.Of(5.188327685732524e-3f));
+        sum = TVector.MultiplyAdd(sum, square, TVector.Of(-2.685381193529856e-2f));
+        sum = TVector.MultiplyAdd(sum, square, TVector.Of(1.128358514861418e-1f));
+        sum = TVector.MultiplyAdd(sum, square, TVector.Of(-3.761262582423300e-1f));
+        sum = TVector.MultiplyAdd(sum, square, TVector.Of(1.128379165726710f));
+        return x * sum;
+    }
+
+    /// <summary>1 minus the error function from 1 on; Cephes.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static TVector ComplementOfErf(TVector x)
+    {
+        var reciprocal = TVector.Of(1f) / x;
+        var square = reciprocal * reciprocal;
+        var near = TVector.Of(2.326819970068386e-2f);
+        near = TVector.MultiplyAdd(near, square, TVector.Of(-1.387039388740657e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(3.687424674597105e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(-5.824733027278666e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(6.210004621745983e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(-4.944515323274145e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(3.404879937665872e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(-2.741127028184656e-1f));
+        near = TVector.MultiplyAdd(near, square, TVector.Of(5.638259427386472e-1f));
+        var far = TVector.Of(-1.047766399936249e+1f);
+        far = TVector.MultiplyAdd(far, square, TVector.Of(1.297719955372516e+1f));
+        far = TVector.MultiplyAdd(far, square, TVector.Of(-7.495518717768503f));
+        far = TVector.MultiplyAdd(far, square, TVector.Of(2.921019019210786f));
+        far = TVector.MultiplyAdd(far, square, TVector.Of(-1.015265279202700f));
+        far = TVector.MultiplyAdd(far, square, TVector.Of(4.218463358204948e-1f));
+        far = TVector.MultiplyAdd(far, square, TVector.Of(-2.820767439740514e-1f));
+        far = TVector.MultiplyAdd(far, square, TVector.Of(5.641895067754075e-1f));
+        var sum = TVector.SelectLess(x, TVector.Of(2f), near, far);
+        return Exp(TVector.Of(0f) - (x * x)) * reciprocal * sum;
+    }
+
     /// <summary>e^x = power * (1 + rest), the rest in [-0.3, 0.42].</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static void Split(TVector x, out TVector power, out TVector rest)

@@ -43,7 +43,7 @@ internal sealed class Highway<TVector>
             ref var cells = ref inputs.Observed[(first * _stride) + _skipped + (session * _observed)];
             parts.Clear();
             Kernels<TVector>.AddProduct(ref cells, _stride, rows, _observed, ref _sessions[session].First, _width, ref parts[0], _width);
-            Kernels<TVector>.AddOfWindows(ref sums[0], _width, 0, rows, ref parts[0], rows);
+            Kernels<TVector>.Add(ref parts[0], rows * _width, ref sums[0]);
         }
     }
 

@@ -59,7 +59,7 @@ internal sealed class InterpretableAttention<TVector>
                 ref Unsafe.Add(ref sessions, _ends[query] * windows * width), width, windows,
                 ref Unsafe.Add(ref queries, query * windows * width));
         }
-        Scale(ref queries, count * windows * width, MathF.Sqrt(_headWidth));
+        Kernels<TVector>.Divide(ref queries, count * windows * width, MathF.Sqrt(_headWidth));
         MemoryMarshal.CreateSpan(ref attended, count * windows * _value.Width).Clear();
         for (var window = 0; window < windows; window++)
         {
@@ -73,13 +73,6 @@ internal sealed class InterpretableAttention<TVector>
             }
         }
         _out.Run(ref attended, _value.Width, count * windows, ref result);
-    }
-
-    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
-    private static void Scale(ref float x, int length, float divisor)
-    {
-        for (nuint k = 0; k < (nuint)length; k += (nuint)TVector.Lanes)
-            (TVector.Load(ref x, k) / TVector.Of(divisor)).Store(ref x, k);
     }
 
     /// <summary>Computes the attention of one query, averaged over the heads, and the weighted sum of the values.</summary>
@@ -104,7 +97,7 @@ internal sealed class InterpretableAttention<TVector>
             for (nuint k = 0; k < (nuint)_scoreWidth; k += (nuint)TVector.Lanes)
                 (TVector.Load(ref mean, k) + TVector.Load(ref scores, k)).Store(ref mean, k);
         }
-        Scale(ref mean, _scoreWidth, _heads);
+        Kernels<TVector>.Divide(ref mean, _scoreWidth, _heads);
         for (var session = 0; session < visible; session++)
         {
             var share = TVector.Of(Unsafe.Add(ref mean, session));

@@ -123,6 +123,30 @@ internal static class Kernels<TVector>
             Activations<TVector>.Elu(TVector.Load(ref x, k)).Store(ref x, k);
     }
 
+    /// <summary>GELU of each value in place.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void Gelu(ref float x, int length)
+    {
+        for (nuint k = 0; k < (nuint)length; k += (nuint)TVector.Lanes)
+            Activations<TVector>.Gelu(TVector.Load(ref x, k)).Store(ref x, k);
+    }
+
+    /// <summary>Adds values to others.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void Add(ref float x, int length, ref float result)
+    {
+        for (nuint k = 0; k < (nuint)length; k += (nuint)TVector.Lanes)
+            (TVector.Load(ref result, k) + TVector.Load(ref x, k)).Store(ref result, k);
+    }
+
+    /// <summary>Divides each value in place.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void Divide(ref float x, int length, float divisor)
+    {
+        for (nuint k = 0; k < (nuint)length; k += (nuint)TVector.Lanes)
+            (TVector.Load(ref x, k) / TVector.Of(divisor)).Store(ref x, k);
+    }
+
     /// <summary>Adds value * sigmoid(gate) to the result, where a row of gates holds first the values, then the gates.</summary>
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public static void AddGated(ref float gates, int rows, int width, ref float result)

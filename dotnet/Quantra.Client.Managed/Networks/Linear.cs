@@ -23,13 +23,20 @@ internal sealed class Linear<TVector>
     /// <param name="bias">Whether it has a bias.</param>
     public static Linear<TVector> Read(NetworkWeights weights, string module, int inputs, int outputs, int groups = 1, bool bias = true)
     {
+        var names = ($"{module}.weight", bias ? $"{module}.bias" : null);
+        return Read(weights, names, inputs, outputs, groups);
+    }
+
+    /// <summary>Reads a layer of torch by the names of its weight and its bias, which may be null.</summary>
+    public static Linear<TVector> Read(NetworkWeights weights, (string Weight, string? Bias) names, int inputs, int outputs, int groups)
+    {
         var padded = Kernels<TVector>.Padded(outputs);
-        var matrix = weights.Take($"{module}.weight", groups * outputs, inputs);
+        var matrix = weights.Take(names.Weight, groups * outputs, inputs);
         return new Linear<TVector>(
             inputs,
             groups * padded,
             PackedWeights.Transposed(matrix, inputs, 0, inputs, groups, outputs, padded),
-            bias ? PackedWeights.Rows(weights.Take($"{module}.bias", groups * outputs), groups, outputs, padded) : null);
+            names.Bias is null ? null : PackedWeights.Rows(weights.Take(names.Bias, groups * outputs), groups, outputs, padded));
     }
 
     /// <summary>Makes a layer of weights [inputs, groups * outputs] in the order of a batched product.</summary>

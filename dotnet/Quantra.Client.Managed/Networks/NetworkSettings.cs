@@ -36,6 +36,15 @@ internal sealed record NetworkSettings(string Kind)
             .. Context,
             ("head", Head),
         ],
+        ["hybrid"] =
+        [
+            ("row", Row),
+            ("gates", "input, forget, cell, output"),
+            ("attention", "all sessions attend to all, softmax of q k / sqrt(width of a head); the states carry the order"),
+            ("transformer", "layer norm before attention and before the inner layer, residual after each; gelu by erf, x 4"),
+            .. Context,
+            ("head", Head),
+        ],
         ["tft"] =
         [
             ("past_variables", Row),
@@ -66,6 +75,9 @@ internal sealed record NetworkSettings(string Kind)
 
     /// <summary>Attention heads, a divisor of the width.</summary>
     public int Heads { get; private init; } = 1;
+
+    /// <summary>Transformer layers of the hybrid.</summary>
+    public int Blocks { get; private init; }
 
     /// <summary>Whether a gated linear map of the observed features is added to the forecast.</summary>
     public bool HasHighway { get; private init; }
@@ -101,7 +113,8 @@ internal sealed record NetworkSettings(string Kind)
         {
             Hidden = Whole(config, "hidden", kind == "tft" ? 2 : 1, MostHidden),
             Layers = kind == "tft" ? 1 : Whole(config, "layers", 1, MostLayers),
-            Heads = kind == "tft" ? Whole(config, "heads", 1, MostHeads) : 1,
+            Heads = kind is "tft" or "hybrid" ? Whole(config, "heads", 1, MostHeads) : 1,
+            Blocks = kind == "hybrid" ? Whole(config, "blocks", 1, MostLayers) : 0,
             HasHighway = kind == "tft" && config.Flag("highway"),
         };
         return settings.Hidden % settings.Heads == 0
