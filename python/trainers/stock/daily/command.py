@@ -24,6 +24,7 @@ from predictor.registry import claim_first_champion, find_line, find_version
 from predictor.registry.layout import names_in
 from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
+from trainers.stock.daily.adaptive_widths import WIDTHS
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
 from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
@@ -45,6 +46,14 @@ ModelName = Annotated[str, typer.Option(metavar="NAME", help="The model; by defa
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFlags:
     """Flags of what follows from the evidence."""
+
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive",
+            help="Widen or narrow the champion's bands by how often outcomes were outside since its training.",
+        ),
+    ] = False
 
     serve_best: Annotated[
         bool, typer.Option("--serve-best", help="Report the simplest model that the champion is not shown to beat.")
@@ -97,6 +106,7 @@ def daily_command(
             covariates=covariates,
             accept_suspect_bars=accept_suspect_bars,
             serve_best=evidence.serve_best,
+            adaptive=evidence.adaptive,
         )
         summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=evidence.after_evening)
         write_page(report, settings, summary)
@@ -146,6 +156,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
             evidence_every=evidence_every,
             accept_suspect_bars=True,
             serve_best=evidence.serve_best,
+            adaptive=evidence.adaptive,
         )
         summary = run_due_evenings(
             settings,
@@ -156,7 +167,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
             stepwise=no_progress if as_json else progress_on(sys.stdout),
         )
         write_page(out / PAGE_FILE, settings, summary)
-        happened = opened.records(LedgerEvent, f"kind <> '{EVENING}'")
+        happened = opened.records(LedgerEvent, f"kind not in ('{EVENING}', '{WIDTHS}')")
     if not as_json:
         for event in happened:
             day = shown_date(event.session) if event.session else 10 * " "  # moves of a champion have no session
@@ -275,8 +286,8 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     written = f"{counted(summary.rows, 'row')} and {counted(summary.bars, 'bar')} written"
     console.print(f"{reference}, {shown_date(summary.session)}: {done}, {written}.", markup=False)
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
-    for one in summary.served:
-        console.print(one.sentence, markup=False)
+    for sentence in summary.notes:
+        console.print(sentence, markup=False)
     for reason in list(summary.refused.values())[:_MOST_SHOWN]:
         console.print(f"no forecast of {reason}", style="yellow", markup=False)  # it begins with the symbol
     if len(summary.refused) > _MOST_SHOWN:

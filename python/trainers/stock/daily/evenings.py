@@ -21,6 +21,7 @@ from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, 
 from predictor.model_health import SKILL, ModelVersion, assess_model, list_newest_evidence, worst_lamp
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
+from trainers.stock.daily.adaptive_widths import AdaptiveWidths, adapt_widths
 from trainers.stock.daily.recorded_models import (
     BaselineFolder,
     RecordedModel,
@@ -54,6 +55,8 @@ class DailySettings:
     """Whether to forecast symbols whose bars contradict their history."""
     serve_best: bool = False
     """Whether to report the simplest model that the champion is not shown to beat, instead of the champion."""
+    adaptive: bool = False
+    """Whether the champion's widths follow how often outcomes fell below its quantiles; see `adapt_widths`."""
 
     @property
     def baselines(self) -> BaselineFolder:
@@ -82,6 +85,14 @@ class DailySummary:
     """Symbols that the champion did not forecast on the last evening, with the reasons."""
     served: tuple[ServedForecast, ...] = ()
     """The model that is reported at each horizon; empty if that is the champion by default."""
+    widths: AdaptiveWidths | None = None
+    """The adaptive widths of the champion's forecasts; None if they are as calibrated."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which models are reported, and their adaptive widths, in words."""
+        adaptive = () if self.widths is None else self.widths.sentences
+        return (*(one.sentence for one in self.served), *adaptive)
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
@@ -96,6 +107,7 @@ class DailySummary:
             "findings": list(self.findings),
             "refused": dict(self.refused),
             "served": [one.to_json() for one in self.served],
+            "widths": None if self.widths is None else self.widths.to_json(),
         }
 
 
@@ -128,6 +140,7 @@ def run_due_evenings(
     Raises:
         InSampleError: the champion has seen labels after the first evening.
         LedgerError: the bars are of another universe, or the ledger cannot be written.
+        ConfigurationError: the bars do not reach back far enough for adaptive widths.
         QuantraError: the champion cannot be loaded.
     """
     ledger, name = settings.ledger, settings.line.name
@@ -191,6 +204,7 @@ def _run_evening(
     batch = ledger.receipt.batch
     made: list[ForecastRecord] = []
     refused: dict[str, str] = {}
+    widths = adapt_widths(champion, bars, settings.covariates) if settings.adaptive else None
     for one in (champion, *others):
         if one.last_seen > session:
             continue
@@ -201,6 +215,7 @@ def _run_evening(
             continue
         if one is champion:
             refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
+            forecast = forecast if widths is None else widths.apply(forecast)
         records = ForecastRecord.of(
             forecast,
             role=one.role,
@@ -210,7 +225,8 @@ def _run_evening(
             made_at=time.time_ns(),
         )
         made += records
-    rows = ledger.append(made)
+    adapted = () if widths is None else (widths.event(champion.version, session),)
+    rows = ledger.append([*adapted, *made])
     evidence = assess_model(ledger, champion.version, rivals) if is_tested else ()
     ended = LedgerEvent(
         kind=EVENING,
@@ -284,6 +300,7 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
         findings=tuple(_list_findings(ledger, champion, evidence, last)) if last else (),
         refused=_read_strings(last.detail.get("refused")) if last else {},
         served=served,
+        widths=AdaptiveWidths.read(ledger, champion.version, last.session) if last else None,
     )
 
 

@@ -17,6 +17,7 @@ from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
 from predictor.model_health import COVERAGE, SKILL, ModelVersion, read_axes, read_level_shares
 from predictor.report import PageBuilder
 from predictor.skill import Verdict
+from trainers.stock.daily.adaptive_widths import WIDTHS
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
 from trainers.stock.daily.served_forecasts import read_forecasts, read_served
 
@@ -56,7 +57,9 @@ def render_evenings(settings: DailySettings, summary: DailySummary) -> str:
     )
     evidence = ledger.records(EvidenceRecord, "model = ? and version = ?", version)
     newest = [one for one in evidence if one.session == evidence[-1].session]
-    events = ledger.records(LedgerEvent, f"kind <> '{EVENING}' and model in ('', ?)", (summary.model,))
+    events = ledger.records(
+        LedgerEvent, f"kind not in ('{EVENING}', '{WIDTHS}') and model in ('', ?)", (summary.model,)
+    )
     first = tonight[0] if tonight else None
     return page.render(
         {

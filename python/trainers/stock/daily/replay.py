@@ -17,6 +17,7 @@ from predictor.inference import describe_engine
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from trainers.progress import StepProgress, no_progress
+from trainers.stock.daily.adaptive_widths import AdaptiveWidths
 from trainers.stock.daily.evenings import EVENING
 from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, load_recorded
 from trainers.stock.data import NO_SOURCE
@@ -129,6 +130,8 @@ def _replay_evening(
         bars = panels.read(first.as_of, first.bars_batch)
         accepts = _accepts_suspect_bars(ledger, first)
         forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
+        widths = AdaptiveWidths.read(ledger, model.version, first.as_of)
+        forecast = forecast if widths is None else widths.apply(forecast)
     except QuantraError as error:
         yield from (ForecastReplay(record=record, differences=(error.message,)) for record in records)
         return
