@@ -195,6 +195,22 @@ def test_days_before_the_end_of_its_training_are_neither_calibration_nor_test(mo
     assert splits["calibration"].first > UNTIL
 
 
+def test_a_forecast_as_of_a_day_that_the_training_has_seen_says_so(
+    tmp_path: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert adopt(write_published_folder(tmp_path / "published"), tmp_path / "1") == 0
+
+    def warnings_of(day: str) -> list[str]:
+        capsys.readouterr()
+        assert call("predict", "--artifact", tmp_path / "1", "--bars", bars_file, "--as-of", day, "--json") == 0
+        return json.loads(capsys.readouterr().out)["warnings"]
+
+    assert warnings_of("2008-06-27")[0].startswith(
+        "the training of the model has seen days until 2008-06-30, perhaps also what followed 2008-06-27"
+    )
+    assert not any("the training of the model" in line for line in warnings_of("2008-06-30"))
+
+
 def test_a_late_end_of_the_training_moves_the_calibration_behind_it(bars: BarPanel) -> None:
     splits = split_after(bars.sessions, AdoptionSettings(trained_until=20110630))
 
@@ -249,7 +265,9 @@ def test_the_end_of_the_training_must_be_stated_and_past(tmp_path: Path, capsys:
     assert call("adopt", "chronos", source, "--out", tmp_path / "1") == 2
     assert "--trained-until" in capsys.readouterr().err
     assert call("adopt", "chronos", source, "--trained-until", "9999-01-04", "--out", tmp_path / "1") == 1
-    assert "in the future" in capsys.readouterr().err
+    assert "trained until 9999-01-04, which is in the future" in capsys.readouterr().err
+    assert call("adopt", "chronos", source, "--trained-until", "1123-01-04", "--out", tmp_path / "1") == 1
+    assert "trained until 1123-01-04, which is before any such model" in capsys.readouterr().err
 
 
 @each_kind
@@ -351,6 +369,19 @@ def test_a_model_whose_forecasts_are_not_finite_is_not_calibrated(
     assert "forecasts of the split calibration are not finite" in capsys.readouterr().err
 
 
+def test_weights_that_forecast_infinite_prices_are_refused_without_bars_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_published_folder(tmp_path / "published")
+    path = source / "model.safetensors"
+    last = {name: (1000.0 if "output_patch" in name else 1.0) * tensor for name, tensor in load_file(path).items()}
+    save_file(last, path)
+
+    assert adopt(source, tmp_path / "1") == 1
+    assert re.search(r"reach a log return of [0-9.e+]+, which is no price", capsys.readouterr().err)
+    assert not (tmp_path / "1").exists()
+
+
 def test_a_refused_folder_is_named_in_a_short_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_published_folder(tmp_path / "published", num_layers=100)
 
@@ -419,6 +450,16 @@ def test_an_adopted_model_is_neither_trained_again_nor_started_from(
     assert "no training can start from" in capsys.readouterr().err
     assert call(*training, "--model", "chronos-bolt") == 1
     assert "unknown network kind 'chronos-bolt'" in capsys.readouterr().err
+
+
+def test_an_ensemble_with_an_adopted_member_is_not_trained_again_and_the_member_is_named(
+    models: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    members = (models / kind / "1" for kind in KINDS)
+    flags = ("--bars", bars_file, "--weights", "equal", "--out", tmp_path / "both" / "1")
+    assert call("ensemble", *members, *flags) == 0
+    assert call("retrain", "both", "--models", tmp_path, "--bars", bars_file) == 1
+    assert "member chronos-2-1 of both@1 is an adopted model" in " ".join(capsys.readouterr().err.split())
 
 
 def card_of(folder: Path) -> Card:

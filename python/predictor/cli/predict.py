@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
@@ -26,6 +27,8 @@ from predictor.cli.output import (
 )
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.covariates import Covariates
+from predictor.dates import as_number
+from predictor.errors import shown_date
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import OCCLUSION, Instance, Query
 from predictor.internals import describe_session
@@ -175,12 +178,16 @@ def predict(
         panel = bars.read()
         request = model_input(model, panel, symbols or (), files, inputs)
         forecast = _select(model.predict(request.instance), symbols or (), horizon, quantile)
-        card = None if plot is None else Card.from_json(model.model().card_json)
+        card = None if plot is None and inputs.as_of is None else Card.from_json(model.model().card_json)
         past = NO_PAST
         if plot is not None and not isinstance(model, QuantraClient) and forecast.prices is not None:
             past = _past_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
     panel = request.panel
-    forecast = replace(forecast, warnings=(*request.doubts, *forecast.warnings))
+    doubts = request.doubts
+    as_of = forecast.as_of_session if inputs.as_of is not None else None
+    if card is not None and as_of is not None and as_number(as_of) < card.seen_to:
+        doubts = (_describe_seen_day(as_of, card), *doubts)
+    forecast = replace(forecast, warnings=(*doubts, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
     if as_json:
         write_json(forecast_json(forecast))
@@ -230,6 +237,13 @@ def explain(
             write_reason_chart(plot, info, attribution, shown)
     if source.artifact is not None and shown and not as_json:
         print_next_commands(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
+
+
+def _describe_seen_day(as_of: date, card: Card) -> str:
+    return (
+        f"the training of the model has seen days until {shown_date(card.seen_to)}, perhaps also what followed "
+        f"{as_of}: this forecast may look better than new ones"
+    )
 
 
 def _past_forecasts(

@@ -10,7 +10,7 @@ from typing import NoReturn
 from torch import nn
 
 from predictor import artifact, canonical, golden
-from predictor.artifact import Artifact
+from predictor.artifact import Artifact, Golden
 from predictor.canonical import Json
 from predictor.card import Card, start_note
 from predictor.errors import ConfigurationError
@@ -128,7 +128,7 @@ def train(
         made = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
-            save_artifact(out, made, checkpoints)
+            save_artifact(out, made, golden.record(assemble_model(made)), checkpoints)
     return TrainingResult(folder=out, card=dict(made.manifest.card))
 
 
@@ -147,7 +147,7 @@ def train_in_memory(
     setup = _prepare(_inherit_from_parent(material, recipe), recipe, announce, warn)
     made = setup.run(None, {}, consume, announce, no_progress)
     announce("recording the golden instance")
-    return artifact.pack_artifact(made, golden.record(_assemble_model(made)))
+    return artifact.pack_artifact(made, golden.record(assemble_model(made)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -242,14 +242,14 @@ def _prepare_history(material: TrainingMaterial, recipe: StockRecipe, splits: Da
     return History(material.bars, pipeline, material.covariates)
 
 
-def save_artifact(out: Path, made: Artifact, checkpoints: Checkpoints | None = None) -> None:
-    """Record the golden instance and write the artifact, then remove the checkpoints of its training.
+def save_artifact(out: Path, made: Artifact, recorded: Golden, checkpoints: Checkpoints | None = None) -> None:
+    """Write the artifact with its golden instance, then remove the checkpoints of its training.
 
     Raises:
         ConfigurationError: `out` cannot be written.
     """
     try:
-        artifact.save(out, made, golden.record(_assemble_model(made)))
+        artifact.save(out, made, recorded)
     except OSError as error:
         advice = "" if checkpoints is None else "; repair this, then --resume saves it without training again"
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
@@ -282,7 +282,8 @@ def _refuse(checkpoints: Checkpoints) -> NoReturn:
     )
 
 
-def _assemble_model(made: Artifact) -> Model:
+def assemble_model(made: Artifact) -> Model:
+    """The model of a new artifact, on the CPU."""
     identity = ModelIdentity(name="new", version=0, weights_hash="")
     return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 

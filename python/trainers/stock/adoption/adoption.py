@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor import artifact
-from predictor.artifact import Artifact, BaselineSpec, Manifest
+from predictor import artifact, golden
+from predictor.artifact import Artifact, BaselineSpec, Golden, Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import AdoptionFacts
@@ -40,7 +40,7 @@ from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, check_closes, discard, emit
 from trainers.stock.fitting import CALENDAR_YEARS, calibrate_manifest, fit_calendar, without_offsets
 from trainers.stock.splits import DataSplits, SplitShares, find_day
-from trainers.stock.training import TrainingResult, save_artifact, score_on_test
+from trainers.stock.training import TrainingResult, assemble_model, save_artifact, score_on_test
 
 PACKAGE: Final = "chronos-forecasting"
 USUAL_WINDOW: Final = 512
@@ -53,6 +53,7 @@ UNCALIBRATED: Final = (
 )
 YEARS_BEFORE: Final = 15
 """Years of the calendar before the end of the training of a model that is adopted without bars."""
+EARLIEST_END: Final = 19000101
 LOG_CLOSE: Final = FeatureDefinition("log_close", "Log($close)", "logarithm of the adjusted close", "log price")
 LARGEST_LOG_PRICE: Final = 100.0
 
@@ -112,8 +113,12 @@ def adopt(
         MissingPackageError: the package of the model is not installed.
     """
     artifact.check_new_folder(out)
-    if settings.trained_until > as_number(today):
-        raise ConfigurationError(f"trained until {shown_date(settings.trained_until)}, which is in the future")
+    if not EARLIEST_END <= settings.trained_until <= as_number(today):
+        when = "in the future" if settings.trained_until > EARLIEST_END else "before any such model"
+        raise ConfigurationError(
+            f"trained until {shown_date(settings.trained_until)}, which is {when}; give the last day of the data that "
+            "its training may have seen"
+        )
     source = SourceFolder.read(folder, settings.sha256)
     architecture = read_architecture(source.config)
     kind = ARCHITECTURES[architecture]
@@ -158,9 +163,11 @@ def adopt(
         made = _with_card(made, content | scores | {"notes": list(notes)})
     announce("recording the golden instance, and saving")
     try:
-        save_artifact(out, made)
+        recorded = golden.record(assemble_model(made))
     except InvalidInputError as error:  # its own instance has no forecast
         raise ConfigurationError(f"{folder}: {error.message}; its weights are damaged or too large") from error
+    _check_size(folder, recorded)
+    save_artifact(out, made, recorded)
     return TrainingResult(folder=out, card=dict(made.manifest.card))
 
 
@@ -235,6 +242,16 @@ def _build_manifest(
         baseline=BaselineSpec(name="none", known=(), location=(0.0,) * horizons, scale=(1.0,) * horizons),
         card={},
     )
+
+
+def _check_size(folder: Path, recorded: Golden) -> None:
+    """Refuse weights with absurd forecasts of the golden instance."""
+    largest = float(np.nanmax(np.abs(recorded.arrays["stage.values"])))
+    if largest > LARGEST_LOG_PRICE:
+        raise ConfigurationError(
+            f"{folder}: its forecasts of example bars reach a log return of {largest:.3g}, which is no price; its "
+            "weights are damaged or too large"
+        )
 
 
 def _with_card(made: Artifact, content: dict[str, Json]) -> Artifact:
