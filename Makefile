@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint con
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-lowest check check-python check-dotnet protos docs bench clean
+.PHONY: demo test test-slow test-lowest check check-python check-dotnet protos docs dist bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/quantra demo
@@ -49,6 +49,10 @@ protos: $(VENV)/dev.stamp
 # The documentation as a site of files that need no server: build/site/index.html.
 docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/build_site.py
+
+# What a release consists of, in the folder dist.
+dist: $(VENV)/dev.stamp
+	$(BIN)/python deploy/make_dist.py
 
 bench: $(VENV)/dev.stamp
 	missed=; for name in features explain preparing serving faults dotnet loading loop tft_speed memory scales forecasting speech diffusion newcomer universe web; do \

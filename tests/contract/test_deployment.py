@@ -1,6 +1,7 @@
 """Files in `deploy`: they parse, their flags exist, and the health check works against a real server."""
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,54 @@ def test_every_flag_exists() -> None:
     flags = {word for word in given if word.startswith("--")}
     assert flags >= {"--models", "--metrics-port"}
     assert not flags - known
+
+
+def test_the_image_has_no_warnings_of_its_linter() -> None:
+    linter = Path(sys.executable).parent / "hadolint"
+    if not linter.exists():
+        pytest.skip("there is no hadolint for this system")
+    linted = subprocess.run([linter, DEPLOY / "docker" / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> list[Path]:
+    """The units of systemd, for the `quantra` of this environment instead of that in /opt."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze on this system")
+    program = shutil.which("quantra", path=Path(sys.executable).parent)
+    assert program is not None
+    for unit in (DEPLOY / "systemd").iterdir():
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/quantra/bin/quantra", program))
+    return sorted(tmp_path.iterdir())
+
+
+def test_systemd_has_nothing_to_say_about_the_units(units: list[Path]) -> None:
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
+    )
+    said = [line for line in checked.stderr.splitlines() if "quantra" in line]
+    assert (checked.returncode, said) == (0, [])
+
+
+def test_the_units_expose_little_of_the_machine(units: list[Path]) -> None:
+    for unit in units:
+        if unit.suffix == ".service":
+            command = ["systemd-analyze", "security", "--offline=true", "--threshold=30", unit]
+            rated = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert rated.returncode == 0, rated.stdout
+
+
+def test_the_units_run_commands_that_exist() -> None:
+    found: dict[str, str] = {}
+    for unit in (DEPLOY / "systemd").glob("*.service"):
+        (line,) = re.findall(r"^ExecStart=/opt/quantra/bin/quantra (.*)$", unit.read_text(), re.MULTILINE)
+        found[unit.stem] = line
+    verb, *words = found["quantra-serve"].split()
+    assert verb == "serve"
+    assert {word for word in words if word.startswith("--")} <= set(_parser()._option_string_actions)
+    shown = (DEPLOY.parent / "docs" / "daily.md").read_text("utf-8")  # test_daily_docs.py runs what it shows
+    assert f"\nquantra {found['quantra-daily']}\n" in shown
 
 
 def test_the_health_check_of_the_image_is_right_about_a_real_server() -> None:
