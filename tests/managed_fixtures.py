@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 import torch
-from artifacts import fitted_normaliser, small_pipeline
+from artifacts import fitted_normaliser, random_trees, small_pipeline
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -47,6 +47,8 @@ from predictor.networks import (
     Target,
     TargetKind,
     TFTConfig,
+    TreesConfig,
+    TreesForecaster,
     UnconditionalConfig,
     WindowNormaliser,
     build_network,
@@ -83,6 +85,8 @@ NETWORKS: Final[Mapping[str, NetworkCase]] = {
     "hybrid-plain": NetworkCase(kind="hybrid", config=HybridConfig(hidden=16, heads=1, layers=2), sizes=PLAIN_SIZES),
     "tft": NetworkCase(kind="tft", config=TFTConfig(hidden=12, heads=3)),
     "tft-plain": NetworkCase(kind="tft", config=TFTConfig(hidden=18, heads=2, highway=False), sizes=PLAIN_SIZES),
+    "trees": NetworkCase(kind="trees", config=TreesConfig(trees=7, leaves=4)),
+    "trees-plain": NetworkCase(kind="trees", config=TreesConfig(trees=3, leaves=4), sizes=PLAIN_SIZES),
     "har": NetworkCase(kind="har", config=UnconditionalConfig()),
 }
 """Widths below, at and above multiples of a vector's length, with and without known and static features."""
@@ -95,6 +99,7 @@ def random_inputs(sizes: InputSizes, generator: torch.Generator) -> Inputs:
         return torch.randn(shape, generator=generator)
 
     mask = torch.rand((ROWS, sizes.encoder_length, sizes.observed), generator=generator) < 0.9
+    mask[0, :, 0] = False
     levels = (ROWS, len(TARGET.horizons))
     return Inputs(
         observed=normal(*mask.shape) * mask,
@@ -114,12 +119,15 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
         network = build_network(kind, case.config, sizes=case.sizes, target=target, levels=LEVELS).eval()
         for parameter in network.parameters():
             parameter.data.add_(torch.randn_like(parameter), alpha=0.1)
+        if isinstance(network, TreesForecaster):
+            trees = random_trees(network.state_dict())
+            trees["columns"] %= sum(network.summaries.widths)
+            network.load_state_dict(trees)
     inputs = random_inputs(case.sizes, torch.Generator().manual_seed(8))
     wide = Inputs(*(group if group.dtype == torch.bool else group.double() for group in inputs))
+    weights = {f"weights.{key}": tensor for key, tensor in network.state_dict().items()}
     with torch.inference_mode():
         units, exact = network(inputs), network.double()(wide)
-        network.float()
-    weights = {f"weights.{key}": tensor for key, tensor in network.state_dict().items()}
     arrays = {f"inputs.{key}": tensor for key, tensor in inputs._asdict().items()}
     return {
         f"networks/{name}.json": canonical.to_bytes(

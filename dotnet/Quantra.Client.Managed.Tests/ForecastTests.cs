@@ -10,12 +10,7 @@ public sealed class ForecastTests
 
     private const double SizeOfReturn = 0.1;
 
-    /// <summary>Kinds of networks that this version cannot compute.</summary>
-    private static readonly string[] Unsupported = ["tft", "hybrid", "trees"];
-
-    public static TheoryData<string> Requests => [.. RecordedRequest.Names.Except(Unsupported)];
-
-    public static TheoryData<string> UnsupportedKinds => [.. Unsupported];
+    public static TheoryData<string> Requests => [.. RecordedRequest.Names];
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -34,15 +29,6 @@ public sealed class ForecastTests
         {
             AssertSame(recorded.Expected, await predictor.PredictAsync(recorded.Request(), Token));
         }
-    }
-
-    [Theory]
-    [MemberData(nameof(UnsupportedKinds))]
-    public async Task An_unsupported_kind_is_rejected_by_name(string kind)
-    {
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => OpenAsync(RecordedRequest.Of(kind)));
-        Assert.Equal((QuantraStatus.DataLoss, QuantraReason.ArtifactInvalid), (failure.Code, failure.Reason));
-        Assert.Contains($"'{kind}'", failure.Message, StringComparison.Ordinal);
     }
 
     private static Task<ManagedPredictor> OpenAsync(RecordedRequest recorded) =>

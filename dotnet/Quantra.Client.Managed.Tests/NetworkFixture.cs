@@ -60,6 +60,15 @@ internal sealed class NetworkFixture
     public INetwork Create(Dictionary<string, Tensor> weights, VectorWidth? width = null) =>
         NetworkFactory.Create(JsonRecord.Parse(_settings, _name).Record("network"), Sizes, Target, Levels, weights, width);
 
+    /// <summary>Creates the network after a change of its settings' text.</summary>
+    public INetwork CreateChanged(string from, string to)
+    {
+        var text = System.Text.Encoding.UTF8.GetString(_settings);
+        Assert.Contains(from, text, StringComparison.Ordinal);
+        var changed = System.Text.Encoding.UTF8.GetBytes(text.Replace(from, to, StringComparison.Ordinal));
+        return NetworkFactory.Create(JsonRecord.Parse(changed, _name).Record("network"), Sizes, Target, Levels, Weights());
+    }
+
     /// <summary>The inputs again and again, in this many rows.</summary>
     public NetworkInputs Repeated(int rows) => new()
     {

@@ -84,5 +84,32 @@ public sealed class NetworkTests
         Assert.Contains("stranger", Assert.Throws<QuantraException>(() => fixture.Create(weights)).Message, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData("\"kind\": \"lstm\"", "\"kind\": \"graph\"", "'graph'")]
+    [InlineData("\"kind_version\": 1", "\"kind_version\": 2", "kind_version is 2")]
+    [InlineData("\"norm_epsilon\": 1e-05", "\"norm_epsilon\": 1e-06", "norm_epsilon")]
+    [InlineData("\"layers\": 2", "\"layers\": 99", "layers is 99")]
+    [InlineData("\"layers\": 2", "\"layers\": 2, \"width\": 3", "width is an unknown key")]
+    [InlineData("\"layers\": 2", "\"layers\": 3", "missing weights lstm.weight_ih_l2")]
+    [InlineData("\"hidden\": 20", "\"hidden\": 24", "expected F32")]
+    public void What_is_unknown_is_rejected_by_name(string from, string to, string problem)
+    {
+        var error = Assert.Throws<QuantraException>(() => NetworkFixture.Read("lstm").CreateChanged(from, to));
+        Assert.Equal(QuantraReason.ArtifactInvalid, error.Reason);
+        Assert.Contains(problem, error.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_weight_that_is_not_finite_is_rejected_by_name()
+    {
+        var fixture = NetworkFixture.Read("gru");
+        var weights = fixture.Weights();
+        var tensor = weights["head.bias"];
+        var bytes = tensor.Bytes.ToArray();
+        BitConverter.TryWriteBytes(bytes.AsSpan(4), float.NaN);
+        weights["head.bias"] = tensor with { Bytes = bytes };
+        Assert.Contains("head.bias", Assert.Throws<QuantraException>(() => fixture.Create(weights)).Message, StringComparison.Ordinal);
+    }
+
     private static double Largest(double[] left, double[] right) => left.Zip(right, (a, b) => Math.Abs(a - b)).Max();
 }

@@ -12,6 +12,8 @@ internal sealed record NetworkSettings(string Kind)
     private const int MostHidden = 4096;
     private const int MostLayers = 16;
     private const int MostHeads = 64;
+    private const int MostTrees = 2000;
+    private const int MostLeaves = 64;
     private const string Head = "the level nearest to 0.5, plus or minus sums of softplus steps away from it";
     private const string Row = "observed, known, share of known cells";
 
@@ -63,6 +65,14 @@ internal sealed record NetworkSettings(string Kind)
             ("norm_epsilon", 1e-5),
             ("head", Head),
         ],
+        ["trees"] =
+        [
+            (
+                "columns",
+                "observed features: last session, means and population standard deviations of the known cells of the last 5, 20 and all sessions, sums from the newest; known features of each target's session; static; location; scale"),
+            ("split", "left if the value is at most the threshold; unknown values go to the side that the split names"),
+            ("sum", "float64, from the first tree"),
+        ],
         ["har"] = Unconditional,
         ["garch"] = Unconditional,
     };
@@ -78,6 +88,12 @@ internal sealed record NetworkSettings(string Kind)
 
     /// <summary>Transformer layers of the hybrid.</summary>
     public int Blocks { get; private init; }
+
+    /// <summary>Trees of each forest.</summary>
+    public int Trees { get; private init; }
+
+    /// <summary>Most leaves of a tree.</summary>
+    public int Leaves { get; private init; }
 
     /// <summary>Whether a gated linear map of the observed features is added to the forecast.</summary>
     public bool HasHighway { get; private init; }
@@ -108,6 +124,8 @@ internal sealed record NetworkSettings(string Kind)
     {
         if (kind is "har" or "garch")
             return new NetworkSettings(kind);
+        if (kind == "trees")
+            return new NetworkSettings(kind) { Trees = Whole(config, "trees", 1, MostTrees), Leaves = Whole(config, "leaves", 2, MostLeaves) };
         _ = config.Number("dropout");
         var settings = new NetworkSettings(kind)
         {
