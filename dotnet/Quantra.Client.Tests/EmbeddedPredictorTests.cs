@@ -6,8 +6,6 @@ namespace Quantra.Client.Tests;
 /// <summary>A predictor inside this process.</summary>
 public sealed class EmbeddedPredictorTests(PredictorFixture fixture) : PredictorTests(fixture, fixture.Embedded)
 {
-    private static CancellationToken Token => TestContext.Current.CancellationToken;
-
     [Fact]
     public async Task A_folder_without_models_is_rejected()
     {

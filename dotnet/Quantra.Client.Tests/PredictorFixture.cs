@@ -1,4 +1,5 @@
 using Quantra.Client.Embedded;
+using Quantra.Client.Managed;
 using Quantra.Client.Tests;
 
 [assembly: AssemblyFixture(typeof(PredictorFixture))]
@@ -22,11 +23,15 @@ public sealed class PredictorFixture : IAsyncLifetime
     private PythonServer? _server;
     private QuantraClient? _grpc;
     private EmbeddedPredictor? _embedded;
+    private ManagedPredictor? _managed;
     private ExpectedResults? _expected;
 
     public IStockPredictor Grpc => _grpc!;
 
     public IStockPredictor Embedded => _embedded!;
+
+    /// <summary>The same models without Python.</summary>
+    public IStockPredictor Managed => _managed!;
 
     public ExpectedResults Expected => _expected!;
 
@@ -59,12 +64,15 @@ public sealed class PredictorFixture : IAsyncLifetime
         _server = await PythonServer.StartAsync(Models);
         Address = new Uri($"http://127.0.0.1:{_server.Port}");
         _grpc = new QuantraClient(Address);
+        _managed = await ManagedPredictor.OpenAsync(Models);
         Refused = await EnvironmentScenarios.RefusedAsync(EmbeddedOptions, PathOf("environments"));
         _embedded = await EnvironmentScenarios.OpenAfterCancellingAsync(EmbeddedOptions);
     }
 
     public async ValueTask DisposeAsync()
     {
+        if (_managed is not null)
+            await _managed.DisposeAsync();
         if (_embedded is not null)
             await _embedded.DisposeAsync();
         if (_grpc is not null)

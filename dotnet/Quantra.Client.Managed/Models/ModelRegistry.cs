@@ -49,7 +49,7 @@ internal sealed partial class ModelRegistry
         if (name.Length == 0)
             name = OnlyName();
         if (!_models.TryGetValue(name, out var versions))
-            throw NotFound(QuantraReason.ModelNotFound, $"there is no model {PythonText.Quote(name)}; there are {PythonText.List(_models.Keys)}");
+            throw NoModel(name);
         var version = selector is null ? versions.Champion : versions.Aliases.TryGetValue(selector, out var named) ? named : Number(selector);
         if (version is { } number && versions.Versions.TryGetValue(number, out var model))
             return model;
@@ -169,6 +169,10 @@ internal sealed partial class ModelRegistry
 
     private static QuantraException Invalid(string message) =>
         new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException();
+
+    private QuantraException NoModel(string name) => Problems.FirstOrDefault(problem => problem.Metadata.GetValueOrDefault("model") == name) is { } problem
+        ? NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: {problem.Message}")
+        : NotFound(QuantraReason.ModelNotFound, $"there is no model {PythonText.Quote(name)}; there are {PythonText.List(_models.Keys)}");
 
     private string OnlyName() => _models.Count == 1
         ? _models.Keys.First()

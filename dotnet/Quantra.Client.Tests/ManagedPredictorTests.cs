@@ -1,0 +1,27 @@
+using Quantra.Client.Managed;
+
+namespace Quantra.Client.Tests;
+
+/// <summary>A predictor without Python, on the models that it supports.</summary>
+public sealed class ManagedPredictorTests(PredictorFixture fixture) : PredictionTests(fixture, fixture.Managed)
+{
+    protected override IReadOnlyList<string> Models => ["covariates", "delayed", "fitted", "small", "tft"];
+
+    protected override double Tolerance => 1e-6;
+
+    [Fact]
+    public void Versions_that_cannot_be_computed_are_problems()
+    {
+        var problems = ((ManagedPredictor)Predictor).Problems;
+        Assert.Equal(["cut", "graph"], problems.Select(problem => problem.Metadata["model"]).Order());
+        Assert.All(problems, problem => Assert.Equal(QuantraReason.ArtifactInvalid, problem.Reason));
+    }
+
+    [Fact]
+    public async Task An_explanation_is_rejected_with_its_reason()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
+        Assert.Equal((QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported), (failure.Code, failure.Reason));
+    }
+}
