@@ -22,6 +22,7 @@ import typer
 from command_exits import exit_code
 from market import bokeh_panel
 from shown_commands import ENVIRONMENT
+from sklearn.base import clone
 
 from predictor import BarPanel, Forecaster
 from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
@@ -571,3 +572,12 @@ def test_ctrl_c_in_the_midst_of_a_training_leaves_no_file_no_process_and_no_thre
     assert child.returncode == 0
     assert "left 1 [] [] [] StockTrainer(" in rest
     assert "not fitted)" in rest
+
+
+def test_scikit_learn_clones_the_settings_and_not_the_model(fitted_trainer: tuple[StockTrainer, Forecaster]) -> None:
+    fitted, _ = fitted_trainer
+    copy = clone(fitted)
+    assert isinstance(copy, StockTrainer)
+    assert copy.get_params() == fitted.get_params()
+    assert repr(copy).endswith("not fitted)")
+    assert repr(fitted).endswith(", fitted)")

@@ -4,10 +4,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, reduce
 from time import perf_counter
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
+
+from torch.utils.data import DataLoader
 
 from trainers.loop.checkpoint.recorder import Recorder
-from trainers.loop.data.sources import Source, check_source, collect_source_notices, hash_order, read_batches
+from trainers.loop.data.sources import (
+    IterableSource,
+    Source,
+    check_source,
+    collect_source_notices,
+    hash_order,
+    read_batches,
+)
 from trainers.loop.data.transfer import can_read_ahead
 from trainers.loop.device import derive_seed, measure_peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
@@ -52,6 +61,8 @@ class TrainingRun(Generic[Batch]):
         self._phases = parts.phases
         self._training = parts.training
         self._notices = list(notices)
+        # One source per loader: reading a loader changes the seeds that the order of its batches is derived from.
+        self._loaded: dict[DataLoader[Any], IterableSource[Any]] = {}
         self.best = parts.best
         self.group = parts.group
 
@@ -71,7 +82,11 @@ class TrainingRun(Generic[Batch]):
         return tuple(self._training.history)
 
     def epochs(
-        self, train: Source[Batch], *, max_epochs: int, validation: Validation[Sample] | None = None
+        self,
+        train: Source[Batch] | DataLoader[Any],
+        *,
+        max_epochs: int,
+        validation: Validation[Sample] | None = None,
     ) -> Iterator[Report]:
         """Train, and yield a report per window and phase, then one per epoch.
 
@@ -80,7 +95,8 @@ class TrainingRun(Generic[Batch]):
         caller has handled the epoch's report, so it includes what the caller recorded.
 
         Args:
-            train: The batches of every epoch. In a group, each process reads its share of them.
+            train: The batches of every epoch; a `DataLoader` is read as by `IterableSource(loader)`. In a group, each
+                process reads its share of them.
             max_epochs: Total number of epochs, including those already complete.
             validation: What to score after every epoch; its report is part of the epoch's.
 
@@ -88,17 +104,18 @@ class TrainingRun(Generic[Batch]):
             StoppedError: A signal ended the training. A checkpoint was written if there is a folder for it.
             LoopError: Any other error of the loop; it names phase, epoch, window and batch shapes.
         """
-        self._check_train_source(train)
+        source = self._source_of(train)
+        self._check_train_source(source)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
         yield from self._take_notices()
         while self._training.epoch < max_epochs:
-            yield from self._train_epoch(train, max_epochs)
+            yield from self._train_epoch(source, max_epochs)
             yield self._finish_epoch(max_epochs, validation)
             yield from self._take_notices()
             yield from self._save_epoch()
 
-    def validate(self, score: Callable[[Sample], Loss], source: Source[Sample]) -> ValidationReport:
+    def validate(self, score: Callable[[Sample], Loss], source: Source[Sample] | DataLoader[Any]) -> ValidationReport:
         """Score a source in evaluation and inference mode, each batch weighted by its count.
 
         In a group, every process must call it, and each scores its share of the batches. If the weights are averaged,
@@ -111,6 +128,7 @@ class TrainingRun(Generic[Batch]):
             NonFiniteError: The score is not finite, and the settings do not tolerate it.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
+        source = self._source_of(source)
         check_source(source)
         started, scorer = perf_counter(), self._parts.scorer
         limit = scorer.cutter.limit
@@ -159,6 +177,13 @@ class TrainingRun(Generic[Batch]):
         """Replace the weights by their moving average permanently; do nothing without one."""
         for average in self._averages():
             average.settle()
+
+    def _source_of(self, batches: Source[Sample] | DataLoader[Any]) -> Source[Sample]:
+        if not isinstance(batches, DataLoader):
+            return batches
+        if batches not in self._loaded:
+            self._loaded[batches] = IterableSource(batches)
+        return self._loaded[batches]
 
     def _check_train_source(self, train: Source[Batch]) -> None:
         """Add notices on how the source is read, and check that all processes read the same order."""

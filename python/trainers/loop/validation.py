@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, final
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from trainers.loop.data.sources import Source
 from trainers.loop.data.splitting import BatchCutter, MicroBatch
@@ -45,11 +46,11 @@ class Validation(Generic[Sample]):
 
     Attributes:
         score: Computes the score of a batch on the device.
-        source: The batches; every validation reads epoch 0.
+        source: The batches, or a `DataLoader` of them; every validation reads epoch 0.
     """
 
     score: Callable[[Sample], Loss]
-    source: Source[Sample]
+    source: Source[Sample] | DataLoader[Any]
 
 
 @final

@@ -449,6 +449,10 @@ class StockTrainer:
         )
         return FittedArtifact.of(files)
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 - scikit-learn's signature
+        """Return every setting by name, so that `sklearn.base.clone` copies a trainer without its model."""
+        return {**self._given(), "quiet": self.quiet}
+
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
         return f"StockTrainer({', '.join([*given, 'not fitted' if self._slot.fitted is None else 'fitted'])})"

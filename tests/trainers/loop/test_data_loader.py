@@ -107,7 +107,7 @@ Batches = list[list[list[float]]]
 
 
 def train_on_source(
-    source: Source[Tensor],
+    source: Source[Tensor] | DataLoader[Tensor],
     folder: Path | None = None,
     *,
     windows: int = ENDLESS,
@@ -178,6 +178,33 @@ def test_a_training_left_after_any_window_sees_what_one_that_was_not_left_sees(
         folder = tmp_path / str(windows)
         begun = train_on_source(IterableSource(make(notes)), folder, windows=windows, accumulate=2)
         assert begun + train_on_source(IterableSource(make(notes)), folder, accumulate=2) == whole
+
+
+@pytest.mark.parametrize("kind", ["no workers", "a stream"])
+def test_a_loader_that_is_not_wrapped_is_read_as_a_wrapped_one(tmp_path: Path, kind: str) -> None:
+    notes = tmp_path / "notes"
+    assert train_on_source(LOADERS[kind](notes)) == train_on_source(IterableSource(LOADERS[kind](notes)))
+
+
+def test_a_loader_keeps_its_order_over_several_calls_of_a_run() -> None:
+    orders: list[list[float]] = []
+    for calls in ((2,), (1, 2)):
+        seen: list[float] = []
+        net = nn.Linear(1, 1)
+
+        def loss(batch: Tensor, net: nn.Module = net, seen: list[float] = seen) -> Loss:
+            seen.extend(batch[:, 0].tolist())
+            return Loss(net(torch.ones(1, 1)).mean(), 1)
+
+        phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters()))
+        generator = torch.Generator().manual_seed(5)
+        loader = DataLoader(AugmentedDataset(), batch_size=2, shuffle=True, generator=generator)
+        with Loop([phase], modules={"net": net}, device="cpu").running() as run:
+            for epochs in calls:
+                for _ in run.epochs(loader, max_epochs=epochs):
+                    pass
+        orders.append(seen)
+    assert orders[0] == orders[1]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -561,7 +588,6 @@ def unused(_: object) -> Loss:
     ("source", "message"),
     [
         ([torch.zeros(4)], r"the source is a list; wrap it in IterableSource\(...\)"),
-        (DataLoader(data), r"the source is a DataLoader; wrap it in IterableSource\(...\)"),
         (iter([torch.zeros(4)]), r"the source is a list_iterator; wrap it in LiveSource\(...\)"),
         (3, "the source is a int, which has no batches"),
     ],
