@@ -1,4 +1,4 @@
-"""HTTP against gRPC, and the time until `quantra ui` answers.
+"""HTTP against gRPC, the time until `quantra ui` answers, and its page.
 
 The shipped LSTM, trained for one epoch on AAPL's real bars, is served by both servers. One client per server sends the
 same request in turns, encoded beforehand, over one connection that stays open; responses stay bytes.
@@ -25,23 +25,27 @@ from google.protobuf import json_format
 from benchmarks.calling.subject import PREDICT, Subject, server, subject_in
 from benchmarks.report import Row, at_most, parse_arguments, publish, shown
 from predictor._pb import prediction_pb2 as pb
+from trainers.demo.market import real_bars
 
 ROUNDS: Final = 400
 STARTS: Final = 5
 MOST_RATIO: Final = 1.5
 MOST_START_S: Final = 3.0
+MOST_FAN_S: Final = 3.0
+MOST_PAGE_MB: Final = 2.0
 
 
 @contextmanager
-def web_server(models: Path) -> Generator[int]:
-    """Start `quantra ui` and yield its port, once it is ready."""
-    command = [sys.executable, "-m", "quantra", "ui", "--models", models, "--listen", "127.0.0.1:0"]
+def web_server(models: Path) -> Generator[tuple[int, str]]:
+    """Start `quantra ui`, and yield its port and the path that opens its page, once it is ready."""
+    command = [sys.executable, "-m", "quantra", "ui", "--models", models, "--listen", "127.0.0.1:0", "--no-browser"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
     ) as process:
         assert process.stdout is not None
         try:
-            yield json.loads(process.stdout.readline())["port"]
+            ready = json.loads(process.stdout.readline())
+            yield ready["port"], ready["page"].partition(str(ready["port"]))[2]
         finally:
             process.terminate()
 
@@ -55,7 +59,11 @@ def speed_rows(subject: Subject, rounds: int, *, judged: bool) -> Iterator[Row]:
         if name in lists["instances"][0]["bars"]:
             lists["instances"][0]["bars"][name] = _numbers(getattr(bars, "adj_close" if name == "adjClose" else name))
     bodies = {"base64": json_format.MessageToJson(message).encode(), "lists": json.dumps(lists).encode()}
-    with server(subject.models) as target, web_server(subject.models) as port, grpc.insecure_channel(target) as channel:
+    with (
+        server(subject.models) as target,
+        web_server(subject.models) as (port, _),
+        grpc.insecure_channel(target) as channel,
+    ):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         call = channel.unary_unary(PREDICT)
         subjects: dict[str, Callable[[], object]] = {"gRPC": partial(call, body)}
@@ -78,7 +86,7 @@ def start_rows(models: Path, starts: int, *, judged: bool) -> Iterator[Row]:
     taken: list[float] = []
     for _ in range(starts):
         start = time.perf_counter()
-        with web_server(models) as port:
+        with web_server(models) as (port, _):
             taken.append(time.perf_counter() - start)
             connection = http.client.HTTPConnection("127.0.0.1", port)
             connection.request("GET", "/v1/health")
@@ -86,6 +94,40 @@ def start_rows(models: Path, starts: int, *, judged: bool) -> Iterator[Row]:
     detail = f"process start to ready, median of {starts}"
     yield at_most("start of quantra ui, s", median(taken), MOST_START_S, detail=detail, judged=judged)
     yield shown("slowest start, s", max(taken), detail="")
+
+
+def page_rows(subject: Subject, rounds: int, *, judged: bool) -> Iterator[Row]:
+    """From a dropped file of the demo's bars to the fan of one symbol; the first one also loads plotly's Python."""
+    file = subject.models / "bars.csv"
+    real_bars(["AAPL", "GOOG", "IBM", "MSFT"]).write_csv(file)
+    content, taken, heaviest = file.read_bytes(), list[float](), 0
+    with web_server(subject.models) as (port, path):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        headers, _ = _ask(connection, "GET", path, None, {})
+        cookie = {"cookie": headers["set-cookie"].partition(";")[0], "origin": f"http://127.0.0.1:{port}"}
+        for _ in range(rounds):
+            start = time.perf_counter()
+            _ask(connection, "POST", "/page/files?name=bars.csv&first=yes", content, cookie)
+            for shown in ("/page/bars", "/page/forecast?symbol=AAPL"):
+                _, text = _ask(connection, "GET", shown, None, cookie)
+                heaviest = max(heaviest, len(text))
+            taken.append(time.perf_counter() - start)
+    detail = f"{len(content) / 1e6:.1f} MB of bars of four symbols, read and checked, then the page with the fan"
+    yield at_most("dropped file to its fan, first, s", taken[0], MOST_FAN_S, detail=detail, judged=judged)
+    yield at_most("dropped file to its fan, median, s", median(taken), MOST_FAN_S, detail="", judged=judged)
+    yield at_most(
+        "heaviest page, MB", heaviest / 1e6, MOST_PAGE_MB, detail="the forecast with its reasons", judged=judged
+    )
+
+
+def _ask(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None, headers: dict[str, str]
+) -> tuple[http.client.HTTPMessage, bytes]:
+    connection.request(method, path, body, headers)
+    response = connection.getresponse()
+    answer = response.read()
+    assert response.status < http.client.BAD_REQUEST, answer
+    return response.headers, answer
 
 
 def _post(connection: http.client.HTTPConnection, body: bytes) -> bytes:
@@ -103,6 +145,7 @@ def _numbers(data: bytes) -> list[float | None]:
 def all_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     subject = subject_in(folder)
     yield from speed_rows(subject, 40 if quick else ROUNDS, judged=not quick)
+    yield from page_rows(subject, 2 if quick else 5, judged=not quick)
     yield from start_rows(folder, 1 if quick else STARTS, judged=not quick)
 
 

@@ -81,12 +81,34 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Show a file, and wait until it is loaded."""
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Show a page, and wait until it is loaded."""
+        with self.loading():
+            self.ask("Page.navigate", url=address)
+
+    @contextmanager
+    def loading(self) -> Generator[None]:
+        """Wait until the page that the block leads to is loaded."""
         self._loaded = False
         self.complaints = []
-        self.ask("Page.navigate", url=path.resolve().as_uri())
+        yield
         deadline = time.monotonic() + LONGEST_S
         while not self._loaded:
             self._note(self._read(deadline))
+
+    def choose_files(self, selector: str, *paths: Path) -> None:
+        """Choose files in an input, as a person does."""
+        page = self.ask("DOM.getDocument")["root"]["nodeId"]
+        node = self.ask("DOM.querySelector", nodeId=page, selector=selector)["nodeId"]
+        self.ask("DOM.setFileInputFiles", nodeId=node, files=[str(path) for path in paths])
+
+    def press(self, key: str) -> None:
+        """Press and release a key."""
+        for kind in ("rawKeyDown", "keyUp"):
+            code = {"Tab": 9, "Enter": 13}[key]
+            self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def value(self, script: str) -> Any:
         """Evaluate an expression on the page and await its result, as JSON."""

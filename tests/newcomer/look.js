@@ -46,7 +46,7 @@ function lookAtNames() {
     ".scroll": one => called(one) && one.tabIndex === 0,
     "img": one => one.alt.trim(),
     "audio": called,
-    "input": one => called(one) || one.labels.length,
+    "input:not([type=hidden])": one => called(one) || one.labels.length,
   };
   for (const [chosen, test] of Object.entries(named))
     for (const one of document.querySelectorAll(chosen))

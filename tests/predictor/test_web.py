@@ -65,7 +65,7 @@ class Web:
 def launch(stack: ExitStack, folder: Path, *options: str) -> int:
     log = stack.enter_context((folder / "log").open("w"))
     program = ("quantra", "ui")
-    running = stack.enter_context(server_process(folder / "models", log, *options, program=program))
+    running = stack.enter_context(server_process(folder / "models", log, "--no-browser", *options, program=program))
     port = running.ready["port"]
     assert isinstance(port, int)
     return port

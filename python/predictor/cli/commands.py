@@ -16,7 +16,7 @@ COMMANDS: Final = (
         "ui",
         "predictor.cli.ui_command:ui",
         "Answer calls over HTTP as JSON until Ctrl+C or SIGTERM.",
-        "Example: quantra ui --models models --listen 127.0.0.1:50080",
+        "Example: quantra ui --models models --no-browser",
     ),
     Command(
         "predict",

@@ -13,6 +13,7 @@ from predictor.flags import Flag
 from predictor.server import ServerSettings, TlsFiles, logs, parse_listening
 
 if TYPE_CHECKING:
+    from predictor.web.page_access import LoadPage
     from predictor.web.settings import WebSettings
 
 _NAMES = typer.Option(metavar="NAME", help="Another name of this server, which browsers may use. Repeatable.")
@@ -25,7 +26,9 @@ class UiFlags:
     """The flags of `quantra ui`."""
 
     models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")] = Path("models")
+    ledger: Annotated[str, Flag("Show this ledger, as `quantra daily` writes it.", metavar="LEDGER")] = ""
     listen: Annotated[str, Flag("Port 0 picks a free one.", metavar="HOST:PORT")] = "127.0.0.1:50080"
+    no_browser: Annotated[bool, Flag("Do not open the page in a browser.")] = False
     device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
     token_file: Annotated[
         Path | None, Flag("Access tokens of programs: lines of NAME ROLE[,ROLE] TOKEN.", metavar="FILE")
@@ -57,9 +60,11 @@ class UiFlags:
                 token_file=self.token_file,
                 token=os.environ.get("QUANTRA_TOKEN", ""),
                 device=self.device,
+                ledger=self.ledger,
             ),
             hosts=tuple(self.host or ()),
             origins=tuple(self.allow_origin or ()),
+            opens_browser=not self.no_browser,
         )
 
 
@@ -72,8 +77,8 @@ def ui(*, flags: UiFlags) -> None:
     run_ui(flags)
 
 
-def run_ui(flags: UiFlags) -> NoReturn:
-    """Serve by these flags, and exit."""
+def run_ui(flags: UiFlags, load_page: "LoadPage | None" = None) -> NoReturn:
+    """Serve by these flags, and exit; `load_page` is that of `predictor.web.main.serve`."""
     try:
         settings = flags.settings()
     except ConfigurationError as error:
@@ -83,4 +88,4 @@ def run_ui(flags: UiFlags) -> NoReturn:
     except ModuleNotFoundError:
         raise MissingPackageError.of("starlette", "ui", "HTTP") from None
     logs.set_up(logs.LogSettings())
-    raise typer.Exit(serve(settings))
+    raise typer.Exit(serve(settings, load_page))

@@ -9,8 +9,10 @@ from predictor.report.page import render_report, write_forecast_chart, write_rea
 from predictor.report.paths import describe_origin, write_paths_page
 from predictor.report.pictures import PICTURE_SUFFIXES, write_forecast_picture, write_reason_picture
 from predictor.report.templates import (
+    FILE,
     NOTHING,
     PageBuilder,
+    PageFrame,
     ReportTable,
     TableCell,
     TableRow,
@@ -20,10 +22,12 @@ from predictor.report.templates import (
 )
 
 __all__ = [
+    "FILE",
     "NOTHING",
     "NO_PAST",
     "PICTURE_SUFFIXES",
     "PageBuilder",
+    "PageFrame",
     "PastForecasts",
     "ReportContent",
     "ReportTable",

@@ -125,19 +125,38 @@ def check_picture(path: Path) -> None:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFrame:
+    """What surrounds a page of a local server, which sends the content policy itself. A file has nothing of it."""
+
+    nonce: str = ""
+    """The value that permits the page's own scripts; empty for a file."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Address and name of each page of the server."""
+    current: str = ""
+    """Address of this page."""
+    style: str = ""
+    script: str = ""
+
+
+FILE: Final = PageFrame()
+
+
+@final
 class PageBuilder:
     """Builds one page from figures and a template.
 
     Figures are numbered, so the output is deterministic.
     """
 
-    def __init__(self, package: str, template: str = "page.html.j2") -> None:
+    def __init__(self, package: str, template: str = "page.html.j2", frame: PageFrame = FILE) -> None:
         """Load the template.
 
         Args:
             package: package of the template, which refers to the common templates as `report/base.html.j2`. All values
                 are escaped, and an unknown name is an error.
             template: file name of the template.
+            frame: what surrounds the page.
 
         Raises:
             MissingPackageError: jinja2 is not installed.
@@ -156,6 +175,7 @@ class PageBuilder:
         environment.filters |= {
             text.__name__: text for text in (capital, iso, level, sessions, percent, signed, signed_percent, unbroken)
         }
+        self._frame = frame
         self._template = environment.get_template(f"own/{template}")
         self._figures = PageFigures()
 
@@ -178,7 +198,7 @@ class PageBuilder:
     def render(self, parts: Mapping[str, object]) -> str:
         """Render the page with the template's variables; it includes plotly.js if it has figures."""
         script, common = (_plotly_js(), self._figures.common()) if len(self._figures) else ("", "")
-        return self._template.render(parts, plotly_js=script, common=common)
+        return self._template.render(parts, frame=self._frame, plotly_js=script, common=common)
 
 
 def _plotly_js() -> str:

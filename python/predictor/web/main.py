@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import sys
+import threading
+import webbrowser
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +20,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Router
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from predictor.errors import InternalError, MalformedRequestError, QuantraError
@@ -30,6 +33,7 @@ from predictor.server.main import exit_now
 from predictor.server.process_tuning import run, tuned
 from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
 from predictor.web.api import TIMEOUT_HEADER, Api
+from predictor.web.page_access import ROOT, LoadPage, PageAccess, PageContext, PageToken
 from predictor.web.protection import HostCheck, host_names
 from predictor.web.responses import respond
 from predictor.web.settings import WebSettings
@@ -43,15 +47,19 @@ _IDLE_S: Final = 300
 _log = logging.getLogger(__name__)
 
 
-def serve(settings: WebSettings) -> int:
+def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP; the first line on stdout is JSON and means that the server is ready.
+
+    Args:
+        settings: Settings of the server.
+        load_page: Creates the routes of the page; None: only calls.
 
     Returns:
         0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
     """
     try:
         with tuned():
-            is_loading = run(_serve(settings))
+            is_loading = run(_serve(settings, load_page))
     except QuantraError as error:
         sys.stderr.write(f"{one_line(error)}\n")
         return 1
@@ -60,14 +68,15 @@ def serve(settings: WebSettings) -> int:
     return 0
 
 
-async def _serve(settings: WebSettings) -> bool:
+async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
     """Serve; whether models were still loading at the end."""
     limits, shutdown = settings.server.limits, ShutdownSignal()
     rotation = CredentialRotation(settings.server)
     api = Api(rotation.guard, limits)
     with stop_signals(shutdown):
         sockets = bind(settings.address)
-        server = _create_server(settings, api)
+        app = create_app(settings, api)
+        server = _create_server(settings, app)
         tasks = [asyncio.create_task(server.serve(sockets)), asyncio.create_task(rotation.follow())]
         loaded: LoadedService | None = None
         try:
@@ -79,7 +88,7 @@ async def _serve(settings: WebSettings) -> bool:
                 _log.warning("not served: %s", one_line(problem))
             api.serve(loaded.calls)
             tasks.append(asyncio.create_task(_watch(loaded)))
-            _announce(sockets)
+            _announce(settings, sockets, None if load_page is None else _add_page(app, load_page, loaded, settings))
             await shutdown.requested.wait()
         finally:
             server.should_exit = True
@@ -117,11 +126,26 @@ def _warn(problems: Sequence[QuantraError]) -> None:
         _log.warning("not served: %s", one_line(problem))
 
 
-def _announce(sockets: Sequence[socket]) -> None:
+def _add_page(app: Starlette, load_page: LoadPage, loaded: LoadedService, settings: WebSettings) -> PageToken:
+    """Add the routes of the page, and return the token that opens it."""
+    token = PageToken()
+    routes = load_page(PageContext(settings.server, loaded.service))
+    app.mount(ROOT, PageAccess(Router(routes), token))
+    app.add_route("/", lambda _: RedirectResponse(f"{ROOT}/"))
+    return token
+
+
+def _announce(settings: WebSettings, sockets: Sequence[socket], token: PageToken | None) -> None:
+    """Print the ready line, with the page's address, and open the page."""
     port = sockets[0].getsockname()[1]
     line = {"ready": True, "port": port, "pid": os.getpid(), "version": version("quantra")}
+    if token is not None:
+        scheme = "http" if settings.server.tls is None else "https"
+        line["page"] = token.address(scheme, str(replace(settings.address, port=port)))
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
+    if settings.opens_browser and token is not None:
+        threading.Thread(target=webbrowser.open, args=(line["page"],), name="browser", daemon=True).start()
 
 
 def create_app(settings: WebSettings, api: Api) -> Starlette:
@@ -140,7 +164,7 @@ async def _respond_unknown(request: Request, error: Exception) -> Response:
     return respond(errors.encode(problem), code=code)
 
 
-def _create_server(settings: WebSettings, api: Api) -> "Server":
+def _create_server(settings: WebSettings, app: Starlette) -> "Server":
     tls = settings.server.tls
     files: dict[str, Any] = {}
     if tls is not None:
@@ -149,7 +173,7 @@ def _create_server(settings: WebSettings, api: Api) -> "Server":
             files |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": 2}
     return Server(
         uvicorn.Config(
-            create_app(settings, api),
+            app,
             http=TimedProtocol,
             ws="none",
             lifespan="off",

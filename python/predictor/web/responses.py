@@ -43,8 +43,7 @@ def respond_error(error: QuantraError, *, ends_connection: bool = False) -> Resp
         error: The error.
         ends_connection: Whether to close the connection, because the rest of its request is not read.
     """
-    is_too_large = isinstance(error, RequestTooLargeError)
-    response = respond(errors.encode(error), code=TOO_LARGE if is_too_large else status_code(error))
+    response = respond(errors.encode(error), code=status_code(error))
     if isinstance(error, QueueFullError):
         response.headers["retry-after"] = str(math.ceil(error.retry_after_s))
     if ends_connection:
@@ -54,4 +53,4 @@ def respond_error(error: QuantraError, *, ends_connection: bool = False) -> Resp
 
 def status_code(error: QuantraError) -> int:
     """Return the HTTP status of an error."""
-    return STATUS_CODES[answer_of(error).status]
+    return TOO_LARGE if isinstance(error, RequestTooLargeError) else STATUS_CODES[answer_of(error).status]

@@ -19,11 +19,13 @@ class WebSettings:
     """
 
     server: ServerSettings
-    """Settings that the gRPC server has too. Forecasts are not recorded."""
+    """Settings that the gRPC server has too. Its ledger is shown by the page; forecasts are not recorded in it."""
     hosts: tuple[str, ...] = ()
     """More names of this server, for the `Host` of requests."""
     origins: tuple[str, ...] = ()
     """Web sites, such as https://example.com, whose pages may call it."""
+    opens_browser: bool = False
+    """Whether to open the page in a browser."""
 
     def __post_init__(self) -> None:
         """Reject an address that would be open to others."""

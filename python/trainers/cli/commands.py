@@ -8,9 +8,15 @@ from predictor.cli.program import Command, program, with_version
 
 __all__ = ["app"]
 
-_EXTENDED: Final = {"serve": "trainers.cli.server_command:serve"}
-"""Functions of the predictor's commands that do more here."""
-THEIRS: Final = tuple(replace(one, function=_EXTENDED.get(one.name, one.function)) for one in COMMANDS)
+_EXTENDED: Final = {
+    "serve": {"function": "trainers.cli.server_command:serve"},
+    "ui": {
+        "function": "trainers.cli.server_command:ui",
+        "help": "Open the page of your models, and answer calls over HTTP as JSON, until Ctrl+C or SIGTERM.",
+    },
+}
+"""The predictor's commands that do more here."""
+THEIRS: Final = tuple(replace(one, **_EXTENDED.get(one.name, {})) for one in COMMANDS)
 OURS: Final = (
     Command(
         "check",

@@ -1,14 +1,20 @@
-"""The command `quantra serve`, which can also compare and promote versions."""
+"""The commands `quantra serve`, which can also compare and promote versions, and `quantra ui`, which has a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from predictor.cli.flags import with_flags
 from predictor.cli.server_commands import run_server
+from predictor.cli.ui_command import UiFlags, run_ui
 from predictor.server import ServeFlags
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.routing import BaseRoute
+
     from predictor.lifecycle import ModelLifecycle
+    from predictor.web.page_access import PageContext
 
 
 @with_flags
@@ -18,6 +24,23 @@ def serve(*, flags: ServeFlags) -> None:
     When the server is ready, it writes one line of JSON with the port to standard output. The log goes to stderr.
     """
     run_server(flags, load_lifecycle)
+
+
+@with_flags
+def ui(*, flags: UiFlags) -> None:
+    """Open the page of your models, and answer calls over HTTP as JSON, until Ctrl+C or SIGTERM.
+
+    When the server is ready, it writes one line of JSON to standard output, with the port and the page's address. The
+    log goes to stderr.
+    """
+    run_ui(flags, load_page)
+
+
+def load_page(context: "PageContext") -> "Sequence[BaseRoute]":
+    """Create the page of stock models; imports torch."""
+    from trainers.stock.page import load_page as load
+
+    return load(context)
 
 
 def load_lifecycle(models: Path) -> "ModelLifecycle":

@@ -15,7 +15,7 @@ from predictor.evidence import ALPHA, CoverageSide, Lamp, LevelShares, bound_lev
 from predictor.forecast import LOG_RETURN
 from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
 from predictor.model_health import COVERAGE, SKILL, ModelVersion, read_axes, read_level_shares
-from predictor.report import PageBuilder
+from predictor.report import FILE, PageBuilder, PageFrame
 from predictor.skill import Verdict
 from trainers.stock.daily.adaptive_widths import WIDTHS
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
@@ -46,10 +46,10 @@ class FanRow:
     """A small chart; empty beyond the first symbols."""
 
 
-def render_evenings(settings: DailySettings, summary: DailySummary) -> str:
+def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageFrame = FILE) -> str:
     """The page as deterministic HTML; raises MissingPackageError without the packages of pages."""
     ledger, version = settings.ledger, ModelVersion(summary.model, summary.champion)
-    page = PageBuilder("trainers.stock.daily")
+    page = PageBuilder("trainers.stock.daily", frame=frame)
     tonight = (
         read_served(ledger, summary.served, summary.session)
         if summary.served

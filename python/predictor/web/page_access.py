@@ -1,0 +1,88 @@
+"""Access to the page: a token in the address that `quantra ui` prints, then in a cookie."""
+
+import hmac
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from predictor.server import ServerSettings
+    from predictor.service import PredictionService
+
+ROOT: Final = "/page"
+_COOKIE: Final = "quantra-page"
+_QUERY: Final = "token"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """What the page shows and changes."""
+
+    settings: "ServerSettings"
+    service: "PredictionService"
+
+
+LoadPage = Callable[[PageContext], Sequence[BaseRoute]]
+"""Creates the routes of the page; called once the models are loaded."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PageToken:
+    """The random token of one start."""
+
+    value: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    def address(self, scheme: str, host: str) -> str:
+        """Return the address to open."""
+        return f"{scheme}://{host}{ROOT}/?{_QUERY}={self.value}"
+
+    def is_in(self, text: str | None) -> bool:
+        """Whether a text is the token."""
+        return text is not None and hmac.compare_digest(text.encode(), self.value.encode())
+
+
+@final
+class PageAccess:
+    """Admits requests with the token; changes only from the page itself.
+
+    Args:
+        app: The routes of the page.
+        token: The token.
+    """
+
+    def __init__(self, app: ASGIApp, token: PageToken) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        response = self._check(request)
+        await (self._app if response is None else response)(scope, receive, send)
+
+    def _check(self, request: Request) -> Response | None:
+        """Return the response of a request without access, or that of the first visit."""
+        if self._token.is_in(request.query_params.get(_QUERY)) and request.method == "GET":
+            response = RedirectResponse(request.url.path, 303)
+            is_secure = request.url.scheme == "https"
+            response.set_cookie(
+                _COOKIE, self._token.value, path=ROOT, httponly=True, samesite="strict", secure=is_secure
+            )
+            return response
+        if not self._token.is_in(request.cookies.get(_COOKIE)):
+            return _refuse("open the address that `quantra ui` printed; its token changes at each start")
+        own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        if request.method != "GET" and request.headers.get("origin") != own:
+            return _refuse("this request does not come from the page; use the page's own buttons")
+        return None
+
+
+def _refuse(reason: str) -> Response:
+    return PlainTextResponse(reason + "\n", 403, headers={"connection": "close"})

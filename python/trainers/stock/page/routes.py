@@ -1,0 +1,339 @@
+"""The routes of the page. Work runs on other threads, one request at a time."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Final, final
+from urllib.parse import parse_qs
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from predictor.bars import DateOrder, DecimalSign, ReadingOptions
+from predictor.card import Card
+from predictor.catalog import ModelInfo
+from predictor.errors import BarsError, DeadlineExceededError, MalformedRequestError, NoLedgerError
+from predictor.forecast import Forecast, TargetPoint, forecast_or_raise
+from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Detail, Instance, Query
+from predictor.ledger import Ledger
+from predictor.memory import error_of
+from predictor.registry import find_line, read_aliases, read_moves
+from predictor.report import PageFrame
+from predictor.skill import line_of
+from predictor.web.page_access import ROOT, PageContext
+from predictor.web.responses import status_code
+from trainers.stock.page import views
+from trainers.stock.page.uploads import ReadingChoice, UploadedBars
+
+LONGEST_S: Final = 60.0
+"""Seconds that a forecast with its reasons may take."""
+MOST_FORM_BYTES: Final = 16_384
+_LINKS: Final = (("/", "Bars"), ("/universe", "All symbols"), ("/models", "Models"), ("/ledger", "Ledger"))
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_log = logging.getLogger(__name__)
+
+
+def load_page(context: PageContext) -> Sequence[Route]:
+    """Create the routes of the page."""
+    return Page(context).routes()
+
+
+@final
+class Page:
+    """The page of one person, on the running event loop."""
+
+    def __init__(self, context: PageContext) -> None:
+        self._settings, self._service = context.settings, context.service
+        self._uploaded: UploadedBars | None = None
+        self._working = asyncio.Lock()
+        own = files("trainers.stock.page")
+        self._style, self._script = (own.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+
+    def routes(self) -> Sequence[Route]:
+        """Create the routes."""
+        gets = {
+            "/": self._home,
+            "/bars": self._bars,
+            "/forecast": self._forecast,
+            "/universe": self._universe,
+            "/models": self._models,
+            "/ledger": self._ledger,
+        }
+        posts = {
+            "/files": self._receive,
+            "/bars": self._choose,
+            "/forget": self._forget,
+            "/promote": self._promote,
+            "/rollback": self._roll_back,
+        }
+        return [
+            *(Route(path, self._answered(handler), methods=["GET"]) for path, handler in gets.items()),
+            *(Route(path, self._answered(handler), methods=["POST"]) for path, handler in posts.items()),
+        ]
+
+    def _answered(self, handler: Handler) -> Handler:
+        async def answer(request: Request) -> Response:
+            try:
+                async with self._working:
+                    return await handler(request)
+            except ClientDisconnect:
+                return Response(status_code=499)
+            except Exception as error:  # noqa: BLE001 - process boundary
+                known = error_of("the page", error, _log).without_frames()
+                frame = self._frame(request)
+                response = _page(frame, views.render_message(frame, known.message), status_code(known))
+                if request.method == "POST":
+                    response.headers["connection"] = "close"  # the rest of the body is not read
+                return response
+
+        return answer
+
+    def _frame(self, request: Request) -> PageFrame:
+        links = tuple((ROOT + path, name) for path, name in _LINKS if path != "/ledger" or self._settings.ledger)
+        return PageFrame(
+            nonce=secrets.token_urlsafe(16),
+            links=links,
+            current=request.url.path,
+            style=self._style,
+            script=self._script,
+        )
+
+    async def _home(self, request: Request) -> Response:
+        frame = self._frame(request)
+        return _page(frame, views.render_home(frame, self._uploaded, self._service.models()))
+
+    async def _receive(self, request: Request) -> Response:
+        """Receive one file; the first one of a drop replaces the bars before."""
+        name = request.query_params.get("name", "")
+        if request.query_params.get("first") or self._uploaded is None:
+            self._replace(UploadedBars())
+        uploaded = self._uploaded
+        assert uploaded is not None  # noqa: S101 - just set
+        uploaded.check_room(request.headers.get("content-length", ""))
+        with uploaded.create(name) as file:
+            try:
+                async with asyncio.timeout(LONGEST_S):
+                    async for part in request.stream():
+                        uploaded.grow(part)
+                        await asyncio.to_thread(file.write, part)
+            except BaseException as error:
+                uploaded.discard(name)
+                if isinstance(error, TimeoutError):
+                    late = f"the file did not arrive in {LONGEST_S:g} seconds; try again"
+                    raise DeadlineExceededError(late) from None
+                raise
+        return Response(status_code=204)
+
+    async def _bars(self, request: Request) -> Response:
+        uploaded = self._uploaded_bars()
+        if uploaded.checked is None and not uploaded.problem:
+            await asyncio.to_thread(uploaded.read, uploaded.choice)
+        frame = self._frame(request)
+        return _page(frame, await asyncio.to_thread(views.render_bars, frame, uploaded, self._service.models()))
+
+    async def _choose(self, request: Request) -> Response:
+        form = await _read_form(request)
+        order, decimal, unit = form.get("date_order"), form.get("decimal"), form.get("volume_unit", "0")
+        try:
+            options = ReadingOptions(
+                layout=form.get("layout", ""),
+                date_order=DateOrder(order) if order else None,
+                time_zone=form.get("time_zone", ""),
+                decimal=DecimalSign(decimal) if decimal else None,
+                volume_unit=int(unit),
+            )
+        except ValueError as error:
+            raise MalformedRequestError(f"a choice is invalid: {error}; use the lists of the page") from None
+        choice = ReadingChoice(options=options, calendar=form.get("calendar", ""))
+        await asyncio.to_thread(self._uploaded_bars().read, choice)
+        return _redirect("/bars")
+
+    async def _forget(self, _: Request) -> Response:
+        self._replace(None)
+        return _redirect("/")
+
+    async def _forecast(self, request: Request) -> Response:
+        frame = self._frame(request)
+        return _page(frame, await asyncio.to_thread(self._render_forecast, frame, dict(request.query_params)))
+
+    def _render_forecast(self, frame: PageFrame, query: dict[str, str]) -> str:
+        reading, info = self._uploaded_bars().reading, self._chosen_model(query)
+        symbol = query.get("symbol") or reading.panel.symbols[0]
+        point = _chosen_point(query, info)
+        chosen = reading.panel.select([symbol])
+        accepts_suspects = "suspects" in query
+        instance = Instance(
+            input=reading.panel if info.is_panel_model else chosen, accept_suspect_bars=accepts_suspects
+        )
+        forecast = self._predict(info, instance)
+        if symbol in forecast.refusals:
+            raise forecast.refusals[symbol]
+        detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
+        asked = Query(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
+        explanation = self._service.explain(_reference(info), asked, Deadline.after(LONGEST_S)).result(LONGEST_S)
+        shown = views.ShownForecast(
+            info=info,
+            reading=reading,
+            forecast=forecast,
+            attribution=explanation.attributions[0],
+            symbol=symbol,
+            accepts_suspects=accepts_suspects,
+        )
+        return views.render_forecast(frame, shown, self._service.models())
+
+    async def _universe(self, request: Request) -> Response:
+        frame = self._frame(request)
+        return _page(frame, await asyncio.to_thread(self._render_universe, frame, dict(request.query_params)))
+
+    def _render_universe(self, frame: PageFrame, query: dict[str, str]) -> str:
+        reading, info = self._uploaded_bars().reading, self._chosen_model(query)
+        forecast = self._predict(info, Instance(input=reading.panel))
+        refused = {symbol: error.message for symbol, error in forecast.refusals.items()}
+        return views.render_universe(frame, forecast, info, self._service.models(), refused)
+
+    def _predict(self, info: ModelInfo, instance: Instance) -> Forecast:
+        (outcome,) = self._service.predict_here(_reference(info), [instance], Deadline.after(LONGEST_S))
+        return forecast_or_raise(outcome)
+
+    async def _models(self, request: Request) -> Response:
+        return await self._show_models(request)
+
+    async def _show_models(self, request: Request, result: Sequence[str] = ()) -> Response:
+        frame, lines = self._frame(request), await asyncio.to_thread(self._lines)
+        has_ledger = bool(self._settings.ledger)
+        return _page(frame, views.render_models(frame, lines, has_ledger=has_ledger, result=result))
+
+    def _lines(self) -> list[views.LineView]:
+        by_name: dict[str, list[ModelInfo]] = {}
+        for info in self._service.models():
+            by_name.setdefault(info.name, []).append(info)
+        return [self._line(name, infos) for name, infos in sorted(by_name.items())]
+
+    def _line(self, name: str, infos: Sequence[ModelInfo]) -> views.LineView:
+        line = self._settings.models / name
+        skills = tuple(line_of(Card.from_json(info.card_json).skill) for info in infos)
+        moves = read_moves(line, read_aliases(line))
+        return views.LineView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
+
+    async def _promote(self, request: Request) -> Response:
+        form = await _read_form(request)
+        version, reason = _required(form, "version"), _required(form, "reason")
+        overridden = [name.removeprefix("override-") for name in form if name.startswith("override-")]
+        result = await asyncio.to_thread(self._promote_version, version, reason, overridden)
+        return await self._show_models(request, result)
+
+    def _promote_version(self, version: str, reason: str, overridden: Sequence[str]) -> Sequence[str]:
+        from trainers.stock.lifecycle import StockLifecycle  # slow to import, and the first page does not need it
+
+        with self._open_ledger() as ledger:
+            result = StockLifecycle(self._settings.models).promote(
+                ledger, version, reason=reason, check=lambda: None, overridden=overridden
+            )
+        self._service.served.refresh()
+        said = f"{version} is the champion now." if result.promoted else f"{version} is not promoted."
+        return [said, *(f"{gate.name}: {gate.result}. Needs {gate.need}; {gate.have}." for gate in result.gates)]
+
+    async def _roll_back(self, request: Request) -> Response:
+        form = await _read_form(request)
+        name, reason = _required(form, "model"), _required(form, "reason")
+        result = await asyncio.to_thread(self._roll_back_champion, name, reason)
+        return await self._show_models(request, result)
+
+    def _roll_back_champion(self, name: str, reason: str) -> Sequence[str]:
+        from trainers.stock.lifecycle import StockLifecycle  # as above
+
+        with self._open_ledger() as ledger:
+            move = StockLifecycle(self._settings.models).roll_back(ledger, name, reason=reason)
+        self._service.served.refresh()
+        return [f"{name}@{move.version} is the champion again."]
+
+    async def _ledger(self, request: Request) -> Response:
+        frame = self._frame(request)
+        return _page(frame, await asyncio.to_thread(self._render_ledger, frame, dict(request.query_params)))
+
+    def _render_ledger(self, frame: PageFrame, query: dict[str, str]) -> str:
+        from trainers.stock.daily.evenings import DailySettings, summarise  # as above
+        from trainers.stock.daily.page import render_evenings
+
+        name = self._chosen_model(query).name
+        with self._open_ledger() as ledger:
+            settings = DailySettings(ledger=ledger, line=find_line(self._settings.models, name))
+            return render_evenings(settings, summarise(settings), frame)
+
+    def _open_ledger(self) -> Ledger:
+        if not self._settings.ledger:
+            raise NoLedgerError("the page has no ledger; start it with `quantra ui --ledger LEDGER`")
+        return Ledger.open(self._settings.ledger)
+
+    def _chosen_model(self, query: dict[str, str]) -> ModelInfo:
+        """The model of a request; by default the first live one."""
+        reference = query.get("model")
+        if reference:
+            return self._service.model(reference)
+        infos = self._service.models()
+        return next((info for info in infos if info.is_default), infos[0])
+
+    def _uploaded_bars(self) -> UploadedBars:
+        if self._uploaded is None:
+            raise BarsError("there are no bars yet; choose files on the first page")
+        return self._uploaded
+
+    def _replace(self, uploaded: UploadedBars | None) -> None:
+        if self._uploaded is not None:
+            self._uploaded.close()
+        self._uploaded = uploaded
+
+
+def _chosen_point(query: dict[str, str], info: ModelInfo) -> TargetPoint:
+    """The horizon and quantile to explain; by default the last horizon, and the quantile nearest to the median."""
+    try:
+        horizon = int(query.get("horizon") or info.horizons[-1])
+        quantile = float(query.get("quantile") or min(info.quantiles, key=lambda one: abs(one - 0.5)))
+    except ValueError:
+        raise MalformedRequestError("the horizon or the quantile is not a number; use the lists of the page") from None
+    return TargetPoint(horizon, quantile)
+
+
+def _reference(info: ModelInfo) -> str:
+    return f"{info.name}@{info.version}"
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Read a small form.
+
+    Raises:
+        MalformedRequestError: It is too large or not a form.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_FORM_BYTES:
+            raise MalformedRequestError(f"the form has more than {MOST_FORM_BYTES} bytes; write a shorter reason")
+    try:
+        return {name: values[-1].strip() for name, values in parse_qs(body.decode(), max_num_fields=64).items()}
+    except ValueError:
+        raise MalformedRequestError("the form is not readable; use the page's own buttons") from None
+
+
+def _required(form: dict[str, str], name: str) -> str:
+    if not form.get(name):
+        raise MalformedRequestError(f"{name} is empty; fill it in")
+    return form[name]
+
+
+def _redirect(path: str) -> Response:
+    return RedirectResponse(ROOT + path, 303)
+
+
+def _page(frame: PageFrame, html: str, code: int = 200) -> Response:
+    policy = (
+        f"default-src 'none'; script-src 'nonce-{frame.nonce}'; style-src 'unsafe-inline'; img-src data: blob:; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    # Without a referrer, forms would not name their origin, which `PageAccess` checks.
+    return HTMLResponse(html, code, headers={"content-security-policy": policy, "referrer-policy": "same-origin"})

@@ -1,0 +1,250 @@
+"""The pages as HTML, from the templates of reports."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from predictor import charts
+from predictor.bars import BarReading
+from predictor.bars.layouts import BY_NAME
+from predictor.card import Card
+from predictor.catalog import ModelInfo
+from predictor.forecast import LOG_RETURN, Attribution, Forecast
+from predictor.internals import INTERNALS_NOTE
+from predictor.registry import AliasMove
+from predictor.report import PageBuilder, PageFrame
+from predictor.report.explanation import reason_view
+from predictor.report.forecast import forecast_view, price_note
+from predictor.report.templates import iso, level, percent
+from trainers.stock.page.uploads import UploadedBars
+
+if TYPE_CHECKING:
+    from trainers.stock.bars_report import BarsReport
+
+MOST_FANS: Final = 200
+"""Symbols whose small fan is drawn in the table of a universe."""
+CALENDARS: Final = ("", "XNYS", "XLON", "XPAR", "XETR", "XTKS", "XHKG", "XSHG", "24/7")
+PACKAGE: Final = "trainers.stock.page"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniverseRow:
+    """The forecast of one symbol at the last horizon."""
+
+    symbol: str
+    middle: float
+    low: float
+    high: float
+    rank: int
+    """0 without a ranking."""
+    fan: str
+    """A small chart; empty beyond the first symbols."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineView:
+    """The versions of one model, the live one, and why it is live."""
+
+    name: str
+    versions: tuple[ModelInfo, ...]
+    skills: tuple[str, ...]
+    """What each version's skill is worth, in one sentence."""
+    moves: tuple[AliasMove, ...]
+    """Newest first."""
+
+    @property
+    def champion(self) -> int:
+        """The live version; 0 for none."""
+        return next((one.version for one in self.versions if one.is_default), 0)
+
+    @property
+    def reason(self) -> str:
+        """Why the champion is live."""
+        move = next((one for one in self.moves if one.alias == "champion" and one.version == self.champion), None)
+        return "" if move is None else f"{move.kind.value} on {move.at[:10]}: {move.reason or 'no reason is recorded'}"
+
+
+def render_home(frame: PageFrame, uploaded: UploadedBars | None, models: Sequence[ModelInfo]) -> str:
+    """The first page."""
+    page = PageBuilder(PACKAGE, "home.html.j2", frame)
+    return page.render({"names": () if uploaded is None else uploaded.names, "models": models})
+
+
+def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo]) -> str:
+    """How the bars are read, what is doubtful, and choices."""
+    page = PageBuilder(PACKAGE, "bars.html.j2", frame)
+    checked, choice = uploaded.checked, uploaded.choice
+    choices = {
+        "calendar": (choice.calendar, CALENDARS),
+        "date_order": (choice.options.date_order or "", ("", "dmy", "mdy", "ymd")),
+        "decimal": (choice.options.decimal or "", ("", "point", "comma")),
+        "volume_unit": (str(choice.options.volume_unit or ""), ("", "1", "100", "1000", "1000000")),
+        "layout": (choice.options.layout, ("", *sorted(BY_NAME))),
+    }
+    return page.render(
+        {
+            "problem": uploaded.problem,
+            "names": uploaded.names,
+            "choices": choices,
+            "models": models,
+            "read_as": "" if checked is None else str(checked.reading),
+            "calendar": "" if checked is None else checked.calendar.name,
+            "symbols": () if checked is None else checked.reading.panel.symbols,
+            "has_suspects": checked is not None and any(one.suspects for one in checked.findings),
+            **({"closes": "", "table": None, "doubts": ()} if checked is None else _findings(checked, page)),
+        }
+    )
+
+
+def _findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, object]:
+    from trainers.stock.bars_report import build_symbol_table, draw_closes, list_warnings  # slow to import
+
+    return {
+        "closes": draw_closes(checked.reading, checked.findings, page),
+        "table": build_symbol_table(checked.findings),
+        "doubts": tuple(list_warnings(checked)),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownForecast:
+    """A forecast of one symbol, and what moved one horizon and quantile of it."""
+
+    info: ModelInfo
+    reading: BarReading
+    forecast: Forecast
+    attribution: Attribution
+    symbol: str
+    accepts_suspects: bool
+
+
+def render_forecast(frame: PageFrame, shown: ShownForecast, models: Sequence[ModelInfo]) -> str:
+    """The fan, the scores in sentences, the reasons and the request."""
+    page = PageBuilder(PACKAGE, "forecast.html.j2", frame)
+    info, bars, card = shown.info, shown.reading.panel, Card.from_json(shown.info.card_json)
+    return page.render(
+        {
+            "shown": shown,
+            "info": info,
+            "models": models,
+            "symbols": bars.symbols,
+            "verdict": card.skill.verdict.value if card.skill else "undecided",
+            "sentences": list(score_sentences(card)),
+            "warnings": shown.forecast.warnings,
+            "remarks": ("" if shown.forecast.prices is None else price_note(bars.select([shown.symbol])),),
+            "forecast": forecast_view(bars, shown.forecast, shown.symbol, page),
+            "reason": reason_view(shown.attribution, shown.symbol, info, page),
+            "internals_note": INTERNALS_NOTE,
+            "requests": list(request_texts(shown)),
+        }
+    )
+
+
+def score_sentences(card: Card) -> Iterator[str]:
+    """What a model's scores are worth, in up to three sentences."""
+    if card.skill is None:
+        yield "This model's skill is unknown: its card has no comparison with a baseline."
+    else:
+        yield card.skill.sentence
+    if card.scores is None:
+        return
+    own = next((row for row in card.scores.rows if row.is_model), None)
+    if own is not None and own.band_coverage:
+        low, high = card.scores.band[0], card.scores.band[-1]
+        share = sum(own.band_coverage) / len(own.band_coverage)
+        yield (
+            f"{percent(share)} of the outcomes fell between the quantiles {level(low)} and {level(high)}; a calibrated "
+            f"forecast has {percent(high - low)}."
+        )
+    split = next((one for one in card.splits if one.name == card.scores.split), None)
+    if split is not None:
+        yield f"The days of these scores are {iso(split.first)} to {iso(split.last)}; nothing was fitted on them."
+
+
+def request_texts(shown: ShownForecast) -> Iterator[tuple[str, str]]:
+    """The request in a shell, in Python and in C#; the bars are where the person has them."""
+    name, reference = shown.reading.name, f"{shown.info.name}@{shown.info.version}"
+    folder = f"models/{shown.info.name}/{shown.info.version}"
+    bars = name if ", " not in name and not name.endswith(" files") else "bars"
+    horizon, quantile = shown.attribution.horizon, shown.attribution.quantile
+    words = ("--artifact", folder, "--bars", bars, "--symbol", shown.symbol)
+    words += ("--accept-suspect-bars",) if shown.accepts_suspects else ()
+    point = ("--horizon", str(horizon), "--quantile", f"{quantile:g}")
+    yield "Shell", "\n".join(map(shlex.join, (("quantra", "predict", *words), ("quantra", "explain", *words, *point))))
+    symbol, file = json.dumps(shown.symbol, ensure_ascii=False), json.dumps(bars, ensure_ascii=False)
+    wrapped = "Instance(input=bars, accept_suspect_bars=True)" if shown.accepts_suspects else "bars"
+    more = "from predictor.instance import Instance\n" if shown.accepts_suspects else ""
+    python = (
+        f"{more}from quantra import BarPanel, Forecaster\n\n"
+        f"bars = BarPanel.read({file}).select([{symbol}])\n"
+        f'with Forecaster.load("{folder}") as model:\n'
+        f"    print(model.predict({wrapped}))\n"
+        f"    print(model.feature_importance({wrapped}, horizon={horizon}, quantile={quantile:g}))"
+    )
+    yield "Python", python
+    csharp = (
+        "using Quantra.Client;\n\n"
+        'await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));\n'
+        f"var bars = BarPanel.ReadCsv({file}).Select({symbol});\n"
+        f'Console.WriteLine(await client.PredictAsync(new PredictionRequest("{reference}", bars)));'
+    )
+    yield "C#, while `quantra serve --models models` runs", csharp
+
+
+def render_universe(
+    frame: PageFrame, forecast: Forecast, info: ModelInfo, models: Sequence[ModelInfo], refused: Mapping[str, str]
+) -> str:
+    """A sortable table of all symbols."""
+    page = PageBuilder(PACKAGE, "universe.html.j2", frame)
+    return page.render(
+        {
+            "info": info,
+            "models": models,
+            "rows": sorted(_rows(forecast), key=lambda row: (-row.middle, row.symbol)),
+            "refused": refused,
+            "horizon": forecast.horizons[-1],
+            "is_return": forecast.target_kind == LOG_RETURN,
+            "levels": (forecast.quantiles[0], forecast.quantiles[-1]),
+            "notes": forecast.notes,
+        }
+    )
+
+
+def _rows(forecast: Forecast) -> Iterator[UniverseRow]:
+    is_return = forecast.target_kind == LOG_RETURN
+    middle = int(np.argmin(np.abs(np.array(forecast.quantiles) - 0.5)))
+    known = [s for s, symbol in enumerate(forecast.symbols) if symbol not in forecast.refusals]
+    for place, s in enumerate(known):
+        values = 100 * np.expm1(forecast.values[s]) if is_return else forecast.values[s]
+        fan = charts.fan_svg(
+            forecast.horizons,
+            forecast.quantiles,
+            values,
+            title=forecast.symbols[s],
+            start=0.0 if is_return else None,
+        )
+        yield UniverseRow(
+            symbol=forecast.symbols[s],
+            middle=float(values[-1, middle]),
+            low=float(values[-1, 0]),
+            high=float(values[-1, -1]),
+            rank=0 if forecast.ranks is None else int(forecast.ranks[s, -1]),
+            fan=fan if place < MOST_FANS else "",
+        )
+
+
+def render_models(frame: PageFrame, lines: Sequence[LineView], *, has_ledger: bool, result: Sequence[str] = ()) -> str:
+    """What is live and why, with promotion and rollback; `result` is that of the last change."""
+    from trainers.stock.lifecycle.promotion import GATES  # slow to import, and the first page does not need it
+
+    page = PageBuilder(PACKAGE, "models.html.j2", frame)
+    return page.render({"lines": lines, "has_ledger": has_ledger, "gates": GATES, "result": result})
+
+
+def render_message(frame: PageFrame, message: str) -> str:
+    """A problem, in one paragraph."""
+    return PageBuilder(PACKAGE, "message.html.j2", frame).render({"message": message})
