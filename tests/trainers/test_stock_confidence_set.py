@@ -70,6 +70,17 @@ def test_models_with_the_same_losses_share_their_p_value() -> None:
     assert found({"a": losses["a"], "same as a": losses["a"]}).members == ("a", "same as a")
 
 
+def test_the_p_values_are_those_of_their_models_and_the_largest_comes_first() -> None:
+    behind = {"far": 0.012, "best": 0.0, "worst": 0.05, "near": 0.006}
+    losses = shared_losses(9, *behind)
+    for name, step in behind.items():
+        losses[name] += step - losses[name].mean()
+    result = found(losses)
+    assert list(result.p_values) == ["best", "near", "far", "worst"]
+    assert result.p_values["best"] == 1.0
+    assert result.p_values["near"] > result.p_values["far"] > result.p_values["worst"]
+
+
 def test_days_that_follow_each_other_are_resampled_together() -> None:
     """A lead that lasts for a month at a time is no evidence: few blocks are independent."""
     random = np.random.default_rng(6)
