@@ -25,6 +25,7 @@ from predictor.forecaster import Forecaster
 from predictor.networks import Target, TargetKind
 from predictor.price_paths import LEAST_DAYS, PathQuestions, PricePaths, simulate_paths
 from predictor.registry import ModelVersions, Registry
+from predictor.report.paths import write_paths_page
 from predictor.service import PredictionService
 
 SYMBOLS = ("AAPL", "IBM", "MSFT")
@@ -322,6 +323,21 @@ def test_a_page_of_many_symbols_names_the_first_ones(files: tuple[str, ...], tmp
     done = CliRunner().invoke(app, ["paths", *files[:-1], str(many), "--paths", "9", "--report", str(report)])
     assert done.exit_code == 0, done.output
     assert "Price paths of S0, S1, S2, S3, S4 and 3 more" in page_of(report.read_text("utf-8")).words
+
+
+def test_a_page_of_200_symbols_stays_below_2_mb_and_has_the_numbers_of_each(tmp_path: Path) -> None:
+    columns = ("open", "high", "low", "close", "volume", "adj_close")
+    repeated = {name: np.tile(getattr(bars(), name)[:1], (200, 1)) for name in columns}
+    many = replace(bars(), symbols=tuple(f"NAME{k:03d}" for k in range(200)), **repeated)
+    made = Forecaster.of(small_model(small_artifact())).predict(many)
+    found = simulate_paths(made, many, paths=100, seed=1)
+    answers = found.answer(PathQuestions(day=0, level=0.99, holdings={}, prices=()))
+    report = tmp_path / "paths.html"
+    write_paths_page(report, found, many, made, holdings={}, answers=answers, level=0.99)
+    assert report.stat().st_size < 2e6
+    words = page_of(report.read_text("utf-8")).words
+    assert words.count("closes below an earlier close by at most") == 200
+    assert "The first 60 of 200 symbols have charts, the others only their numbers." in words
 
 
 def test_the_command_warns_once_of_a_symbol_without_a_forecast(files: tuple[str, ...]) -> None:

@@ -1,7 +1,7 @@
 """The parts of a page on joint price paths: some paths of each symbol, and how far it may fall on the way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,8 @@ from predictor.report.templates import PageBuilder, iso, percent, sessions
 
 _DRAWN: Final = 30
 _CLOSES_SHOWN: Final = 60
+_MOST_DRAWN: Final = 60
+"""Symbols of a page that have charts, which keeps pages of hundreds of symbols below 2 MB."""
 _RARE: Final = 0.95
 """Level of the marked drawdown: 1 in 20 paths has a larger one."""
 
@@ -27,11 +29,11 @@ class PathsView:
     """The paths of one symbol on a page."""
 
     symbol: str
-    lines: str
-    """Chart of some paths."""
-    drawdowns: str
-    """Chart of the largest drawdown of every path."""
     sentence: str
+    lines: str = ""
+    """Chart of some paths; empty if it is not drawn."""
+    drawdowns: str = ""
+    """Chart of the largest drawdown of every path; empty if it is not drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +84,29 @@ def paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int, pag
     past = bars.select([symbol]).last(_CLOSES_SHOWN).close[0]
     closes = simulated.prices[:_DRAWN, simulated.symbols.index(symbol), :day]
     drawdowns = 100 * simulated.drawdowns({symbol: 1.0}, day)
-    half, rare = np.quantile(drawdowns, [0.5, _RARE]).tolist()
     lines = charts.path_lines(past, closes, title=symbol, currency=bars.currency)
     histogram = charts.distribution(
         drawdowns,
         title=symbol,
         what="largest fall (% of today's price)",
-        mark=rare,
+        mark=float(np.quantile(drawdowns, _RARE)),
         mark_name="1 in 20",
     )
-    falls = f"at most {half:.1f} % of today's price in half of the paths, and more than {rare:.1f} % in 1 of 20"
-    return PathsView(
-        symbol=symbol,
+    return replace(
+        _describe_falls(simulated, symbol, day),
         lines=page.chart(
             lines, f"{len(closes)} possible paths of {symbol} over {sessions(day)}, after its last closes"
         ),
         drawdowns=page.chart(histogram, f"Largest fall of {symbol} from an earlier close, of every path", top=24),
-        sentence=f"Within {sessions(day)}, {symbol} closes below an earlier close by {falls}.",
+    )
+
+
+def _describe_falls(simulated: PricePaths, symbol: str, day: int) -> PathsView:
+    """The view of a symbol without charts."""
+    half, rare = np.quantile(100 * simulated.drawdowns({symbol: 1.0}, day), [0.5, _RARE]).tolist()
+    falls = f"at most {half:.1f} % of today's price in half of the paths, and more than {rare:.1f} % in 1 of 20"
+    return PathsView(
+        symbol=symbol, sentence=f"Within {sessions(day)}, {symbol} closes below an earlier close by {falls}."
     )
 
 
@@ -170,7 +178,11 @@ def write_paths_page(
         "warnings": warnings,
         "remarks": (price_note(bars.select(simulated.symbols)),),
         "holdings": holdings_view(simulated, holdings, answers, level, page) if holdings else None,
-        "views": [paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols],
+        "views": [
+            *(paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MOST_DRAWN]),
+            *(_describe_falls(simulated, symbol, answers.day) for symbol in simulated.symbols[_MOST_DRAWN:]),
+        ],
+        "most_drawn": _MOST_DRAWN,
         "origin": describe_origin(simulated),
     }
     replace_file(path, page.render(parts).encode())
