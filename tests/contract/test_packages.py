@@ -45,7 +45,7 @@ MANAGED = "Quantra.Client.Managed"
 PACKAGES = ("Quantra.Client.Abstractions", HOSTING, MANAGED, TESTING, *DOORS)
 FRAMEWORKS = ("net8.0", "net10.0")
 PROGRAMS = {
-    **dict.fromkeys((*DOORS, TESTING), (None, "")),
+    **dict.fromkeys((*DOORS, MANAGED, TESTING), (None, "")),
     "Quantra.Client": (2, ""),  # the third needs a ledger
     HOSTING: (1, '    <PackageReference Include="Microsoft.Extensions.Hosting" Version="10.*" />'),
 }
@@ -344,6 +344,16 @@ def test_the_programs_of_the_pages_forecast(programs: Path, user_folders: dict[s
             said = ask(package, programs, place)
             assert said.startswith("demo@1 as of 2013-03-01")
             assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
+
+
+def test_the_program_of_the_page_without_python_forecasts(programs: Path, user_folders: dict[str, UserFolder]) -> None:
+    place = user_folders["checkout"]
+    prices = _forecast(place).prices
+    assert prices is not None
+    said = ask(MANAGED, programs, place)
+    assert said.startswith("demo@1 as of 2013-03-01")
+    found = [float(price) for price in re.findall(r" ([0-9]+\.[0-9]{4})", said)]
+    assert found == pytest.approx(prices.ravel(), rel=1e-6)
 
 
 def test_the_program_of_the_page_for_tests_gives_what_it_says(

@@ -1,6 +1,7 @@
 using Quantra.Client;
 using Quantra.Client.Embedded;
 using Quantra.Client.Hosting;
+using Quantra.Client.Managed;
 
 namespace Quantra.Terminal;
 
@@ -15,6 +16,10 @@ internal sealed class PredictorConnection : IAsyncDisposable
 
     /// <summary>Connects to a running server.</summary>
     public static PredictorConnection Connect(string address) => new(new QuantraClient(new Uri($"http://{address}")));
+
+    /// <summary>Computes forecasts from a folder, without Python.</summary>
+    public static async Task<PredictorConnection> OpenAsync(string folder, CancellationToken cancellationToken) =>
+        new(await ManagedPredictor.OpenAsync(folder, cancellationToken));
 
     /// <summary>Runs Python inside this process.</summary>
     public static async Task<PredictorConnection> EmbedAsync(string models, CancellationToken cancellationToken) =>

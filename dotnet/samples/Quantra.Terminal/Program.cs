@@ -9,7 +9,7 @@ var server = new Option<string>("--server") { Description = "HOST:PORT of a Quan
 var embedded = new Option<bool>("--embedded") { Description = "run Python inside this process instead of calling a server" };
 var ownServer = new Option<bool>("--own-server") { Description = "start and supervise a server for this program only" };
 var maxRestarts = new Option<int>("--max-restarts") { Description = "restarts of --own-server per minute", DefaultValueFactory = _ => 3 };
-var models = new Option<string>("--models") { Description = "folder of NAME/VERSION artifacts for --embedded and --own-server", DefaultValueFactory = _ => "models" };
+var models = new Option<string?>("--models") { Description = "folder of NAME/VERSION artifacts, or of one version: forecasts without a server and without Python, or with --embedded or --own-server" };
 var model = new Option<string?>("--model") { Description = "NAME, NAME@VERSION or NAME@ALIAS; optional if there is only one model" };
 var file = new Option<string>("--bars") { Description = "CSV file of daily bars", Required = true };
 var symbol = new Option<string?>("--symbol") { Description = "symbol to forecast; prompted for if missing" };
@@ -64,9 +64,12 @@ static void Require(OptionResult result, bool isWrong, string allowed)
 
 Task<PredictorConnection> OpenAsync(ParseResult arguments, CancellationToken cancellationToken)
 {
+    var folder = arguments.GetValue(models);
     if (arguments.GetValue(embedded))
-        return PredictorConnection.EmbedAsync(arguments.GetValue(models)!, cancellationToken);
-    return arguments.GetValue(ownServer)
-        ? PredictorConnection.StartAsync(arguments.GetValue(models)!, arguments.GetValue(maxRestarts), cancellationToken)
-        : Task.FromResult(PredictorConnection.Connect(arguments.GetValue(server)!));
+        return PredictorConnection.EmbedAsync(folder ?? "models", cancellationToken);
+    if (arguments.GetValue(ownServer))
+        return PredictorConnection.StartAsync(folder ?? "models", arguments.GetValue(maxRestarts), cancellationToken);
+    return folder is null
+        ? Task.FromResult(PredictorConnection.Connect(arguments.GetValue(server)!))
+        : PredictorConnection.OpenAsync(folder, cancellationToken);
 }

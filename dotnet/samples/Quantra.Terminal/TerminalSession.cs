@@ -12,12 +12,15 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
         var (model, series, read) = await ChooseAsync(bars, modelName, symbol, cancellationToken);
         var request = new PredictionRequest(PinVersion(model), read);
         var forecast = await predictor.PredictAsync(request, cancellationToken);
-        var horizon = Middle(forecast.Horizons);
-        var explanation = await predictor.ExplainAsync(
-            new ExplanationRequest(request, horizon, Middle(forecast.Quantiles)) { Symbols = [series.Symbol] },
-            cancellationToken);
         console.Write(new ForecastView(series, forecast).Render(console.Profile.Width));
-        console.Write(new ExplanationView(explanation).Render(console.Profile.Width));
+        if (model.ExplainMethods.Count == 0)
+        {
+            console.MarkupLineInterpolated($"[grey]no explanation: this predictor explains no {model.Kind} models[/]");
+            return;
+        }
+
+        var target = new ExplanationRequest(request, Middle(forecast.Horizons), Middle(forecast.Quantiles)) { Symbols = [series.Symbol] };
+        console.Write(new ExplanationView(await predictor.ExplainAsync(target, cancellationToken)).Render(console.Profile.Width));
     }
 
     /// <summary>Replays the last days of one symbol, each with its earlier forecast.</summary>
