@@ -79,6 +79,12 @@ def test_the_second_opinion_on_a_skill_scores_17_baselines(capsys: pytest.Captur
     assert "scoring 17/17" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("folder")
+def test_past_forecasts_are_counted_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    run_code("skill.md")
+    assert "% inside" in capsys.readouterr().out
+
+
 def test_a_folder_of_many_symbols_is_forecast_and_ranked(folder: Path, bars: BarPanel) -> None:
     (folder / "prices").mkdir()
     for symbol in bars.symbols:

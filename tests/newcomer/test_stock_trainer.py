@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import date
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,7 @@ import torch
 import typer
 from command_exits import exit_code
 from market import bokeh_panel
+from polars.testing import assert_frame_equal
 from shown_commands import ENVIRONMENT
 from sklearn.base import clone
 
@@ -581,3 +583,59 @@ def test_scikit_learn_clones_the_settings_and_not_the_model(fitted_trainer: tupl
     assert copy.get_params() == fitted.get_params()
     assert repr(copy).endswith("not fitted)")
     assert repr(fitted).endswith(", fitted)")
+
+
+# --- past forecasts as frames
+
+PAST_COLUMNS: Final = ["unique_id", "ds", "cutoff", "horizon", "y", "0.1", "0.5", "0.9"]
+
+
+def test_a_forecast_history_has_what_predict_forecasts_and_what_happened(
+    fitted_trainer: tuple[StockTrainer, Forecaster],
+) -> None:
+    made, model = fitted_trainer
+    day = int(bars().sessions[-4])
+    history = made.forecast_history(bars(), start=day, end=day)
+    forecast = model.predict(bars().until(day))
+    assert history.columns == PAST_COLUMNS
+    assert history["unique_id"].to_list() == ["AAPL", "AAPL", "GOOG", "GOOG"]
+    assert history["ds"].to_list() == list(forecast.target_sessions) * 2
+    assert set(history["cutoff"]) == {forecast.as_of_session}
+    assert history[["0.1", "0.5", "0.9"]].to_numpy().reshape(2, 2, 3).tolist() == forecast.to_numpy().tolist()
+    closes = bars().adjusted().close
+    moved = np.log(closes[:, [-3, -1]] / closes[:, [-4]])
+    np.testing.assert_allclose(history["y"].to_numpy().reshape(2, 2), moved)
+
+
+def test_a_forecast_history_begins_after_what_the_model_has_seen(
+    fitted_trainer: tuple[StockTrainer, Forecaster],
+) -> None:
+    made, _ = fitted_trainer
+    history = made.forecast_history(bars())
+    with pytest.raises(InSampleError, match="is in sample"):
+        made.forecast_history(bars(), start=bars().sessions[300].item())
+    first = made.evaluate(bars(), seeds=1).days.first
+    assert history["cutoff"].min() == date.fromisoformat(shown_date(first))
+
+
+def test_a_cross_validation_trains_only_on_bars_before_each_window() -> None:
+    made = StockTrainer(model="har", horizons=[1, 3], calendar="XNYS", quiet=True)
+    whole = made.cross_validation(bars(), windows=2, step=5)
+    assert whole.columns == PAST_COLUMNS
+    cutoffs = [int(f"{day:%Y%m%d}") for day in sorted(set(whole["cutoff"]))]
+    assert cutoffs == bars().sessions[-13:-3].tolist()
+    assert whole.height == 2 * 10 * 2
+    assert whole["y"].null_count() == 0
+    until = bars().until(int(bars().sessions[-6]))
+    short = made.cross_validation(until, windows=1, step=2)
+    later = made.cross_validation(bars().until(int(bars().sessions[-5])), windows=1, step=3)
+    shared = later.filter(pl.col("cutoff").is_in(short["cutoff"].unique().implode()))
+    assert_frame_equal(shared, short, rel_tol=1e-9)  # adjusted closes are rebased to another last bar
+
+
+def test_a_cross_validation_with_too_few_bars_says_what_to_change() -> None:
+    made = StockTrainer(model="har", horizons=[1, 3], calendar="XNYS", quiet=True)
+    with pytest.raises(ConfigurationError, match="use fewer or shorter windows, or more bars"):
+        made.cross_validation(bars(), windows=10, step=63)
+    with pytest.raises(ConfigurationError, match="leave out model='best'"):
+        StockTrainer(model="best", quiet=True).cross_validation(bars())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import torch
 
@@ -56,6 +56,7 @@ from trainers.stock.ensembles.member_training import (
 )
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
+from trainers.stock.past_forecasts import cross_validate, forecast_past
 from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Optimisation, Scale, Schedule, StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits
@@ -73,6 +74,9 @@ from trainers.stock.training_plan import (
     set_calendar,
     suggest_names,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST_ROWS: Final = 256
 """Most rows per forward of the fitted forecaster, as of a loaded one."""
@@ -437,6 +441,59 @@ class StockTrainer:
                 workers=workers,
                 watch=output.watch,
             )
+
+    def forecast_history(
+        self, bars: Bars, covariates: CovariateFiles = (), *, start: Day | None = None, end: Day | None = None
+    ) -> "pl.DataFrame":
+        """Forecast after every session that the fitted model has not seen, each from the bars until then.
+
+        Args:
+            bars: Bars that include the training split.
+            covariates: As for `fit`.
+            start: First session to forecast from, by default the first that the model has not seen.
+            end: Last session to forecast from, by default that of the last bar.
+
+        Returns:
+            A row per symbol, session and horizon, with the columns of neuralforecast: `unique_id`, `ds`, `cutoff`,
+            `horizon`, the outcome `y` and one per quantile, such as `0.1`.
+
+        Raises:
+            InSampleError: The model has seen the days.
+            QuantraError: Nothing was fitted yet, or the bars do not fit the model.
+        """
+        fitted = self._fitted("forecast_history")
+        first, last = (None if day is None else parse_day(name, day) for name, day in (("start", start), ("end", end)))
+        with self._working(1):
+            model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
+            source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
+            assert source.standing is not None  # noqa: S101 - the source of a trained model
+            return forecast_past(source, source.standing, load_bars(bars), first, last)
+
+    def cross_validation(
+        self, bars: Bars, covariates: CovariateFiles = (), *, windows: int = 4, step: int = 63
+    ) -> "pl.DataFrame":
+        """Train before each of the last windows, and forecast after each of its sessions; the fitted model is kept.
+
+        Args:
+            bars: Daily bars, as for `fit`. A model learns only from bars before its window.
+            covariates: As for `fit`.
+            windows: Number of windows, and of trainings.
+            step: Sessions of a window.
+
+        Returns:
+            As `forecast_history`.
+
+        Raises:
+            QuantraError: The bars are invalid or too few, a training failed, or the settings are for several trainings.
+        """
+        if self._best is not None or self.from_artifact is not None:
+            raise ConfigurationError(
+                f"cross_validation trains one new model per window; leave out model={BEST!r} and from_artifact"
+            )
+        panel = load_bars(bars)
+        with self._working(self._threads) as output:
+            plan = self.plan.beside(panel, output.tell)
+            return cross_validate(plan.material(panel, covariates), plan.recipe, windows=windows, step=step)
 
     def _fit_one(self, panel: BarPanel, covariates: CovariateFiles, output: ProgressOutput) -> FittedArtifact:
         plan = self.plan.beside(panel, output.tell)
