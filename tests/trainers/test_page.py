@@ -231,6 +231,17 @@ def test_forgotten_bars_are_deleted() -> None:
     assert not Path(file.name).exists()
 
 
+def test_symbols_are_limited_before_their_bars_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(uploads, "MOST_SYMBOLS", 1)
+    recent_bars("AAPL", "IBM").write_csv(tmp_path / "bars.csv")
+    uploaded = UploadedBars()
+    with uploaded.create("bars.csv") as file:
+        file.write((tmp_path / "bars.csv").read_bytes())
+    uploaded.read(ReadingChoice())
+    assert uploaded.problem.startswith("the bars have 2 symbols, at most 1")
+    uploaded.close()
+
+
 def test_a_hostile_symbol_is_only_text(page: Page) -> None:
     bars = daily_bars(20100507).select(["AAPL"])
     bars.write_csv(page.folder / "hostile.csv")
@@ -267,12 +278,21 @@ def test_the_shown_requests_run(filled: Page) -> None:
     assert 'Select("IBM")' in csharp
 
 
+def test_the_shown_requests_read_the_bars_as_chosen(filled: Page) -> None:
+    filled.post("/bars", date_order="ymd", volume_unit="100")
+    text = filled.get("/forecast", symbol="IBM")
+    shell, python, _ = (unescape(one) for one in re.findall(r"<pre data-name[^>]*>(.*?)</pre>", text, re.DOTALL))
+    assert "--date-order ymd --volume-unit 100" in shell
+    assert run_command(shell.splitlines()[0], filled.folder)
+    assert "IBM" in run_python(python, filled.folder)
+
+
 @pytest.mark.parametrize(
     ("path", "query", "message"),
     [
-        ("/forecast", {"symbol": "NONE"}, "No bars of NONE"),
+        ("/forecast", {"symbol": "NONE"}, "no bars of NONE"),
         ("/forecast", {"model": "other"}, "no model 'other'"),
-        ("/forecast", {"horizon": "99"}, "Horizon 99 is not forecast"),
+        ("/forecast", {"horizon": "99"}, "horizon 99 is not forecast"),
         ("/forecast", {"quantile": "x"}, "not a number"),
         ("/forecast", {"quantile": "nan"}, "is not forecast"),
     ],
@@ -305,7 +325,7 @@ def test_a_version_is_promoted_and_rolled_back_with_its_reason(page: Page) -> No
 
 def test_a_change_needs_a_reason(page: Page) -> None:
     status, text = page.post("/promote", version="mine@2", reason=" ")
-    assert (status, message_of(text)) == (400, "Reason is empty; fill it in")
+    assert (status, message_of(text)) == (400, "reason is empty; fill it in")
 
 
 def test_the_ledger_shows_past_fans_and_lamps(page: Page) -> None:

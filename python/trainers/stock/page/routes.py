@@ -179,6 +179,7 @@ class Page:
         shown = views.ShownForecast(
             info=info,
             reading=reading,
+            options=self._uploaded_bars().choice.options,
             forecast=forecast,
             attribution=explanation.attributions[0],
             symbol=symbol,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MOST_FILES: Final = 2_000
 MOST_BYTES: Final = 128 << 20
 """Most bytes of all files together."""
+MOST_SYMBOLS: Final = 3_000
 _NAME: Final = re.compile(r"[\w^=&+][\w .,^=&+()-]{0,99}")
 """Names that are the same file name on every system."""
 
@@ -119,6 +120,7 @@ class UploadedBars:
             for path in self._files.values():
                 _check_unpacked(path)
             reading = read_files([*self._files.values()], choice.options)
+            _check_symbols(reading)
             self.checked = check_bars(reading, choice.calendar or recognise_calendar(reading.panel))
         except QuantraError as error:
             self.problem = error.message.replace(f"{self._folder.name}/", "")
@@ -132,6 +134,14 @@ def _too_large() -> RequestTooLargeError:
     return RequestTooLargeError(
         f"the files have more than {MOST_BYTES >> 20} MiB together; use the command line for so many bars"
     )
+
+
+def _check_symbols(reading: BarReading) -> None:
+    have = len(reading.panel.symbols)
+    if have > MOST_SYMBOLS:
+        raise RequestTooLargeError(
+            f"the bars have {have} symbols, at most {MOST_SYMBOLS}; use the command line for more"
+        )
 
 
 def _check_unpacked(path: Path) -> None:

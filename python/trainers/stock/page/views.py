@@ -3,13 +3,13 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from predictor import charts
-from predictor.bars import BarReading
+from predictor.bars import BarReading, ReadingOptions
 from predictor.bars.layouts import BY_NAME
 from predictor.card import Card
 from predictor.catalog import ModelInfo
@@ -25,6 +25,8 @@ from trainers.stock.page.uploads import UploadedBars
 if TYPE_CHECKING:
     from trainers.stock.bars_report import BarsReport
 
+MOST_LISTED: Final = 500
+"""Most symbols in the table of findings."""
 MOST_FANS: Final = 200
 """Symbols whose small fan is drawn in the table of a universe."""
 CALENDARS: Final = ("", "XNYS", "XLON", "XPAR", "XETR", "XTKS", "XHKG", "XSHG", "24/7")
@@ -105,7 +107,7 @@ def _findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, object]:
 
     return {
         "closes": draw_closes(checked.reading, checked.findings, page),
-        "table": build_symbol_table(checked.findings),
+        "table": build_symbol_table(checked.findings[:MOST_LISTED]),
         "doubts": tuple(list_warnings(checked)),
     }
 
@@ -116,6 +118,8 @@ class ShownForecast:
 
     info: ModelInfo
     reading: BarReading
+    options: ReadingOptions
+    """How the person chose to read the bars."""
     forecast: Forecast
     attribution: Attribution
     symbol: str
@@ -171,25 +175,32 @@ def request_texts(shown: ShownForecast) -> Iterator[tuple[str, str]]:
     folder = f"models/{shown.info.name}/{shown.info.version}"
     bars = name if ", " not in name and not name.endswith(" files") else "bars"
     horizon, quantile = shown.attribution.horizon, shown.attribution.quantile
-    words = ("--artifact", folder, "--bars", bars, "--symbol", shown.symbol)
+    chosen = {name: value for name, value in asdict(shown.options).items() if value}
+    flags = [word for name, value in chosen.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = ("--artifact", folder, "--bars", bars, *flags, "--symbol", shown.symbol)
     words += ("--accept-suspect-bars",) if shown.accepts_suspects else ()
     point = ("--horizon", str(horizon), "--quantile", f"{quantile:g}")
     yield "Shell", "\n".join(map(shlex.join, (("quantra", "predict", *words), ("quantra", "explain", *words, *point))))
     symbol, file = json.dumps(shown.symbol, ensure_ascii=False), json.dumps(bars, ensure_ascii=False)
     wrapped = "Instance(input=bars, accept_suspect_bars=True)" if shown.accepts_suspects else "bars"
     more = "from predictor.instance import Instance\n" if shown.accepts_suspects else ""
+    more += "from predictor.bars import ReadingOptions\n" if chosen else ""
+    pairs = (f"{name}={value if isinstance(value, int) else repr(str(value))}" for name, value in chosen.items())
+    options = f", options=ReadingOptions({', '.join(pairs)})" if chosen else ""
     python = (
         f"{more}from quantra import BarPanel, Forecaster\n\n"
-        f"bars = BarPanel.read({file}).select([{symbol}])\n"
+        f"bars = BarPanel.read({file}{options}).select([{symbol}])\n"
         f'with Forecaster.load("{folder}") as model:\n'
         f"    print(model.predict({wrapped}))\n"
         f"    print(model.feature_importance({wrapped}, horizon={horizon}, quantile={quantile:g}))"
     )
     yield "Python", python
+    clean = shlex.join(("quantra", "check", bars, *flags, "--fix", "clean.csv"))
     csharp = (
+        f"// First, because C# reads plain files only: {clean}\n"
         "using Quantra.Client;\n\n"
         'await using var client = new QuantraClient(new Uri("http://127.0.0.1:50051"));\n'
-        f"var bars = BarPanel.ReadCsv({file}).Select({symbol});\n"
+        f'var bars = BarPanel.ReadCsv("clean.csv").Select({symbol});\n'
         f'Console.WriteLine(await client.PredictAsync(new PredictionRequest("{reference}", bars)));'
     )
     yield "C#, while `quantra serve --models models` runs", csharp
